@@ -40,7 +40,7 @@ def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
 
 
 def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
-    """Draw how pieces lead from one amount to another. Each begins where the previous one ends."""
+    """Draw the way from one amount to another. Each piece begins where the previous one ends."""
     level = start.amount
     spans = [(0.0, level)]
     for piece in pieces:

@@ -60,7 +60,7 @@ def draw_slopes(
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
-    """Draw both lists as small as a word. Each item is a line without a name."""
+    """Draw both lists in a picture as small as a word. Each item is a line without a name."""
     candidate_ranks = _rank(candidate)
     height = (max(len(baseline), len(candidate), 1) + 1) * THUMB_ROW
     drawn = []

@@ -119,7 +119,7 @@ def draw_sparkline(
     label: str,
     band: tuple[float | None, float | None] = (None, None),
 ) -> Markup:
-    """Draw the last values over their normal band, as small as a word."""
+    """Draw the last values over their normal band, in a picture as small as a word."""
     x = Axis(0, max(1, len(values) - 1), 6, SPARK_WIDTH - 6)
     seen = axis_of(values, SPARK_HEIGHT - 6, 6)
     reach = (seen.high - seen.low) / 2  # cuts the band, because a wide band would flatten the line

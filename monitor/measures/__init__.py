@@ -1,5 +1,6 @@
-"""How similar two lists are. This room is usable alone as a library.
+"""Measures how similar two lists are. This room can be used as a library without the daemon.
 
-Here are ids, pairs, kernels, metrics, summaries, and the Python interface in `frames`. What is normal
-is in `monitor.statistics`. Start reading in `metrics/metric.py` and `kernels/alignment.py`.
+The room reads ids and lists, pairs the lists of both arms, and computes and summarizes the metrics.
+`frames` is the interface for Python. `monitor.statistics` computes which scores are normal. Start
+reading in `metrics/metric.py` and `kernels/alignment.py`.
 """

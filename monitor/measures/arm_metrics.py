@@ -1,4 +1,4 @@
-"""Measures what one arm lists to all users together. Each metric is an `ArmMetric` with a name."""
+"""Measures the lists of one arm for all users together. Each metric is an `ArmMetric`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,33 +20,34 @@ from monitor.model.statistics import CHURN, Lack
 
 @immutable
 class LastLists:
-    """What one arm listed in its last run to the n users of this run's batch.
+    """The lists that one arm gave in its last run to the n users of this run's batch.
 
-    The codes are those of the batch. Items that are not in the batch have other codes >= 0.
+    An item of the batch has the same code here as in the batch. Any other item has another code,
+    which is at least 0.
     """
 
-    codes: Codes  # (n, k), cut to this run's k, padded with -1
+    codes: Codes  # (n, k), cut to the k of this run, padded with -1
     lengths: Codes  # (n,), 0 for a user who was not in the last run
-    exposed: Codes  # all items that the arm listed to any user, in any order. May have repetitions
+    exposed: Codes  # all items that the arm listed to any user. An item may occur more than once
 
 
 @immutable
 class ArmLists:
-    """The lists of n users from one arm."""
+    """The lists that one arm gave to n users."""
 
-    codes: Codes  # (n, k), codes from 0 to ``items`` - 1, padded with -1
+    codes: Codes  # (n, k), item codes from 0 to ``items`` - 1, padded with -1
     items: int
     catalogue: int  # number of items that can be listed
     repeated: Integers  # (n,), equal for users with the same list, -1 if only one user has the list
-    # Values by name: (n,) for users, or (n, k) for places. Unknown values are NaN
+    # Values by name: one for each user (n,) or for each place (n, k). Unknown values are NaN
     values: Mapping[str, Floats]
-    is_new: Flags | None  # (items,), whether no user had the item in the last run
+    is_new: Flags | None  # (items,), true if no user had the item in the last run
 
 
 class Listing:
-    """What an arm lists to the users of one segment. ``rows`` are the rows of these users.
+    """The lists that one arm gave to the users of one segment.
 
-    ``catalogue`` and ``is_new`` are the same for all segments.
+    ``rows`` are the rows of these users. All segments have the same ``catalogue`` and ``is_new``.
     """
 
     def __init__(self, lists: ArmLists, rows: Rows) -> None:
@@ -62,21 +63,21 @@ class Listing:
 
     @cached_property
     def exposure(self) -> tuple[Integers, Integers]:
-        """The m listed items, ascending, and how often each is listed. Integers, (m,) each."""
+        """The m listed item codes, ascending, and how often each is listed: integers (m,)."""
         return exposure.count_items(self._lists.codes, self._rows, self._lists.items)
 
     @property
     def counts(self) -> Integers:
-        """How often each item of ``exposure`` is listed. Integers (m,), at least 1."""
+        """How often each of the m listed items is listed: integers (m,), at least 1."""
         return self.exposure[1]
 
     @property
     def largest_group(self) -> int:
-        """The number of users who have the most common list."""
+        """The number of users who got the most common list."""
         return exposure.largest_group(self._lists.repeated[self._rows])
 
     def values(self, name: str) -> Floats:
-        """The known values with this name, as a flat float64 array. It may be empty."""
+        """The known values with this name, as a one-dimensional float64 array. It may be empty."""
         if name not in self._lists.values:
             return np.empty(0)
         values = self._lists.values[name][self._rows]
@@ -96,13 +97,13 @@ class ArmNeed(StrEnum):
 
 @immutable
 class ArmMetric:
-    """A named metric of what one arm lists to all users of a segment. It has no parameters."""
+    """A metric of the lists that one arm gave to all users of a segment. It has no parameters."""
 
     name: str
-    meaning: str  # what the metric measures and what a high value means, without a judgement
+    meaning: str  # what the metric measures, and what a high value means
     source: str
-    # Returns the value of a listing with at least one item. None if the value is not defined, or
-    # if its data are missing
+    # Returns the metric's value for a listing with at least one item. Returns None if the value is
+    # undefined, or if its data are missing
     measure: Callable[[Listing], float | None]
     count: Callable[[Listing], int] = attrgetter("n")  # number of lists that the value is based on
     low: float = 0.0
@@ -193,7 +194,7 @@ _MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
         measure=_catalogue_coverage,
-        meaning="Share of the catalogue that is listed to any user; high: many items are shown",
+        meaning="Share of the catalogue's items that are in any list; high: many items are shown",
         source=(
             "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
         ),
@@ -203,7 +204,7 @@ _MEASURES = (
         measure=_entropy,
         high=math.inf,
         meaning=(
-            "Variety of what is listed, in bits; one bit more means twice as many items that are "
+            "Variety of the listed items, in bits; one bit more is as if twice as many items were "
             "listed equally often"
         ),
         source="Shannon (1948), A mathematical theory of communication, section 6",
@@ -212,8 +213,8 @@ _MEASURES = (
         name="exposure_entropy_normalized",
         measure=_normalized_entropy,
         meaning=(
-            "Variety of what is listed, as a share of the variety if all items of the catalogue "
-            "were listed equally often; high: evenly spread"
+            "Variety of the listed items, divided by the variety if all items of the catalogue "
+            "were listed equally often; high: items are listed about equally often"
         ),
         source=(
             "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
@@ -223,12 +224,12 @@ _MEASURES = (
         name="exposure_gini",
         measure=_gini,
         meaning=(
-            "Inequality of the items' exposure, including items never listed; high: few items "
-            "have most places"
+            "Inequality of how often the catalogue's items are listed; high: few items have most "
+            "places of the lists"
         ),
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
-    # This metric has one number for both arms, which is stored for the candidate.
+    # This metric compares both arms. Its value is stored for the candidate.
     _mean_over_users(
         Lack.FIRST_DIFFERS.value,
         meaning=(
@@ -241,8 +242,8 @@ _MEASURES = (
     _mean_over_users(
         Lack.IDENTICAL.value,
         meaning=(
-            "Share of the users with the same list in both arms, item by item; high: the "
-            "candidate may not be applied"
+            "Share of the users with the same list in both arms, item by item; high: possibly "
+            "the candidate's model is not in use"
         ),
         arms=(Arm.CANDIDATE,),
         source="the discrete metric on lists",
@@ -258,11 +259,11 @@ _MEASURES = (
         need=ArmNeed.ITEM_WEIGHTS,
         source=(
             "average recommendation popularity, Yin et al. (2012), Challenging the long tail "
-            "recommendation, over places"
+            "recommendation; here the mean is over places"
         ),
     ),
-    # A small panel sees few items. An item that was listed to other users only looks new. So
-    # compare the two arms.
+    # A run asks only for the users of the panel. So an item that the arm listed only to other users
+    # in its last run looks new. Compare the two arms, because this affects both.
     ArmMetric(
         name="novelty",
         measure=_novelty,
@@ -272,12 +273,13 @@ _MEASURES = (
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
-            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty, "
-            "against the last run, over places"
+            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty; here "
+            "only the last run is compared, and the share is of places"
         ),
     ),
-    # This metric has one number for both arms, which is stored for the candidate. If the models
-    # have scores on different scales, it is 1. Then only a change of it matters.
+    # This metric compares both arms. Its value is stored for the candidate. If the scores of the
+    # two models have different scales, the value is 1 in every run. Then only a change of the value
+    # is a sign of a fault.
     ArmMetric(
         name="score_shift",
         measure=_score_shift,
@@ -286,10 +288,13 @@ _MEASURES = (
         arms=(Arm.CANDIDATE,),
         source="Smirnov (1939), two-sample statistic",
     ),
-    # Only users with a list in both runs are measured.
+    # Only users with a list in this run and in the last run are measured.
     _mean_over_users(
         CHURN,
-        meaning="Share of a user's list that the arm replaced since its last run; high: unstable",
+        meaning=(
+            "Mean share of a user's list that the arm replaced since its last run; high: lists "
+            "change much"
+        ),
         need=ArmNeed.KEEP_LISTS,
         source=(
             "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: "
@@ -304,18 +309,18 @@ _MEASURES = (
             "as the most popular items"
         ),
         source=(
-            "Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and "
-            "Parker (1970): the largest share"
+            "Berger and Parker (1970): the largest share, here of lists; Simpson (1949), "
+            "Measurement of diversity, Nature 163"
         ),
     ),
     _mean_over_users(
         Lack.REVERSED.value,
         meaning=(
-            "Of the users with the same three first items in both arms, the share with at least "
-            "two of the three pairs in opposite order; high: lists are reordered"
+            "Share of the users with at least two of three pairs in opposite order, among the "
+            "users with the same three first items in both arms; high: lists are reordered"
         ),
         arms=(Arm.CANDIDATE,),
-        source="Kendall (1938): tau of the three items below 0",
+        source="Kendall (1938): tau of the first three items is below 0",
     ),
     _mean_over_users(
         Lack.UNCHANGED.value,
@@ -351,16 +356,17 @@ def measure_arms(
     catalogue_size: int | None = None,
     last: Mapping[Arm, LastLists] | None = None,
 ) -> tuple[ArmScore, ...]:
-    """Measure each metric for each segment and arm. Ordered by segment, metric and arm.
+    """Measure each metric for each segment and arm.
 
-    ``segments`` are rows of the batch. ``catalogue_size`` is the number of items that can be
-    listed. If it is missing, or smaller than the number of items in the lists, that number is used.
-    If a value is undefined or unknown, it is None and its ``n`` is 0.
+    The result is ordered by segment, metric and arm. If a value is undefined or unknown, it is None
+    and its ``n`` is 0. ``segments`` has the rows of each segment in the batch. ``catalogue_size``
+    is the number of items that can be listed. If it is None, or below the number of listed items,
+    the number of listed items is used.
 
-    The time is one pass over the places of each segment, a second pass for popularity, and a sort
-    for score shift. The memory is one copy of the places.
+    The function reads the places of each segment once, and once more for popularity. It sorts the
+    scores for the score shift. It needs memory for one copy of all places.
     """
-    # The catalogue is determined once for all segments.
+    # The size of the catalogue is determined once for all segments.
     lists = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():
@@ -387,7 +393,7 @@ def _arm_lists(
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.index_codes(batch.baseline, batch.candidate)
     listed = len(exposure.distinct_items(batch.baseline, batch.candidate))
-    # Values that describe both arms together are stored for the candidate.
+    # Values that compare both arms are stored for the candidate.
     values: dict[Arm, dict[str, Floats]] = {
         Arm.BASELINE: {},
         Arm.CANDIDATE: {
@@ -413,7 +419,7 @@ def _arm_lists(
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
-            # If the catalogue were smaller than what is listed, the coverage would be above 1.
+            # With a catalogue below the number of listed items, the coverage would be above 1.
             catalogue=max(catalogue_size or 0, listed),
             repeated=exposure.number_repeated(codes),
             values=of_arm,

@@ -13,12 +13,12 @@ from monitor.model.runs import ArmScore, Run
 from monitor.texts.wording import count_of
 
 SEGMENTS = 8
-"""How many segments of the leading dimension are shown."""
+"""At most this many segments of the dimension that explains most of the drop are shown."""
 
 
 @immutable
 class TextTable:
-    """A table: column names and rows of text. A name that ends in ``>`` is aligned right."""
+    """A table of text. If the name of a column ends in ``>``, the column is aligned right."""
 
     title: str
     columns: tuple[str, ...]
@@ -28,10 +28,11 @@ class TextTable:
 def side_by_side(
     baseline: Sequence[str], candidate: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """For each rank, the items of both arms, and the baseline's rank of the candidate's item.
+    """Yield, for each rank, the items of both arms and the change of the candidate's item.
 
-    Items are empty after a list's end. The baseline's rank is ``was 3``, ``new``, or empty if the
-    rank is the same.
+    After the end of a list, its item is empty text. The change is ``was 3`` if the baseline has the
+    item at rank 3, and ``new`` if the baseline does not have it. It is empty if the rank is the
+    same.
     """
     rank_before = {item: rank for rank, item in enumerate(baseline, start=1)}
     for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
@@ -46,7 +47,7 @@ def side_by_side(
 
 
 def explanation_title(explanation: Explanation) -> str:
-    """The title of an explanation: the metric, and the lists that were compared."""
+    """The title of an explanation. It names the metric and the lists that were compared."""
     if explanation.before is None:
         return f"Both arms compared by {explanation.metric}"
     earlier = "an earlier run"
@@ -57,7 +58,10 @@ def explanation_title(explanation: Explanation) -> str:
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
-    """The tables of an explanation that have rows: parts of the drop, segments, items, users."""
+    """The tables of an explanation for parts of the drop, segments, items and users.
+
+    Tables without rows are left out.
+    """
     tables = (
         TextTable(
             title="Pieces of the drop",
@@ -91,7 +95,10 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
 
 
 def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
-    """The first segments of the dimension that explains most. This dimension comes first."""
+    """The first segments of the dimension that explains most of the drop.
+
+    It is the dimension of the first segment.
+    """
     dimensions = [fall.segment.partition("=")[0] for fall in explanation.falls]
     is_leading = [dimension == dimensions[0] for dimension in dimensions]
     return islice(compress(explanation.falls, is_leading), SEGMENTS)
@@ -143,16 +150,17 @@ def _percent(share: float) -> str:
 
 
 def score_by_chance(metric: str, run: Run) -> float | None:
-    """The expected score of two random lists of k items of the run's catalogue. None if unknown."""
+    """The mean score of two random lists of k items of the run's catalogue. None if unknown."""
     if run.k is None or run.catalogue_size is None:
         return None
     return _expected(metric, run.k, run.catalogue_size)
 
 
 def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
-    """Rows of segment, arm metric, its values for baseline and candidate, and the number of lists.
+    """Yield one row of text for each segment and arm-wide metric.
 
-    The number of lists is that of the arm with more lists.
+    A row has the segment, the metric, its values for baseline and candidate, and the number of
+    lists. This is the number of the arm with more lists.
     """
     pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
@@ -170,7 +178,8 @@ def _value_text(score: ArmScore | None) -> str:
 
 @lru_cache(maxsize=4096)
 def _expected(metric: str, k: int, catalogue: int) -> float | None:
-    # It is also None for a metric of a newer version, or if the catalogue has fewer than k items.
+    # The result is also None if this version does not know the metric, or if the catalogue has
+    # fewer than k items.
     try:
         return expected_by_chance(parse(metric), k, catalogue)
     except MetricError:

@@ -1,4 +1,7 @@
-"""Draws the panel of one run: its users and their segments. Seeded and reproducible. No I/O."""
+"""Draws the users of one run's panel, and splits them into segments.
+
+The draw is seeded and reproducible. This module does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,14 @@ from monitor.model.rules import Comparison, Keep, SampleSize
 from monitor.model.segments import name_value
 
 UNKNOWN_VALUE = "unknown"
-"""Users without a value in a dimension get this value."""
+"""A user without a value in a dimension gets this value."""
 OTHER_VALUE = "other"
 """If a dimension has too many values, this value replaces the rarest ones."""
 _LONGEST = 120
-"""A value has at most this many characters in a segment's name. Names become labels and keys."""
+"""A longer value is shortened in the name of its segment to this number of characters.
+
+The names become labels of metrics and keys in storage.
+"""
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
@@ -31,14 +37,14 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
 
     The users with the smallest keyed hashes are drawn. The key of the ``fixed`` users contains the
     seed and the family. The key of the ``rotating`` users also contains the slot. A draw depends on
-    nothing else. A new user replaces at most one user.
+    nothing else. A new user of the source replaces at most one drawn user.
 
-    If the sample has a minimum, each segment also contains that number of its users, those with the
-    smallest hashes. An added user belongs to that segment only, and not to ``all``. So within a
+    If the sample has a ``minimum``, each segment also gets the ``minimum`` of its users that have
+    the smallest hashes. An added user belongs to that segment only, and not to ``all``. So within a
     segment, and within ``all``, every user is drawn with the same probability. Plain means are
-    unbiased (equal inclusion probabilities; Cochran 1977, ch. 2). Separate weights (Horvitz and
-    Thompson 1952) would hardly reduce the variance in ``all``. They would make quantiles and bets
-    inexact.
+    unbiased, because these probabilities are equal (Cochran 1977, ch. 2). The alternative is to add
+    these users to ``all`` and to weight them (Horvitz and Thompson 1952). This would hardly reduce
+    the variance in ``all``. It would make quantiles and sequential tests inexact.
     """
     size = comparison.measuring.sample
     order = np.arange(len(users), dtype=np.intp)
@@ -51,7 +57,8 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     minimum = (size and size.minimum) or 0
     if not minimum:
         order = order[drawn]
-    # All users decide which values become segments, so the segments do not depend on the draw.
+    # The values of all users decide which values become segments, so that this does not depend on
+    # the draw.
     most = comparison.measuring.max_segment_values
     frequent_codes = {name: frequent(values, most) for name, values in users.segments.items()}
     segments = {name: values.take(order) for name, values in users.segments.items()}
@@ -64,7 +71,7 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
 def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
     """Add to each segment the ``minimum`` users with the smallest hashes.
 
-    The positions in each segment ascend.
+    In each segment, positions are in ascending order.
     """
     hashes = _hashes(everybody.users.to_numpy(dtype=object), salt)
     is_drawn = np.zeros(len(everybody), dtype=np.bool_)
@@ -84,13 +91,13 @@ def select_kept(
 ) -> npt.NDArray[np.bool_]:
     """Select the users whose scores or lists a run stores. Returns bool (n,).
 
-    If ``keep`` is a number, that many users are drawn by the hash that also draws the fixed users.
-    So each run selects the same users. Users may be drawn from batches, joined, and drawn again.
-    The result is the same as one draw from all users.
+    If ``keep`` is a number, that many users are drawn, with the hash that also draws the fixed
+    users. So each run selects the same users. Users may be drawn from each batch first. A second
+    draw from the users selected so far gives the same result as one draw from all users.
 
-    ``PANEL`` selects the run's fixed users. Without a sample it selects no users. If fixed users
-    are missing from ``users``, all other fixed users are still selected. At most one rotating user
-    replaces each missing fixed user.
+    ``PANEL`` selects the run's fixed users, or no users if the comparison has no sample. If some
+    fixed users are missing from ``users``, the other fixed users are still selected. In place of
+    each missing user, at most one rotating user is selected.
     """
     sample = comparison.measuring.sample
     if keep is Keep.PANEL:
@@ -124,18 +131,18 @@ def _fixed_salt(comparison: Comparison) -> str:
 
 
 def hash_users(users: pd.Index[str], comparison: Comparison) -> Hashes:
-    """Hashes of users. They are the same in each run of the comparison.
+    """Hashes of users, which are the same in each run of the comparison.
 
-    They do not depend on the hashes that draw the panel.
+    They are independent of the hashes that draw the panel.
     """
     return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
 
 
 def is_sampled(panel: Panel, share: float, hashes: Hashes) -> Flags:
-    """Which users are in a seeded sample, bool (n,).
+    """Draw a seeded sample of the panel. Returns a flag for each user, bool (n,).
 
-    The sample has about the given share of the users of segment ``all``. ``hashes`` are the result
-    of `hash_users`.
+    The sample contains about this ``share`` of the users of segment ``all``, and no other users.
+    ``hashes`` are the result of `hash_users`.
     """
     is_drawn = np.zeros(len(panel), dtype=np.bool_)
     is_drawn[panel.segments[ALL]] = True
@@ -145,7 +152,7 @@ def is_sampled(panel: Panel, share: float, hashes: Hashes) -> Flags:
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> Rows:
-    """Positions of the ``count`` names with the smallest hashes, with this salt.
+    """The positions of the ``count`` names that have the smallest hashes with this salt.
 
     Names with equal hashes are ordered by position.
     """
@@ -165,8 +172,9 @@ def split(
     """Split n users into segments. Returns the positions of each segment's users.
 
     ``all`` is the first segment. The other segments are ordered by dimension and value. No segment
-    is empty. ``segment_codes`` has the codes of each dimension that become segments. Users with
-    other codes are in ``dimension=other``. Users without a value are in ``dimension=unknown``.
+    is empty. Each dimension has a code for each value. ``segment_codes`` lists the codes that
+    become segments. Users with other codes are in ``dimension=other``. Users without a value are in
+    ``dimension=unknown``.
     """
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
@@ -186,7 +194,7 @@ def split(
 
 
 def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
-    """Codes of the most frequent values, ``most`` of them at most.
+    """The codes of the most frequent values. There are at most ``most`` codes.
 
     Values with equal counts are ordered by their text.
     """
@@ -199,7 +207,7 @@ def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
 
 
 def _shortened(value: str) -> str:
-    """Shorten a long value. A hash at its end makes it unique."""
+    """Shorten a long value. A hash at the end keeps shortened values distinct."""
     if len(value) <= _LONGEST:
         return value
     digest = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()

@@ -20,7 +20,7 @@ BINS = 40
 QUANTILES = tuple(
     Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)
 )
-"""The quantiles in every summary. Rules may add other quantiles."""
+"""Every summary has these quantiles. Rules may add other quantiles."""
 EXACT = 1_000_000
 """Quantiles of at most this many scores are exact.
 
@@ -30,16 +30,16 @@ is at most one bin.
 FINE = 8192 * BINS
 
 SegmentRows: TypeAlias = Mapping[str, Rows]
-"""Rows of the scores by segment name."""
+"""For the name of each segment, the rows of its users in the arrays of scores."""
 Bounds: TypeAlias = tuple[float, float]
 
 
-_STEPS = 61  # bits of a score as an integer
-_HALF = 31  # bits of the lower half of this integer
+_STEPS = 61  # a score becomes an integer of this many bits
+_HALF = 31  # the lower half of the integer has this many bits
 
 
 def rows_of_segments(panel: Panel, panel_rows: Rows) -> dict[str, Rows]:
-    """The rows of the paired users of every segment.
+    """For each segment, the rows of its paired users.
 
     Row i belongs to the user at position ``panel_rows[i]`` of the panel.
     """
@@ -69,14 +69,14 @@ def summarize_one(
 class SummaryAccumulator:
     """Computes summaries for every segment and metric, from scores that are added in parts.
 
-    The result is bit-identical for every order and number of parts. ``segments`` are the names of
-    the segments in the order of the result. ``wanted`` are the statistics of each metric that rules
-    need in addition to the usual quantiles.
+    The order and the number of the parts do not change any bit of the result. ``segments`` are the
+    names of the segments in the order of the result. ``wanted`` has, for each metric, the
+    statistics that rules need in addition to `QUANTILES`.
     """
 
     segments: tuple[str, ...]
     wanted: Mapping[str, Sequence[Statistic]]
-    sums: dict[tuple[str, str], ScoreSums] = field(default_factory=dict)  # by segment and metric
+    sums: dict[tuple[str, str], ScoreSums] = field(default_factory=dict)  # key: segment and metric
 
     def add(
         self,
@@ -84,10 +84,11 @@ class SummaryAccumulator:
         scores: Mapping[str, Floats],
         ranges: Mapping[str, Bounds],
     ) -> None:
-        """Add the scores of some users, one float64 array (n,) for each metric.
+        """Add the scores of n users by each metric, float64 (n,).
 
-        An undefined score is NaN. ``segments`` are rows of these users. ``ranges`` are the bounds
-        of each metric's scores. A missing bound is infinite.
+        An undefined score is NaN. ``segments`` has the rows of each segment's users in these
+        arrays. ``ranges`` has the bounds of each metric's scores. They are infinite if a metric has
+        no bound.
         """
         for metric, values in scores.items():
             for name in self.segments:
@@ -96,7 +97,7 @@ class SummaryAccumulator:
                     sums.add(values[segments[name]], self.wanted.get(metric, ()))
 
     def merge(self, other: Self) -> None:
-        """Add all scores of another accumulator for the same segments."""
+        """Add all scores of another `SummaryAccumulator` for the same segments."""
         for key, sums in other.sums.items():
             self.sums.setdefault(key, ScoreSums(sums.bounds)).merge(sums)
 
@@ -111,7 +112,7 @@ class SummaryAccumulator:
         return tuple(summaries)
 
     def median(self, metric: str) -> float | None:
-        """The median of all users' scores by a metric. None if there are no scores."""
+        """The median score of all users by a metric. None if there are no scores."""
         if (ALL, metric) not in self.sums:
             return None
         return self.sums[ALL, metric].summary(ALL, metric).value("p50")
@@ -119,15 +120,15 @@ class SummaryAccumulator:
 
 @dataclass(slots=True)
 class ScoreSums:
-    """The scores of one metric over one segment, which are added in parts.
+    """Summarizes the scores of one metric over one segment, which are added in parts.
 
-    Equal scores give bit-identical summaries. Quantiles are Hyndman and Fan's (1996) type 7. They
-    are exact for at most `EXACT` scores. The standard error is s / sqrt(n), where s has the divisor
-    n - 1. If ``bounds`` are infinite, the histogram goes from the lowest to the highest score. With
-    more than `EXACT` scores, its ends are then powers of two.
+    The same scores always give the same bits in the summary. Quantiles are Hyndman and Fan's (1996)
+    type 7. They are exact for at most `EXACT` scores. The standard error is s / sqrt(n), where s
+    has the divisor n - 1. If ``bounds`` are infinite, the histogram goes from the lowest to the
+    highest score. In this case, its ends are powers of two if there are more than `EXACT` scores.
 
-    The sum of the scores and the sum of their squares are integers. Integer sums are exact in any
-    order.
+    The sum of the scores and the sum of their squares are integers, because integer sums are exact
+    in any order.
     """
 
     bounds: Bounds
@@ -140,7 +141,7 @@ class ScoreSums:
     bins: FineBins | None = None
 
     def add(self, values: Floats, wanted: Sequence[Statistic] = ()) -> None:
-        """Add the scores of some users, float64 (m,). Undefined scores are NaN.
+        """Add the scores of m users, float64 (m,). Undefined scores are NaN.
 
         Scores below the floors of the ``wanted`` statistics are counted.
         """
@@ -181,7 +182,7 @@ class ScoreSums:
             self.single = []
 
     def summary(self, segment: str, metric: str, wanted: Sequence[Statistic] = ()) -> Summary:
-        """Summarize all scores, with these names in the summary."""
+        """The summary of all scores, for a segment and a metric of these names."""
         n = self.n
         ordered = np.sort(np.concatenate(self.single)) if self.single else np.empty(0)
         if self.bins is None:

@@ -1,4 +1,4 @@
-"""The steps of one run, from its users to the stored result, and the steps of one delivery.
+"""Executes runs, from the users to the stored result, and delivers messages.
 
-The code uses the outside world through ports only.
+The code reaches databases, sources and receivers only through ports.
 """

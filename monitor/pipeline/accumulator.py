@@ -1,6 +1,6 @@
 """Measures a run's users in batches, and adds up what was measured.
 
-The order and number of the batches do not change the result.
+The result does not depend on the order and number of the batches.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,22 +56,22 @@ from monitor.pipeline.shown_users import (
 )
 
 SAMPLED_USERS = 100_000
-"""The sample has about this many users. A smaller run has all users in its sample.
+"""The sample has about this many users. In a smaller run it has all users.
 
-The sample is used where many users are needed at once: for explanations, for arm metrics and for
-selecting ordinary users.
+Explanations, arm metrics and the selection of ordinary users use the sample, because they need many
+users in memory at once.
 """
 _TOGETHER = 16
-"""So many tables of users are joined at once, so that users who are no longer shown are dropped."""
+"""As soon as there are so many tables of users, they are joined into one table."""
 _LONGEST_USER = 40
-"""A note shows at most this many characters of a user's id."""
+"""In notes, users' ids are cut to this many characters."""
 
 
 @immutable
 class Sample:
-    """The sampled users that were paired, sorted, with their rows by segment and their scores.
+    """The users of the sample that were paired, in sorted order, with their segments and scores.
 
-    ``coverage`` counts all sampled users.
+    ``coverage`` also counts users of the sample that were not paired.
     """
 
     pairing: Pairing
@@ -81,7 +81,7 @@ class Sample:
 
 
 class RunAccumulator:
-    """Measures batches of a run's users, and adds up their parts."""
+    """Measures batches of a run's users, and adds up what was measured in `part`."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class RunAccumulator:
             self.shown_users()
 
     def shown_users(self) -> pa.Table:
-        """The table of all users that are shown or stored, in any order."""
+        """Return the table of all users that are shown or whose lists are stored, in any order."""
         self.part.users = [join_users(self.part.users, self._comparison)]
         return self.part.users[0]
 
@@ -164,7 +164,7 @@ class RunAccumulator:
             self.part.note(arm, reason, text, users)
 
     def _badness(self, scores: Scores, metrics: Iterable[Metric]) -> Floats:
-        """A low value for each of the worst users, NaN for all other users."""
+        """Return low values for the worst users, and NaN for all other users."""
         badness = np.full(len(scores.users), np.nan)
         usable = [metric for metric in metrics if str(metric) not in self.part.failed]
         metric = leading_metric(self._comparison, usable)
@@ -177,15 +177,15 @@ class RunAccumulator:
         return badness
 
     def merge(self, packed: bytes) -> Scores:
-        """Add what was measured elsewhere. Returns its scores.
+        """Add what another process measured. Returns the scores in ``packed``.
 
-        Raises SourceError if it cannot be read.
+        Raises SourceError if the bytes cannot be read.
         """
         try:
             part, scores = unpack_part(packed, self._no_sums())
         except ValueError as error:
             msg = (
-                f"the engine returned bytes that cannot be read as part of a run ({error}): "
+                f"the engine returned bytes that are not a part of a run ({error}): "
                 "install the same version of rankwatch on all machines"
             )
             raise SourceError(msg, permanent=False) from None
@@ -200,16 +200,16 @@ class RunAccumulator:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Sentences about what could not be measured for all users."""
+        """Sentences about what could not be measured."""
         part = self.part
         note = part.listed.unweighted_note
         return (*part.unmeasured, *part.failed.values(), *filter(None, [note]))
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
-        """What happened first, by arm and reason.
+        """Notes that say for each arm and reason what happened first, and to which users.
 
-        If an arm could not be read at all, its note names no example users.
+        If an arm could not be read at all, no users are named.
         """
         notes = {}
         for (arm, reason), (text, users) in self.part.notes.items():
@@ -221,14 +221,14 @@ class RunAccumulator:
 
     @property
     def coverage(self) -> Coverage:
-        """The coverage of all users that were asked."""
+        """The coverage of all users that were asked for."""
         return coverage_of(self.part.coverage, self._segments)
 
     def sample(
         self, weights: ItemWeights | None = None, relevance: RelevanceTable | None = None
     ) -> Sample:
-        """The sampled users, with these weights and this relevance."""
-        # The users are sorted, because the last bits of sums over users depend on the order.
+        """Return the sample, paired with these weights and this relevance."""
+        # The users are sorted, because the last digits of sums over users depend on the order.
         users = self.shown_users()
         users = sort_users(users, users["is_sampled"])
         lists = kept_lists(users, self._segments)
@@ -246,7 +246,7 @@ class RunAccumulator:
         )
 
     def findings(self, slot: datetime, sample: Sample) -> Findings:
-        """What was found in all users, without metrics that failed for some users."""
+        """Return what was measured of all users. Leaves out metrics that failed for some users."""
         part = self.part
         summaries = []
         for summary in part.sums.summaries():
@@ -268,7 +268,7 @@ class RunAccumulator:
         )
 
     def _lists(self) -> KeptLists | None:
-        """The lists that the run stores. None if it stores no lists."""
+        """Return the lists that the run stores, or None if it stores no lists."""
         if self._comparison.measuring.keep_lists is Keep.NONE:
             return None
         users = self.shown_users()
@@ -284,7 +284,7 @@ class RunAccumulator:
         return evidence_of(worst.sort_by(order), EvidenceKind.WORST)
 
     def _ordinary(self, sample: Sample) -> tuple[Evidence, ...]:
-        """Lists of users whose scores are nearest to the median. No user is shown twice."""
+        """Return lists of users with scores nearest to the median. The worst users are left out."""
         metric = leading_metric(self._comparison, self.metrics)
         median = self.part.sums.median(str(metric))
         if metric is None or median is None:
@@ -295,7 +295,7 @@ class RunAccumulator:
         values[sample.scores.users.isin(user_index(users["user"].filter(is_worst)))] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = user_column(sample.scores.users[rows])
-        # `take` would copy all lists first.
+        # The table is filtered first, because `take` would copy all lists.
         users = users.filter(pc.is_in(users["user"], value_set=ordinary))
         users = users.take(pc.index_in(ordinary, value_set=users["user"]))
         return evidence_of(users, EvidenceKind.REPRESENTATIVE)
@@ -303,9 +303,9 @@ class RunAccumulator:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteMeasurer:
-    """Measures users on the machines that have their lists. Picklable. Port: Measurer.
+    """Measures users on the machines that have their lists. Implements the port Measurer.
 
-    ``keep`` says which users' scores are returned.
+    The object can be pickled. ``keep`` says which users' scores are returned.
     """
 
     comparison: Comparison
@@ -317,7 +317,7 @@ class RemoteMeasurer:
     pseudonyms: Pseudonyms | None
 
     def measure(self, users: UserBatch) -> bytes:
-        """Measure these users. Returns the packed result."""
+        """Measure these users. Returns the result as bytes."""
         if self.pseudonyms is not None:
             users = self.pseudonyms.hide_batch(users)
         accumulator = self._new_accumulator()
@@ -325,7 +325,7 @@ class RemoteMeasurer:
         return self._pack(accumulator, [scores])
 
     def merge(self, parts: Iterable[bytes]) -> bytes:
-        """Merge packed measurements into one."""
+        """Merge the results of several calls of `measure`."""
         accumulator = self._new_accumulator()
         return self._pack(accumulator, list(map(accumulator.merge, parts)))
 

@@ -21,7 +21,7 @@ class Signature:
     at: datetime
 
     def reason(self, verb: str) -> str:
-        """The reason of a transition, such as ``acknowledged by kim: known``."""
+        """Return the reason of a transition, such as ``acknowledged by kim: known``."""
         signed = f"{verb} by {self.author}"
         return f"{signed}: {self.comment}" if self.comment else signed
 
@@ -35,8 +35,8 @@ def change_firing(
 ) -> tuple[Transition, ...]:
     """Acknowledge the selected firing alerts. If ``ends`` is true, resolve them instead.
 
-    ``is_selected`` selects an alert by its start. Returns the transitions. An alert that was
-    acknowledged or resolved before gets no transition.
+    ``is_selected`` gets the transition with which an alert began. Returns the new transitions. An
+    alert that was already acknowledged or resolved gets none.
     """
     by_comparison: dict[str, list[tuple[str, str]]] = {}
     for start in filter(is_selected, store.firing()):
@@ -62,8 +62,8 @@ def make_silence(
 ) -> Silence:
     """Make a silence that can be stored.
 
-    Raises ConfigError in three cases: there is no matcher, a matcher is invalid, or the silence
-    would end before it begins or before now.
+    Raises ConfigError if there is no matcher, if a matcher is invalid, or if the silence would end
+    before it begins or before now.
     """
     if not matchers:
         raise ConfigError(

@@ -1,4 +1,7 @@
-"""Measures relevance that arrives after a run, on the run's stored lists. It is never judged."""
+"""Measures metrics that need relevance, if the relevance arrives after the run.
+
+The metrics are computed from the lists that the run stored. Rules never judge the results.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -22,14 +25,14 @@ from monitor.pipeline.score import (
 
 @immutable
 class BackfilledRun:
-    """The result for one run that waited for relevance.
+    """What happened to one run that waited for relevance.
 
-    If there are no ``summaries`` and no ``reason``, relevance has not arrived yet.
+    If ``summaries`` is empty and ``reason`` is None, relevance has not arrived yet.
     """
 
     run: Run
-    summaries: tuple[Summary, ...] = ()  # the summaries that were added
-    reason: str | None = None  # the error if the run could not be measured
+    summaries: tuple[Summary, ...] = ()  # the summaries that were stored
+    reason: str | None = None  # why the run could not be measured
 
 
 def backfill_relevance(
@@ -41,17 +44,17 @@ def backfill_relevance(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[BackfilledRun]:
-    """Measure and store the relevance of each run that waits for it, oldest first.
+    """Measure and store the metrics that need relevance, for each run that waits for it.
 
-    Yields one result for each run with a slot from ``start`` to ``end``, including both. Nothing is
-    added twice. Stops early if the source fails temporarily.
+    The oldest run comes first. Yields one result for each run with a slot from ``start`` to
+    ``end``, including both. No result is stored twice. Stops early if the source fails temporarily.
     """
     measuring = comparison.measuring
     metrics = relevance_metrics(measuring)
     if not metrics or measuring.relevance_within is None:
         return
     timeout_s = measuring.deadline.total_seconds()
-    late = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
+    late = f"relevance of {comparison.name}: the source did not answer within {timeout_s:.0f} s"
     since = start or clock.now() - measuring.relevance_within
     for run in store.runs.awaiting_relevance(comparison.name, since=since):
         is_after_end = end is not None and run.slot > end
@@ -62,7 +65,7 @@ def backfill_relevance(
         except SourceError as error:
             yield BackfilledRun(run=run, reason=str(error))
             if not error.permanent:
-                # The source is down. The next call continues here.
+                # The source is down, so the next call of this function continues here.
                 return
             continue
         if table is None:
@@ -86,8 +89,8 @@ def _fill(
             raise
         return BackfilledRun(run=run, reason=str(error))
     if lists is None:
-        return BackfilledRun(run=run, reason="the run's lists were deleted meanwhile")
-    # The configuration may have another k than the run had.
+        return BackfilledRun(run=run, reason="the run's lists have been deleted")
+    # The run's k is used, because the configuration may have another k now.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(
@@ -104,5 +107,5 @@ def _fill(
         scores=drawn if len(drawn.users) else None,
         at=clock.now(),
     ):
-        return BackfilledRun(run=run, reason="another process measured the run again meanwhile")
+        return BackfilledRun(run=run, reason="another process has measured the run again")
     return BackfilledRun(run=run, summaries=summaries)

@@ -1,12 +1,15 @@
-"""Delivers changes from the outbox to receivers, at least once: claim, decide, send, record.
+"""Delivers changes from the outbox to receivers, each at least once.
+
+The steps are to claim deliveries, decide whether to send them, send them, and record the result.
 
 Before deliveries are sent, they are leased and marked with the key of their message. If a process
 dies while it sends, another process sends the deliveries again after the lease has expired.
 
-A message that may have arrived is repeated with the same changes and the same key. If other changes
-have joined the incident since then, they go into the next message.
+If a message may have arrived, it is sent again with the same changes and the same key. Changes that
+have joined the incident since then are sent in the next message.
 
-Use one thread for each receiver. Otherwise a repetition could arrive after the end of its alert.
+Use one thread for each receiver. With more threads, a repetition of an alert could
+arrive after its end.
 """
 
 import random
@@ -37,13 +40,13 @@ from monitor.model.notifications import (
 from monitor.model.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
-"""How long a delivery is leased. This is longer than any receiver may take for one message."""
+"""A delivery is leased for this time, because no receiver may take longer for one message."""
 RECHECK_AFTER = timedelta(seconds=30)
-"""How long after a decision a held delivery is decided again."""
+"""A delivery that is held back is decided again after this time."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
-"""How long ends are sent again to receivers that want alerts resent."""
+"""If a receiver wants alerts resent, the end of an alert is resent for this time."""
 _REPETITION_BACKOFF = 4
-"""A failed repetition backs off as after so many earlier attempts: it is not urgent."""
+"""A failed repetition waits as long as after this many failures, because it is not urgent."""
 _BASE_S = 2.0
 _CAP_S = 300.0
 _LONGEST_RETRY_AFTER_S = 3600.0
@@ -66,7 +69,7 @@ def _no_picture(_: Message) -> bytes | None:
 
 @immutable
 class Pause:
-    """When a failed receiver is tried again, and the pause in seconds that it requested."""
+    """When a failed receiver is tried again, and how long a pause it requested, in seconds."""
 
     until: datetime
     asked_s: float = 0.0
@@ -76,10 +79,10 @@ class Pause:
 class OutboxSender:
     """Sends the deliveries of the outbox to one receiver.
 
-    - ``is_sole_sender``: returns whether no other process can be sending now. Called before each
-      message.
-    - ``draw``: returns a random number, uniform in [0, 1).
-    - ``picture_of``: returns the picture of a message. It never raises, and takes a few seconds at
+    - ``is_sole_sender`` returns True if no other process can be sending now. It is called before
+      each message.
+    - ``draw`` returns a random number from 0 to 1, but never 1.
+    - ``picture_of`` returns the picture of a message. It never raises, and takes a few seconds at
       most.
     """
 
@@ -96,15 +99,15 @@ class OutboxSender:
     def deliver_due(self, *, should_stop: Callable[[], bool] = _never) -> Pause | None:
         """Send the deliveries that are due, one message per incident.
 
-        Deliveries that have waited longest are sent first. Sending stops with a pause at the first
-        temporary failure. An error that is not a DeliveryError is a defect. Then the deliveries are
-        postponed and the error is raised.
+        Deliveries that have waited longest are sent first. After the first temporary failure no
+        more is sent. If the receiver raises an error that is not a DeliveryError, this is a defect.
+        Then the deliveries are postponed, and the error is raised.
 
-        Returns the pause. None if no delivery is due, if ``should_stop`` ended the sending, or if
-        another process may be sending the claimed deliveries.
+        Returns the pause after a temporary failure. Returns None if no delivery is due, if
+        ``should_stop`` ended the sending, or if another process may be sending.
         """
         pause = None
-        # If the receiver is down, its other deliveries are not tried.
+        # After a temporary failure the receiver's other deliveries are not tried.
         while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
@@ -114,7 +117,7 @@ class OutboxSender:
                 until=now + LEASE,
                 limit=_CLAIMED,
             )
-            # Claimed deliveries that are not sent become free when their lease expires.
+            # When their lease expires, other processes can claim deliveries that are not sent.
             if not claimed or not self.is_sole_sender():
                 break
             pause = self._deliver(claimed, now, should_stop)
@@ -123,7 +126,7 @@ class OutboxSender:
     def repeat_due(self) -> int:
         """Repeat alerts that still fire and are not acknowledged. Returns the number of alerts.
 
-        Raises DeliveryError if the receiver did not accept them.
+        Raises DeliveryError if the receiver did not accept a message.
         """
         every_s = self.receiver.treatment.repeat_every_s
         if every_s is None:
@@ -134,7 +137,7 @@ class OutboxSender:
         if not due:
             return 0
         incidents = {(each.transition.comparison, each.transition.incident) for each in due}
-        # Alerts that joined an incident later are repeated together with the incident.
+        # Alerts that joined an incident later are due later, but are repeated with it.
         soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
         for delivery in soon:
@@ -144,7 +147,7 @@ class OutboxSender:
         return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
 
     def resend_alerts(self) -> int:
-        """Resend delivered alerts that still fire or ended lately, if the receiver wants this.
+        """Resend alerts that still fire or ended lately, if the receiver wants this.
 
         Returns the number of alerts that were resent. Stops if another process may be sending.
         Raises DeliveryError if the receiver did not accept a message. Nothing is recorded, so the
@@ -158,8 +161,8 @@ class OutboxSender:
         for group in _group_incidents(delivered):
             if not self.is_sole_sender():
                 break
-            # A group may have several incidents of its comparison. Receivers that want resends read
-            # each change, so the message is named after the first incident.
+            # A group may have several incidents of its comparison. The message has the name of the
+            # first one, because receivers that want resends read each change by itself.
             first = group[0]
             message = Message(
                 incident=first.incident or "",
@@ -197,7 +200,7 @@ class OutboxSender:
             deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
-                # Deliveries that were not tried wait as long as the failed deliveries.
+                # Deliveries that were not tried are due at the same time as the failed ones.
                 self._record(list(waiting.values()), DeliveryStatus.PENDING, again=pause.until)
                 return pause
         return None
@@ -223,8 +226,8 @@ class OutboxSender:
                 reason="the incident was already sent, so this change got no message",
             )
             return None
-        # The deliveries are marked first. If the process dies while it sends, the message may have
-        # arrived.
+        # The deliveries are marked before they are sent. If the process dies while it sends, the
+        # message may have arrived.
         now = self.clock.now()
         key = message_key(message, now)
         message = replace(message, key=key)
@@ -243,9 +246,9 @@ class OutboxSender:
         return None
 
     def _send_with_picture(self, message: Message) -> None:
-        """Send the message. Add its picture if the receiver shows pictures.
+        """Send the message, with its picture if the receiver shows pictures.
 
-        If the receiver rejects the message with its picture, send it without the picture.
+        If the receiver rejects the message with the picture, send it without the picture.
         """
         picture = None
         if self.receiver.treatment.shows_pictures:
@@ -263,7 +266,7 @@ class OutboxSender:
         deliveries: Sequence[Delivery],
         error: DeliveryError,
     ) -> Pause | None:
-        # One rejected change must not block the other changes, so each half is sent separately.
+        # Each half is sent separately, because one rejected change must not block all changes.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
             last_pause = None
@@ -280,7 +283,7 @@ class OutboxSender:
                 may_be_known=error.may_be_known,
             )
             return None
-        # The largest number of attempts is used, so that new deliveries do not restart the backoff.
+        # The largest number of attempts counts, so that new deliveries do not shorten the wait.
         attempts = max(delivery.attempts for delivery in deliveries)
         again = next_attempt(
             attempts,
@@ -298,9 +301,9 @@ class OutboxSender:
         return Pause(until=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
-        """Repeat the due reminders of one comparison. Returns the number of alerts to repeat.
+        """Repeat the alerts of one comparison that are due. Returns their number.
 
-        Reminders that are held now are not counted. They are decided again later.
+        Alerts that are held back now are not counted, and are decided again later.
         """
         now = self.clock.now()
         dispatch = self._dispatch(due[0].transition.comparison, (), now)
@@ -311,14 +314,14 @@ class OutboxSender:
                 repeated[_change_key(delivery.transition)] = delivery
             else:
                 held.append(delivery)
-        # Held repetitions are decided again after a short time.
+        # Alerts that are held back are decided again after a short time.
         recheck_at = now + min(every, RECHECK_AFTER)
         for key, deliveries in _by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
         for message in _compose(repeated.values(), dispatch.snapshot):
             if self.is_sole_sender():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
-                # A reminder that may have arrived keeps its key. Any other one gets a new key.
+                # A repetition that may have arrived keeps its key. Other repetitions get a new key.
                 again = replace(again, key=message_key(again, now))
                 deliveries = [repeated[_change_key(change)] for change in again.firing]
                 self._send_again(again, deliveries, every)
@@ -330,13 +333,13 @@ class OutboxSender:
         deliveries: Sequence[Delivery],
         every: timedelta,
     ) -> None:
-        """Send a repetition, and store when its deliveries are repeated next.
+        """Send a repetition, and store when its alerts are repeated next.
 
-        A temporary failure is retried sooner than ``every``. Any failure is raised.
+        After a temporary failure this is sooner than after ``every``. Any failure is raised.
         """
         now = self.clock.now()
-        # Stored before sending: if this process is killed meanwhile, the next one sends the message
-        # with the same key, so that the receiver can discard the second one.
+        # The key is stored before the message is sent. If this process is killed then, the next
+        # process sends the message with the same key, and the receiver can discard it.
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
         try:
             self._send_with_picture(message)
@@ -351,7 +354,7 @@ class OutboxSender:
                 draw=self.draw(),
                 retry_after_s=error.retry_after_s,
             )
-            # All deliveries of a message have the same key, or none if none may have arrived.
+            # A message that cannot have arrived has no key, and neither have its deliveries.
             may_be_known = error.may_be_known or deliveries[0].message_key is not None
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
@@ -369,8 +372,7 @@ class OutboxSender:
     ) -> None:
         """Record the status of these deliveries, and count the attempts.
 
-        A held delivery was not attempted. A pending delivery without a reason was not attempted
-        either.
+        A delivery was not attempted if it is held, or if it is pending without a reason.
         """
         if not deliveries:
             return
@@ -407,10 +409,10 @@ class OutboxSender:
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
-    """Add the briefing of the newest run in which an alert of the message began.
+    """Add the briefing on the newest run in which an alert of the message began.
 
-    If that run found no cause, the briefing has the newest cause that an earlier run of the
-    incident found. Items are left out if messages must not show items.
+    If that run found no cause, the briefing has the newest cause that earlier runs of the incident
+    found. Items are left out if the configuration does not allow items in messages.
     """
     newest = max((start.slot for start in message.starts), default=None)
     if newest is None:
@@ -440,18 +442,18 @@ def next_attempt(
     draw: float,
     retry_after_s: float | None,
 ) -> datetime:
-    """Time of the next attempt after a failure. ``attempts`` is the number of attempts before it.
+    """Return the time of the next attempt after a failure. ``attempts`` counts earlier attempts.
 
     This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
-    ``draw``, which is uniform in [0, 1). If the receiver requested a pause, it is added, up to an
-    hour.
+    ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
+    hour of it is added.
     """
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
 
 
 def asked_pause_s(retry_after_s: float | None) -> float:
-    """The pause that a receiver requested, in seconds, limited to [0, 3600]."""
+    """Return the pause that a receiver requested, in seconds. It is at least 0 and at most 3600."""
     return min(max(retry_after_s or 0.0, 0.0), _LONGEST_RETRY_AFTER_S)
 
 
@@ -463,7 +465,7 @@ def drain(
 ) -> None:
     """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
 
-    The last attempt may take longer than that, by the receiver's timeout at most.
+    The last attempt may take longer than that, but no longer than the receiver's timeout.
     """
     if not senders:
         return
@@ -477,7 +479,7 @@ def drain(
     while True:
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
-        # The process ends afterwards, so this waits for retries that become due in time.
+        # This waits for retries that become due in time, because the process ends afterwards.
         waiting = outbox.waiting(clock.now())
         counts = [waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders]
         seconds_left = ends_at - clock.monotonic()
@@ -487,9 +489,9 @@ def drain(
 
 
 def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
-    """Group deliveries by the key of their message that may have arrived.
+    """Group deliveries by the key of the message with which they may have arrived.
 
-    The key is None for deliveries that were never sent.
+    The key is None for deliveries that cannot have arrived.
     """
     by_key: dict[str | None, list[Delivery]] = {}
     for delivery in deliveries:
@@ -498,9 +500,10 @@ def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Deliver
 
 
 def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
-    """Decide alike on all changes of a message that may have arrived.
+    """If a message may have arrived, make the same decision on all its changes.
 
-    If one change is sent, all are sent. If none is sent and one is held, all are held.
+    If one change is sent, all are sent. If no change is sent and one is held back, all are held
+    back.
     """
     by_status: dict[str | None, dict[DeliveryStatus, Decision]] = {}
     for decision in decisions:
@@ -517,7 +520,7 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
 
 
 def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
-    """Compose messages. Those that may have arrived come first and keep their keys."""
+    """Compose messages. Messages that may have arrived come first and keep their keys."""
     by_key = _by_message(deliveries)
     fresh = [delivery.transition for delivery in by_key.pop(None, ())]
     messages = []
@@ -533,7 +536,10 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
 
 
 def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Group changes for messages. A group has one comparison. An incident is never split."""
+    """Group changes for messages.
+
+    All changes of a group are of one comparison. All changes of an incident are in one group.
+    """
     by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
         key = (change.comparison, change.incident or change.dedup_key)
@@ -551,5 +557,5 @@ def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:
-    """A key that is different for every change of a comparison that receivers get."""
+    """Return a key that differs for all changes of a comparison that receivers get."""
     return change.dedup_key, change.from_state, change.to_state, change.slot

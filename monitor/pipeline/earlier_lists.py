@@ -16,16 +16,16 @@ from monitor.model.runs import KeptLists
 
 @immutable
 class RecodedLists:
-    """Earlier lists of n users of this run, cut to k. A user without earlier lists has length 0."""
+    """Earlier lists of users of this run, cut to k. Empty for a user without earlier lists."""
 
     batch: PairBatch
-    exposed: Mapping[Arm, Codes]  # the items in all lists of the arm
-    first_unknown: int  # this code and higher ones belong to items that this run lacks
-    unknown: pd.Index  # the ids of these items
+    exposed: Mapping[Arm, Codes]  # the items in all earlier lists of the arm
+    first_unknown: int  # items that this run lacks have this code or a higher one
+    unknown: pd.Index  # the ids of the items that this run lacks
 
     @property
     def last_lists(self) -> Mapping[Arm, LastLists]:
-        """The lists of each arm, for metrics that compare an arm with its last run."""
+        """The earlier lists of each arm, for metrics that compare an arm with its last run."""
         last_lists = {}
         for arm in Arm:
             codes, lengths = self.batch.of(arm)
@@ -39,7 +39,7 @@ def recode_lists(
     pairing: Pairing,
     k: int,
 ) -> RecodedLists:
-    """Both arms' earlier lists of these users. Row i belongs to row i of the pairing."""
+    """Return both arms' earlier lists of these users, who are the users of the pairing's rows."""
     tables = (earlier.baseline, earlier.candidate)
     flat = [codes_of(table.items, pairing.vocabulary) for table in tables]
     is_unknown = [codes < 0 for codes in flat]
@@ -69,7 +69,7 @@ def recode_lists(
 
 
 def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
-    """The smallest code that no item has."""
+    """Return the smallest code that no item has."""
     if pairing.vocabulary is not None:
         return len(pairing.vocabulary)
     lists = (pairing.batch.baseline, pairing.batch.candidate, *flat)
@@ -77,9 +77,9 @@ def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
 
 
 def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes, Codes]:
-    """The lists in these rows, padded, their lengths, and the items of all lists, cut to k.
+    """Return the padded lists in these rows, their lengths, and the items of all lists.
 
-    Row -1 is a user without a list.
+    All lists are cut to k. Row -1 means a user without a list, whose list is empty.
     """
     lists, lengths, _ = pad(flat, table.offsets, k)
     no_list = np.full((1, k), PAD, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Computes what rules with a learned limit expect of a run, from the healthy runs before it."""
+"""Computes what rules with learned limits expect of a run, from healthy earlier runs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -55,29 +55,30 @@ from monitor.statistics.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_RUNS = 3
-"""For this many runs, rules do not learn from a run that could not end an alert.
+"""If a run is too far from normal to end an alert, rules learn from it only this many runs later.
 
-Otherwise a fault below the limit of one run would be normal on its second day, before a trend shows.
+A small fault stays below the limit of one run, and only a trend shows it after some days. Without
+this wait the fault would be normal on its second day.
 """
 
 ODD_SCALES = 8.0
-"""A run before the first learned limit is a fault if it is this many scales from the median."""
+"""A run that no limit judged is a fault if it is farther than this from the median (`find_odd`)."""
 
 WEIGHT_OF_BASELINE = 0.2
-"""Weight of a rule on the baseline in the budget of false alarms. Other rules have weight 1."""
-HOLIDAY = "not judged by what is normal: the day is one of the holidays of the comparison"
+"""Rules share a budget of false alarms. Rules on the baseline get this weight, and others get 1."""
+HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 
 REMEMBERED = 120
-"""A judgement reads at most this many runs, the newest ones.
+"""A judgement reads at most this many of the newest runs.
 
-A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 more may be in alarm. 120
-daily runs are 17 weeks. Seasons and correlation gain little from more runs. Judging 1,000 series
-took 0.3 s on one core with 120 runs, and 0.9 s with 1,000 runs.
+A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 other runs may be in alarm.
+120 daily runs are 17 weeks. With more runs, seasons and correlations are hardly better known.
+Judging 1,000 series took 0.3 s on one core with 120 runs, and 0.9 s with 1,000 runs.
 """
 
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
-    """The rules that need earlier runs."""
+    """Return the rules that need earlier runs."""
     return tuple(
         rule
         for rule in comparison.judging.rules
@@ -92,11 +93,11 @@ def compute_expectations(
     states: Sequence[AlertState],
     accepted: Sequence[Transition] = (),
 ) -> tuple[Expectation, ...]:
-    """What each rule with a learned limit expects in each segment, by rule and segment.
+    """Return what each rule with a learned limit expects in each segment, sorted by rule.
 
     ``past`` are the ok runs of the same configuration, oldest first. A rule learns from a run if
-    the run was healthy in the rule's segment. Then no learning rule was in alarm there or for all
-    users, and no drift was under way. A rule also learns from these runs:
+    the run was healthy in the rule's segment. This means that no rule that learns was in alarm
+    there or for all users, and that no drift was under way. A rule also learns from these runs:
 
     - runs of a new normal,
     - runs of an ``accepted`` level,
@@ -125,7 +126,8 @@ def compute_expectations(
     shares = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, past)
     alarms = _find_past_alarms(comparison, series, past, lessons)
-    # An alert resets the evidence. So does a new model: the evidence is against the old one.
+    # An alert resets the evidence of a trend. So does a new model, because the evidence is about
+    # the old model.
     is_before_model = np.isin(np.arange(len(past)) + 1, starts)
     resets = alarms.firing | is_before_model[:, np.newaxis]
     evidence, was_drifting = _collect_evidence(resets, lessons.steady, shares)
@@ -148,7 +150,7 @@ def compute_expectations(
     notes = _describe_levels(comparison.name, past, reference, note)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))
-    # The value lacks users that could not be compared. `apply_bounds` takes them into account.
+    # The values leave out users that could not be compared. `apply_bounds` allows for these users.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     completed = []
     for n, expectation in enumerate(expected):
@@ -167,16 +169,17 @@ def compute_expectations(
 def find_past_of_models(
     past: Sequence[PastRun], findings: Findings
 ) -> tuple[list[PastRun], list[int], str]:
-    """Select the past runs to learn from, given the models of this run.
+    """Select the past runs from which a run of these models can learn.
 
-    Returns the selected runs, the rows at which other models begin, and a note for people.
+    Returns the selected runs, the places among them at which the models change, and a note for
+    people.
 
-    All runs before the first run of the present models are selected. They show how much runs vary.
-    Of the later runs, only runs of the present models are selected. So a model that comes back
-    finds its own level.
+    All runs before the first run of the current models are selected, because they show how much
+    runs vary. Of the later runs, only runs of the current models are selected. So if an earlier
+    model comes back, its own level is normal.
 
     The first run of new models is not judged. The second run is judged by the first. A run without
-    model names gets the names of the next run that has names.
+    names of models gets the names of the next run that has names.
     """
     names: list[tuple[str | None, ...]] = []
     now: tuple[str | None, ...] = (None,) * len(Arm)
@@ -213,10 +216,7 @@ def _find_past_alarms(
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
-    """Which past runs had alerts, and which were healthy.
-
-    Drifts are not taken into account here.
-    """
+    """Find the past runs with alerts, and the healthy past runs. This ignores drifts."""
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
     calm = np.where(alarms, np.nan, lessons.values)
@@ -230,7 +230,7 @@ def _find_past_alarms(
 
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
-    """For each accepted level, the row of its first run, and of the first run after acceptance."""
+    """Return the first run of each accepted level, and the first run after it was accepted."""
     slots = [run.slot for run in past]
     rows = []
     for change in accepted:
@@ -244,7 +244,7 @@ def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[
 def _describe_levels(
     comparison: str, past: Sequence[PastRun], reference: Reference, otherwise: str
 ) -> list[str]:
-    """A note on the level of each series. ``otherwise`` is the note on a level that is not new."""
+    """Write a note on the level of each series, or ``otherwise`` if its level has not changed."""
     notes = []
     for since, is_new in zip(reference.since, reference.has_moved, strict=True):
         note = otherwise
@@ -259,33 +259,36 @@ def _describe_levels(
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
-    """How many runs in a row at a changed level make that level the new normal.
+    """Return how many runs in a row at a changed level make that level the new normal.
 
-    The number of runs of the last day, but no fewer than SETTLED_RUNS and no more than WINDOW.
+    This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
     """
     of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
     return min(max(of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:
-    """The newest past runs that could not end an alert, (runs, m). Later runs decide about them."""
+    """Find new past runs that were too far from normal to end an alert, (runs, series).
+
+    Rules do not learn from these runs yet.
+    """
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
     return is_new & (z > NORMAL_AGAIN[Learning.DROP])
 
 
 def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
-    """Past runs, (runs, m), that no limit judged and that are far from the median.
+    """Find past runs that no limit judged and that are far from the median, (runs, series).
 
-    They are more than ODD_SCALES scales away. The scale is the larger of the runs' spread and their
-    typical sampling error. So a run is not odd if only one user has no list. ``values`` are NaN for
-    runs in alarm.
+    They are more than ODD_SCALES scales away. The scale is the spread of the runs or their typical
+    sampling error, whichever is larger. So one user without a list makes no run odd. ``values`` are
+    NaN for runs in alarm.
     """
     scale = np.fmax(find_scale(values), find_median(errors))
     return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
 
 
 def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
-    """The allowed chance of a false alarm in one run for each series, (m,)."""
+    """Return for each series the allowed chance of a false alarm in one run, (series,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
         segments=[*dict.fromkeys(watched.segment for watched in series)],
@@ -295,22 +298,22 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
 
 
 def _weight(rule: SeriesRule) -> float:
-    # The candidate is the arm that is being tried, so rules on the baseline weigh less.
+    # Rules on the baseline weigh less, because the candidate is the arm that is being tried.
     if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE:
         return WEIGHT_OF_BASELINE
     return 1.0
 
 
 def _collect_evidence(resets: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
-    """The evidence of drift before this run, and which past runs belong to a drift, (runs, m).
+    """Collect the evidence of drift before this run, and find past runs that belong to a drift.
 
-    ``resets``: after which runs the evidence of a series is dropped, (runs, m).
+    ``resets`` says after which runs the evidence of a series is dropped, (runs, series).
     """
     evidence = no_evidence(len(shares))
     drifting = np.zeros(resets.shape, dtype=np.bool_)
     for row, now in enumerate(z):
         evidence = update_evidence(evidence, now)
-        # Which runs belong to a drift is known only at the end of its evidence.
+        # Only when the evidence ends is it known which runs belong to the drift.
         is_last = resets[row] | (row == len(z) - 1)
         if is_last.any():
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)
@@ -383,10 +386,11 @@ def _compare(
     now: tuple[Floats, Floats],
     shares: Floats,
 ) -> tuple[tuple[Floats, Floats], Floats, Flags]:
-    """Compare the run's values and errors with the reference, (m,) each.
+    """Compare the run's values and errors, (series,) each, with the reference.
 
-    Returns three things. First, the limits on the watched side and on the other side. Second, how
-    far the run is from normal (z). Third, for which series only chance moves the value.
+    Returns three things. The first are the limits on the watched side and on the other side. The
+    second says how far the run is from normal (z). The third says for which series only chance
+    moves the value.
     """
     values, errors = now
     prediction = predict(reference, np.nan_to_num(errors), shares)
@@ -394,8 +398,8 @@ def _compare(
     rules = [watched.rule for watched in series]
     is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
     can_be_rare = np.array([rule.is_share for rule in rules]) & ~is_below & np.isfinite(values)
-    # At least one user has the most common list. Other users may have it by chance, which says
-    # nothing about the next run.
+    # In the share of users with the most common list, one user always counts. Others may have this
+    # list by chance, and this says nothing about the next run.
     is_shared = np.array(
         [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
     )
@@ -410,6 +414,6 @@ def _compare(
     z = to_normal(np.where(is_below, far[Direction.BELOW], p))
     limits = np.where(is_below, prediction.low, high)
     opposites = np.where(is_below, prediction.high, prediction.low)
-    # With too few healthy runs z is NaN.
+    # z is NaN if there are too few healthy runs.
     z = np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
     return (limits, opposites), z, is_shared & is_counted

@@ -1,4 +1,4 @@
-"""Finds out when a run's lists arrived, and which lists came from a cache."""
+"""Finds out how far apart a run's lists arrived, and which lists came from a cache."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,16 +13,16 @@ from monitor.model.run_reasons import FloorDoubt, RunReason, RunReasonKind
 from monitor.pipeline.user_batches import take_table
 
 _MAX_IGNORED_SHARE = 0.01
-"""The largest share of cached answers that is not reported. It hardly changes a mean."""
+"""Up to this share, cached answers are not reported, because they hardly change a mean."""
 _MIN_RUNS = 3
 _MIN_ZEROS = 9
-"""Equal answers are suspicious if their chance has more than this many zeros after the point."""
+"""Equal answers are suspicious if their chance is below 10 to the power of minus this."""
 
 
 def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
-    """For each user, the seconds between the arrivals of both lists.
+    """Return for each user how many seconds apart the two lists arrived.
 
-    Users without both times are left out.
+    A user is left out if the time of a list is unknown.
     """
     if first.traces is None or second.traces is None:
         return np.empty(0)
@@ -32,9 +32,10 @@ def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
 
 
 def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, float]]:
-    """Median and 99th percentile of the gaps, by the lists compared with the baseline's lists.
+    """Return the median and the 99th percentile of the gaps.
 
-    Lists without gaps are left out.
+    The keys name the lists that were compared with the baseline's lists, such as ``candidate``.
+    Keys without gaps are left out.
     """
     summary = {}
     for what, parts in gaps.items():
@@ -45,9 +46,9 @@ def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, 
 
 
 def describe_cached(arm: Arm, table: RankingTable) -> str | None:
-    """How many answers of the arm came from a cache, and their age.
+    """Say how many answers of the arm came from a cache, and how old they were.
 
-    None if hardly any did, or if the source does not report it.
+    Return None if hardly any did, or if the source does not report caches.
     """
     if table.traces is None:
         return None
@@ -55,7 +56,7 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
     if cached <= _MAX_IGNORED_SHARE * len(table):
         return None
     oldest_s = np.nanmax(table.traces.age_s)
-    # 0: the cache does not report how old its answers are.
+    # An age of 0 means that the cache does not report how old its answers are.
     age = f", up to {oldest_s:,.0f} s old" if oldest_s else ""
     return (
         f"the {arm} answered {cached:,} of {len(table):,} users from a cache{age} "
@@ -66,13 +67,15 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
 def doubt_floor(
     first: RankingTable, second: RankingTable, overlaps: Sequence[float]
 ) -> RunReason | None:
-    """Why the baseline's second lists may be copies of its first lists. None if nothing is odd.
+    """Say why the baseline's second lists may be copies of its first lists.
 
-    ``overlaps`` are the mean overlaps of the first and second lists in the last runs.
+    Return None if nothing is suspicious. ``overlaps`` are the mean overlaps of the first and second
+    lists in the last runs.
 
     A deterministic recommender always gives equal answers. So equal answers are suspicious only if
-    lists differed before. Let p be a share of users whose lists differed in each of the last runs.
-    The chance of equal answers is (1 - p)^n for n users, and it must be below 1e-9.
+    lists differed before. Suppose that in each of the last runs at least a share p of the users had
+    lists that differed. Then the chance that all answers are equal is (1 - p)^n for n users. Equal
+    answers are reported if this chance is below 1e-9.
     """
     if first.traces is None or second.traces is None:
         return None
@@ -81,16 +84,16 @@ def doubt_floor(
     after = second.traces
     count = len(rows)
     since_s = before.came_s[rows] - after.came_s[again]
-    # The second answer may have arrived and been stored first. Then the first answer is its copy.
+    # If the second answer arrived earlier and was stored, the first answer may be its copy.
     is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
     cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()
-    # Equal ids mean something only if nearly every request has a different id.
+    # Equal ids are a sign of copies only if nearly every request has its own id.
     ids = len(np.unique(before.ids[np.isfinite(before.ids)]))
     requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
     are_unique = ids > max(1, 0.9 * requests)
     same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
-    # A user whose lists differ lowers the mean overlap by at most 1 / n. So at least 1 - overlap of
-    # the users have lists that differ.
+    # A user whose lists differ lowers the mean overlap by at most 1 / n. So the share of such users
+    # is at least 1 - overlap.
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:
         zeros = -count * log10(max(*overlaps, 1e-9))
@@ -106,7 +109,7 @@ def doubt_floor(
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:
-    """The rows of the users that are in both tables, for each table."""
+    """Return the rows of the users that are in both tables, for each table."""
     rows = find_users(first.users, second.users)
     return np.flatnonzero(rows >= 0), rows[rows >= 0]
 

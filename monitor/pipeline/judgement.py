@@ -1,6 +1,7 @@
-"""The second half of a run: expectations, verdicts, alert states and transitions.
+"""Judges runs that `run_measurement` has measured.
 
-Judges a run that was just measured. It can also judge stored runs again by other rules.
+A judgement has expectations, verdicts, states of alerts and transitions. Stored runs can be judged
+again by other rules.
 """
 
 import math
@@ -32,9 +33,9 @@ from monitor.statistics.reference.sampling_error import estimate_interval, share
 from monitor.texts.model_versions import write_models
 
 RECENT = 10
-"""How many earlier healthy runs give the value that messages show as normal: their mean.
+"""If no rule learns what is normal, messages show the mean of this many earlier runs as normal.
 
-This value is used only for comparisons without a rule that learns what is normal.
+Runs in which the alert was not quiet are left out.
 """
 
 
@@ -42,7 +43,8 @@ This value is used only for comparisons without a rule that learns what is norma
 class Judgement:
     """The result of judging one run.
 
-    It has the expectations, the new state of every judged alert, and the transitions in order.
+    It has the expectations, the new state of every judged alert, and the transitions in the order
+    in which they happened.
     """
 
     expectations: tuple[Expectation, ...]
@@ -76,7 +78,7 @@ def judge_findings(
         expectations=expectations,
         standstills=standstills,
     )
-    # Incidents are assigned last, since they depend on which alerts begin together.
+    # Incidents are assigned last, because they depend on which alerts begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison,
@@ -99,9 +101,9 @@ def needs_recent(comparison: Comparison) -> bool:
 
 @immutable
 class ChangeScales:
-    """Adds to a run's transitions how certain their values are, and which value was normal before.
+    """Adds to a run's transitions how certain their values are, and which values are normal.
 
-    ``past`` are the earlier runs, oldest first. They have their summaries only if no rule of the
+    ``past`` are the earlier runs, oldest first. They have summaries only if no rule of the
     comparison learns what is normal (`needs_recent`).
     """
 
@@ -139,7 +141,7 @@ class ChangeScales:
             if is_alike and expectation.expected is not None:
                 if expectation.alert == change.alert:
                     return expectation.expected
-                # Otherwise the first rule that learns the same series says what is normal.
+                # If the alert's rule does not learn, another rule on the same series is used.
                 normal = expectation.expected if normal is None else normal
         if normal is not None or not needs_recent(self.comparison):
             return normal
@@ -147,9 +149,9 @@ class ChangeScales:
         return math.fsum(values) / len(values) if values else None
 
     def _recent_values(self, change: Transition) -> Iterator[float]:
-        """Values of the series in recent runs in which the alert was quiet.
+        """Yield the values of the series in recent runs in which the alert was quiet.
 
-        The alert was quiet both in the segment and for all users.
+        In these runs it was quiet both in the segment and for all users.
         """
         for run in self.past[-RECENT:]:
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
@@ -174,11 +176,11 @@ def complete_record(
 ) -> tuple[RunRecord, tuple[str, ...]]:
     """Add the summaries that the rules need to a stored run.
 
-    Returns the run and the alerts that cannot be judged by it.
+    Returns the run, and the alerts that still cannot be judged in this run.
 
     If a metric needs only lists and the lists are stored, its missing summaries are computed from
     the lists, for every segment. Otherwise they are computed from stored scores, for ``all`` only.
-    An alert cannot be judged if a segment that it judges still lacks the rule's statistic, or if no
+    An alert cannot be judged if one of its segments still lacks the rule's statistic, or if no
     segment has its metric.
     """
     rules = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
@@ -201,7 +203,7 @@ def complete_record(
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     if not summaries:
-        # A run that measured nothing is judged as a run without data, so it needs no summaries.
+        # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
     of_metric = [summary for summary in summaries if summary.metric == rule.metric]
     for summary in of_metric:
@@ -253,13 +255,14 @@ def _from_scores(
 
 @dataclass(slots=True, kw_only=True)
 class Rejudgement:
-    """Judges stored runs again, and remembers states and past runs in between. Writes nothing.
+    """Judges stored runs again, one after the other. Nothing is stored.
 
-    It gives the original transitions if it gets all runs in order, the original rules and the
-    original ``min_paired_share``. The transitions are judged at the time of their slot.
+    States and past runs are remembered from run to run. With all runs in order and with the
+    original rules and ``min_paired_share``, the transitions are the original ones. Each run is
+    judged at the time of its slot.
 
-    - ``installation``: the installation that makes the keys of firing alerts unique.
-    - ``accepted``: accepted levels. Each level is normal from the time at which it was accepted.
+    - ``installation`` makes the keys of firing alerts different from those of other installations.
+    - ``accepted`` are accepted levels. A level is normal from the time at which it was accepted.
     """
 
     comparison: Comparison
@@ -271,10 +274,10 @@ class Rejudgement:
     )
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
-        """Judge the next run. An abandoned run, or a slot that was judged before, changes nothing.
+        """Judge the next run. Abandoned runs, and slots that were judged before, are ignored.
 
-        A run that is not whole (``is_whole``) may have lost some of its stored summaries. So rules
-        on conditions do not judge it.
+        If ``is_whole`` is False, some of the run's stored summaries may have been deleted. Then
+        rules on conditions do not judge the run.
         """
         if record.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
@@ -287,7 +290,7 @@ class Rejudgement:
             arm_scores=record.arm_scores,
             models=record.models,
         )
-        # After a change of the configuration learning starts again, as it does in the daemon.
+        # After a change of the configuration, rules begin to learn again, as in the daemon.
         past = tuple(self.past[record.config_hash])
         if past and record.slot <= past[-1].slot:
             return ()

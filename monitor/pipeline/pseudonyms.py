@@ -23,16 +23,16 @@ _PSEUDONYM = re.compile(f"{_MARK}[0-9a-f]{{{_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Pseudonyms:
-    """Makes pseudonyms: ``hmac-`` and 32 hexadecimal digits.
+    """Makes pseudonyms, which are ``hmac-`` and 32 hexadecimal digits.
 
-    The digits are the first 128 bits of the HMAC-SHA-256 of the id in UTF-8. Objects are picklable.
-    A million users take 2 s.
+    The digits are the first 128 bits of the HMAC-SHA-256 of the id in UTF-8. Objects can be
+    pickled. A million users take 2 s.
     """
 
     key: bytes = field(repr=False)
 
     def hide(self, users: Iterable[str]) -> "pd.Index[str]":
-        """The pseudonyms of these users, in their order."""
+        """Return the pseudonyms of these users, in the same order."""
         keyed = hmac.new(self.key, digestmod="sha256")
         pseudonyms = []
         for user in users:
@@ -42,7 +42,7 @@ class Pseudonyms:
         return pd.Index(pseudonyms, dtype="str")
 
     def find(self, user: str) -> str:
-        """The pseudonym of a user. ``user`` may be the id or already the pseudonym."""
+        """Return the pseudonym of a user. ``user`` may be the id or the pseudonym itself."""
         return user if _PSEUDONYM.fullmatch(user) else str(self.hide([user])[0])
 
     def hide_batch(self, batch: UserBatch) -> UserBatch:
@@ -73,7 +73,7 @@ class HiddenRelevance:
     pseudonyms: Pseudonyms
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """The relevance for this slot. Errors name the pseudonym, not the id."""
+        """Return the relevance for this slot. Errors name a user's pseudonym, not the id."""
         try:
             table = self.source.relevance(slot)
         except UserDataError as error:

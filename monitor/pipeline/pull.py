@@ -51,22 +51,22 @@ _NOTHING = Memory()
 GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
 TITLES_S = 5.0
-"""A run waits at most this many seconds for titles of items, since its alerts wait too."""
+"""A run waits at most this many seconds for titles of items, because its alerts wait too."""
 
 
 @immutable
 class Arms:
     """The opened sources of one comparison.
 
-    - ``dimensions``: the columns of the users' source from which segments are made.
-    - ``again``: the source of the baseline's second lists, if a noise floor is pulled.
-    - ``joined``: a source that joins the lists of both arms, if all users are asked.
-    - ``on_progress``: is called with the progress of each pull.
-    - ``answers_path``: returns where the answers for a slot and an arm's name are stored.
-    - ``scores_to``: where all scores are written in addition to the database.
-    - ``pseudonyms``: replace the users' ids in everything that leaves this module. The source
+    - ``dimensions`` are columns of the users' source. Segments are made from them.
+    - ``again`` gives the baseline's second lists, if they are the noise floor.
+    - ``joined`` joins the lists of both arms, if the run asks for all users.
+    - ``on_progress`` is called with the progress of each pull.
+    - ``answers_path`` returns where the answers for a slot and an arm's name are stored.
+    - ``scores_to`` gets the scores of all users, and the database stores some of them.
+    - ``pseudonyms`` replace the users' ids in everything that leaves this module. The source
       ``relevance`` replaces the ids itself.
-    - ``listed``: the users in an arm's lists, for arms that can list their users.
+    - ``listed`` gives the users in an arm's lists, for arms that can list their users.
     """
 
     baseline: ports.Source
@@ -89,7 +89,7 @@ class Arms:
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
     def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
-        """Sentences about what could not be read. Without examples if users have pseudonyms."""
+        """Write what could not be read. Examples are left out if users have pseudonyms."""
         shows_example = self.pseudonyms is None
         sentences = []
         for part in unreadable:
@@ -98,7 +98,7 @@ class Arms:
         return list(dict.fromkeys(sentences))
 
     def reason(self, error: SourceError) -> str:
-        """The error's text. It has no example if users have pseudonyms."""
+        """Return the error's text. If users have pseudonyms, the text has no example."""
         return error.shown if self.pseudonyms is None else str(error)
 
 
@@ -106,15 +106,15 @@ class Arms:
 class Answers:
     """What the sources answered.
 
-    - ``batches``: yields the answers in batches. Its argument is the largest number of users.
-    - ``measured``: yields the measured parts of a run, if the source measures where its lists are.
-    - ``lacks``: sentences about inputs that could not be read.
-    - ``doubts``: reasons why the noise floor is not judged.
-    - ``weights``, ``relevance``: each batch has them too.
-    - ``seconds``: for each pulled arm, how long it took, or how long the run waited for it.
-    - ``gaps``: the seconds between the arrivals of the baseline's lists and of other lists. The
-      other lists are the candidate's and those of the noise floor.
-    - ``scored``: is called with the scores of each batch before the next batch is read.
+    - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
+    - ``measured`` yields parts of the run, if the source measures users where their lists are.
+    - ``lacks`` are sentences about inputs that could not be read.
+    - ``doubts`` are reasons why the noise floor is not judged.
+    - ``weights`` and ``relevance`` are also in each batch.
+    - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
+    - ``gaps`` are the seconds between the arrivals of the baseline's lists and of the candidate's
+      lists or the noise floor's lists.
+    - ``scored`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow.
     """
@@ -139,7 +139,7 @@ def join_all(
     slot: datetime,
     timeout_s: float,
 ) -> Iterator[Answers]:
-    """The answers for all users. The source joins them while they are read.
+    """Yield the answers for all users. The source joins them while they are read.
 
     Raises SourceError if the source fails.
     """
@@ -188,13 +188,13 @@ def draw_panel(
     slot: datetime,
     timeout_s: float,
 ) -> Panel:
-    """Draw the panel from the users' source. The panel has the users' real ids."""
+    """Draw the panel from the list of all users. The panel has the users' real ids."""
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw(table, comparison, slot), unreadable=table.unreadable)
-    # The users whose lists are stored are drawn by their pseudonyms. The panel is drawn by the
-    # pseudonyms too, so that both draws give the same users.
+    # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
+    # give the same users.
     hidden = arms.pseudonyms.hide(table.users)
     panel = draw(replace(table, users=hidden), comparison, slot)
     users = table.users[find_users(panel.users, hidden)]
@@ -209,13 +209,13 @@ def pull_all(
     timeout_s: float,
     memory: Memory = _NOTHING,
 ) -> Answers:
-    """Pull all answers in parallel, so that they are from the same moment."""
+    """Pull all answers at the same time, so that they can be compared."""
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    # All calls begin before the first wait. Otherwise the answers are from different moments.
+    # All calls begin before the first wait, so that the answers are from the same moment.
     asked: dict[Arm, _Asked[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
@@ -227,7 +227,7 @@ def pull_all(
         request,
         what="noise floor",
         answers_path=arms.answers_path(slot, "noise floor"),
-        # A cache would return the first answer again, not a second answer.
+        # A cache would return the first answer again instead of a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
     pull = methodcaller("pull", of_floor)
@@ -272,7 +272,7 @@ def pull_all(
         gaps=gaps,
         weights=weights.answer,
         relevance=relevance.answer,
-        # If a call never returned, its time is the time that the run waited.
+        # If a call never returned, this is how long the run waited.
         seconds={arm: min(call.took_s, waited_s) for arm, call in asked.items()},
     )
 
@@ -284,10 +284,10 @@ def _request(
     slot: datetime,
     timeout_s: float,
 ) -> PullRequest:
-    """The request for the lists of all users of the panel."""
+    """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # The family is used, so that a baseline with several candidates is asked in the same order.
+    # The family is named, so that all candidates of a baseline are asked in the same order.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
@@ -308,11 +308,11 @@ def pull_until_certain(
     timeout_s: float,
     memory: Memory,
 ) -> Answers:
-    """Pull answers as `pull_all` does, but in rounds, until every rule is certain.
+    """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
 
-    ``timeout_s`` is the limit for all rounds together.
+    All rounds together may take ``timeout_s`` seconds.
     """
-    # Spark's executors import this module, but have no scipy.
+    # This is imported here, because Spark's executors import this module but have no scipy.
     from monitor.statistics.sequential.gate import is_certain, round_ends  # noqa: PLC0415
 
     deadline = Deadline.after(timeout_s)
@@ -338,7 +338,7 @@ def pull_until_certain(
             scores[metric][rows] = values
 
     def are_all_certain(asked: int) -> bool:
-        """Whether the users asked so far are enough for every rule. False if there are no rules."""
+        """Return whether ``asked`` users are enough for each rule. False if there are no rules."""
         return bool(watched) and all(
             is_certain(rule, scores[rule.metric][rows[rows < asked]], len(rows))
             for rule, rows in watched
@@ -380,7 +380,7 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """The titles of these items, and the error if there is one. Waits at most `TITLES_S`."""
+    """Return the titles of these items, and the error if there is one. Waits at most `TITLES_S`."""
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
@@ -408,10 +408,10 @@ def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Asked[ItemWeights], _Asked
 
 
 class _Asked(Generic[T]):
-    """A source that is read in the background. It may be None. Then there is no answer.
+    """A source that is read in the background. If the source is None, there is no answer.
 
-    - ``note``: why there is no answer, and ``failure``, the same as a reason of coverage.
-    - ``took_s``: how long the source took to answer or to fail.
+    - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.
+    - ``took_s`` is the time that the source took to answer or to fail.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ class _Asked(Generic[T]):
 
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """Parts of the answer that could not be read."""
+        """The parts of the answer that could not be read."""
         return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:

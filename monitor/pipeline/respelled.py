@@ -1,4 +1,4 @@
-"""Recognizes a changed spelling of item ids. It is easily mistaken for a fault with new items."""
+"""Finds out whether item ids are only spelled differently, which looks like many new items."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,9 +14,9 @@ from monitor.statistics.attribution.decomposition import find_place, rows_of_pla
 from monitor.statistics.attribution.hypotheses import Scene
 
 _OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
-"""A changed spelling of ids is easily mistaken for one of these faults."""
+"""If ids are spelled differently, the lists look as if they had one of these faults."""
 _MIN_SHARE = 0.5
-"""At least this share of the tried ids must match in the other spelling."""
+"""If at least this share of the tried ids matches after respelling, the ids are respelled."""
 
 
 def find_respelled(
@@ -25,9 +25,9 @@ def find_respelled(
     name: Callable[[int], str],
     between_arms: Sequence[IdMismatch],
 ) -> Finding | None:
-    """A finding that ids are respelled, to be used instead of ``finding``. None if they are not.
+    """Return a finding that ids are spelled differently, to be used instead of ``finding``.
 
-    ``between_arms`` says how the ids of both arms differ in this run.
+    Return None if they are not. ``between_arms`` says how the ids of both arms differ in this run.
     """
     if finding is not None and finding.kind not in _OF_ITEMS:
         return None
@@ -37,8 +37,8 @@ def find_respelled(
             respelled = _respelled_since(scene, scene.changes, arm, finding, name)
             if respelled is not None:
                 return respelled
-    # A mismatch means that the arms have hardly any id in common. This alone explains each of these
-    # faults, so any mismatch of item spellings will do.
+    # A mismatch means that the arms have hardly any id in common. This explains each of the faults,
+    # so the first mismatch in the spelling of items is used.
     spellings = [each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM]
     if not spellings:
         return None
@@ -62,7 +62,7 @@ def _respelled_since(
     finding: Finding | None,
     name: Callable[[int], str],
 ) -> Finding | None:
-    """Return a finding if most new ids of the arm are respelled ids of items that disappeared."""
+    """Return a finding if most new ids of the arm are other spellings of ids that disappeared."""
     lists = changes.lists[arm]
     rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]

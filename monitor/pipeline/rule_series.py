@@ -1,4 +1,4 @@
-"""Reads the series that one rule judges in one segment, over many runs, as arrays."""
+"""Reads series as arrays. A series has one value in each run, for one rule and one segment."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -26,9 +26,10 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RuleSeries(Generic[RuleT_co]):
-    """One rule on one segment.
+    """The series that one rule judges in one segment.
 
-    Shares of users are judged as angles, since the error of an angle is constant.
+    Shares of users are converted to angles before they are judged, because the sampling error of an
+    angle does not depend on the share.
     """
 
     rule: RuleT_co
@@ -36,11 +37,11 @@ class RuleSeries(Generic[RuleT_co]):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The alert and the segment, which together identify the series."""
+        """The alert and the segment, which only this series has together."""
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:
-        """Value and sampling error of a run, on the judged scale. NaN if the run has no value."""
+        """Return a run's value and its sampling error, on the judged scale. NaN without a value."""
         figure = self._find(figures)
         if isinstance(figure, Summary):
             return self.measure(figure)
@@ -49,9 +50,9 @@ class RuleSeries(Generic[RuleT_co]):
         return _as_angle(figure.value, figure.users)
 
     def measure(self, summary: Summary) -> tuple[float, float]:
-        """Value and sampling error of a summary, for a rule on similarity.
+        """Return a summary's value and its sampling error, for a rule on similarity.
 
-        NaN if the summary has too few users or no value.
+        Both are NaN if the summary has too few users or no value.
         """
         rule = self.rule
         value = None
@@ -65,7 +66,7 @@ class RuleSeries(Generic[RuleT_co]):
         return value, np.nan if error is None else error
 
     def count_users(self, figures: Figures) -> int:
-        """Number of users of the run's value. 0 if the run has no value."""
+        """Return the number of users behind the run's value. 0 if the run has no value."""
         figure = self._find(figures)
         if figure is None:
             return 0
@@ -77,10 +78,10 @@ class RuleSeries(Generic[RuleT_co]):
         return figures.find_share(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
-        """Convert a judged value to the scale that people read, within the range of the series.
+        """Convert a judged value to the scale that people read, and keep it in the series' range.
 
-        ``judged``: the value on the judged scale, which is an angle for shares of users. None if it
-        is not finite, or a share of no users.
+        ``judged`` is an angle if the series is a share of users. Returns None if the value is not
+        finite, or if it is a share of no users.
         """
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
@@ -89,7 +90,7 @@ class RuleSeries(Generic[RuleT_co]):
                 judged = np.clip(judged, *self.rule.scores)
             return float(judged)
         share = float(from_angle(judged, users))
-        # Converting an angle back is inexact, so less than half a user becomes no user.
+        # A share of less than half a user becomes 0, because converting an angle back is inexact.
         if share * users < HALF_A_USER:
             return 0.0
         return 1.0 if (1.0 - share) * users < HALF_A_USER else share
@@ -104,7 +105,7 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 
 
 def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
-    """Values and sampling errors of m series in one run, (m,) each. NaN for a missing value."""
+    """Return the values and the sampling errors of all series in one run. NaN without a value."""
     pairs = [watched.read(figures) for watched in series]
     table = np.array(pairs, dtype=np.float64).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
@@ -112,20 +113,20 @@ def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """Figures of past runs for m series, (runs, m) each. NaN if a run has no value."""
+    """Figures of past runs for each series, (runs, series) each. NaN if a run has no value."""
 
     values: Floats
     errors: Floats  # sampling errors
     z: Floats  # how far each value was from normal, in standard deviations
-    lost: Floats  # share of users without a score
-    steady: Floats  # the discounted z that was added to the evidence of a trend
+    lost: Floats  # the share of users without a score
+    steady: Floats  # the part of z that was added to the evidence of a trend
 
 
 def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
-    """The figures of each series in each past run.
+    """Return the figures of each series in each past run.
 
-    Each run stored its figures. They are computed from the run's summaries in two cases: the rule
-    did not exist in that run, or it measured something else.
+    Each run stored its figures. If the rule did not exist in that run, or measured something else,
+    the figures are computed from the run's summaries.
     """
     parts = np.full((PARTS, len(past), len(series)), np.nan)
     for rule, columns in _by_rule(series):
@@ -148,7 +149,7 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
 def _by_rule(
     series: ManySeries,
 ) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
-    """Yield each rule with the columns of its series, by segment."""
+    """Yield each rule, with the column of its series for each segment."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {watched.rule.alert: watched.rule for watched in series}
     for column, watched in enumerate(series):
@@ -157,7 +158,7 @@ def _by_rule(
 
 
 def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    # Runs with the same segments are copied together, which is faster for many series.
+    # Runs with the same segments are copied together, because this is faster for many series.
     by_segments: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
         if (lesson := run.lessons.get(alert)) is not None:
@@ -170,13 +171,13 @@ def find_alarms(
     past: Sequence[PastRun],
     alerts: Collection[str],
 ) -> Flags:
-    """Whether any of these alerts was pending or firing after each past run, (runs, series).
+    """Find past runs after which any of these alerts was pending or firing, (runs, series).
 
-    Alerts on the series' segment and alerts on all users are considered.
+    For each series, alerts on its segment and alerts on all users count.
     """
     alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
-        # The states are those of pending and firing alerts, by alert and segment.
+        # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
         if segments:
             alarms[row] = [ALL in segments or watched.segment in segments for watched in series]
@@ -184,10 +185,10 @@ def find_alarms(
 
 
 def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
-    """Set each run's flags in all series of a segment in which one series has the flag.
+    """Spread each run's flags from one series to all series of the same segment.
 
-    If a series of all users has the flag, all series get it. ``flags`` has one row for each run and
-    one column for each of the ``series``.
+    A flag of a series on all users is spread to all series. ``flags`` has one row for each run and
+    one column for each series.
     """
     segments = np.array([watched.segment for watched in series])
     of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
@@ -199,7 +200,7 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
 
 
 def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
-    """Whether the alert of the series was firing after each past run, (runs, m)."""
+    """Find past runs after which the alert of the series was firing, (runs, series)."""
     firings = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         if run.states:
@@ -208,9 +209,9 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """The hour and the weekday of each run, in UTC.
+    """Return the hours and the weekdays of the runs and of the slot, in UTC.
 
-    Runs in the slot's hour, or on its day, are marked as under way.
+    ``under_way`` is the number of past runs in the slot's hour, or on its day.
     """
     slots = [run.slot.astimezone(UTC) for run in past]
     now = slot.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Executes one run, from the claimed slot to the result that is stored."""
+"""Executes one run: measures and judges a claimed slot, and makes the result to store."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,17 +35,17 @@ from monitor.texts.model_versions import write_changes, write_models
 from monitor.texts.run_reasons import write_run_reasons
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-"""Lists with these reasons are compared nevertheless."""
+"""Lists with these faults are compared nevertheless."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
-"""Healthy sources have these reasons too, so an ok run does not report them."""
+"""An ok run does not report these reasons, because healthy sources have such users too."""
 
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
-    """What a run of the slot needs from earlier runs, mostly for the rules that learn."""
+    """Return what a run of the slot needs from earlier runs, mostly for rules that learn."""
     rules = learning_rules(comparison)
     runs = REMEMBERED
     if needs_recent(comparison):
-        # Summaries are large. So only the runs that a message averages are read.
+        # Summaries are large, so only the runs that a message averages are read.
         rules = comparison.judging.similarity_rules
         runs = RECENT
     if not rules:
@@ -73,10 +73,10 @@ def execute(
 ) -> RunResult:
     """Measure and judge one claimed slot.
 
-    The result contains the faults of sources. They raise no exception.
+    If a source fails, the result says so, and no exception is raised.
 
-    ``scores`` collects the users' scores. They can be read until the result is closed. If it is
-    None, the scores stay in memory. Raises OutputError if ``scores`` cannot store them.
+    ``scores`` collects the users' scores. They can be read until the result is closed. Without it
+    the scores stay in memory. Raises OutputError if ``scores`` cannot store them.
 
     A second run over the same lists gives the same summaries and no new transition.
     """
@@ -211,20 +211,21 @@ def _judge(
 
 
 def _storable(comparison: Comparison, measured: Findings) -> Findings:
-    """What the run stores, by its status: nothing of thin segments, scores as `keep_scores` says.
+    """Return what a run with this status stores.
 
-    In thin segments too few users were compared.
+    Nothing is stored of segments in which too few users were compared (thin segments). Scores are
+    stored as `keep_scores` says.
     """
     if measured.status is RunStatus.FAILED:
-        # A failed run compared no users.
+        # A failed run compared no users, so it has no results.
         measured = replace(measured, summaries=(), arm_scores=())
     if measured.status is not RunStatus.OK:
-        # Later runs use only ok runs: to compare lists, to measure labels, and to explain drops.
+        # To compare lists, to measure relevance and to explain drops, later runs use only ok runs.
         measured = replace(measured, lists=None, is_labelled=False, split=None, explanation=None)
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     lists = measured.lists
     if lists is not None:
-        # Thin segments are not measured later either.
+        # Relevance that arrives later is not measured in thin segments either.
         thick = {name: rows for name, rows in lists.segments.items() if name not in thin}
         lists = replace(lists, segments=thick)
     return replace(
@@ -239,14 +240,14 @@ def _storable(comparison: Comparison, measured: Findings) -> Findings:
 def _stored_scores(
     comparison: Comparison, scores: Iterable[Scores] | None
 ) -> Iterable[Scores] | None:
-    """The scores of the users that ``keep_scores`` selects, in batches. None without such users."""
+    """Return the scores that ``keep_scores`` selects, in batches. None if it selects no scores."""
     keep = comparison.measuring.keep_scores
     if scores is None or keep is Keep.NONE:
         return None
     if keep is Keep.ALL:
         return scores
     drawn: list[Scores] = []
-    # A draw of draws is a draw of all, so that memory does not grow with the batches.
+    # Drawing again after each batch gives the same scores as drawing once, in less memory.
     for batch in scores:
         drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
     return drawn
@@ -255,10 +256,10 @@ def _stored_scores(
 def assess(
     measurement: Measurement, comparison: Comparison, silences: Sequence[UnmatchedName]
 ) -> tuple[RunStatus, RunReasons]:
-    """The status of a measured run, and its reasons.
+    """Return the status of a measured run, and its reasons.
 
     The reasons say why too few users were compared, or what an ok run left out. ``silences`` are
-    names in silences that match nothing.
+    names that occur in silences and match nothing.
     """
     coverage = measurement.coverage.all
     least = comparison.judging.min_paired_share
@@ -291,7 +292,7 @@ def _with_texts(kind: RunReasonKind, texts: Iterable[str]) -> RunReasons:
 def _find_obstacles(
     measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
 ) -> list[RunReason]:
-    """Why arms gave no lists, whether the other arm answered, and example users."""
+    """Return why arms gave no lists, whether the other arm answered, and example users."""
     asked = measurement.coverage.all.asked
     notes = _notes_by_reason(measurement)
     causes: dict[Arm, list[LossCause]] = {}
@@ -331,9 +332,9 @@ def _find_obstacles(
 def _notes_by_reason(
     measurement: Measurement,
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
-    """The notes of the sources. A user id that is spelled differently gives a note too.
+    """Return the notes of the sources, and notes on user ids that an arm spells differently.
 
-    If both exist for an arm and reason, the source's note is used.
+    If there are both for an arm and reason, the note of the source is returned.
     """
     notes = {}
     for mismatch in measurement.run.id_mismatches:

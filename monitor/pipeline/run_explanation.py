@@ -1,4 +1,4 @@
-"""Explains why a run's mean fell. Compares each user's lists with earlier lists, by one metric."""
+"""Explains why a run's mean fell. Compares each user's lists with the user's earlier lists."""
 
 from __future__ import annotations
 
@@ -73,26 +73,26 @@ from monitor.texts.explanations import (
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
 _CAUSE_USERS = 0.05
-"""If there is no drop, a fault is a cause if it hit at least this share of the users."""
+"""If there is no drop, a fault is a cause if at least this share of the users has it."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
-"""Kinds of fault that explain many new items. The end of a fault also brings many new items."""
+"""Faults that explain many new items. The end of such a fault brings many new items too."""
 _OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, FaultKind.IDENTICAL)
-"""Kinds of fault that a training can look like."""
+"""A new training of a model can look like these faults."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
-"""What sources report about users without a list."""
+"""Notes of the sources about users without a list."""
 
 HEALTHY_RUNS = 20
-"""A run is compared with at most this many healthy runs, the newest ones."""
+"""A run is compared with at most this many of the newest healthy runs."""
 SHOWN_ITEMS = 10
-"""At most this many items that gained are shown, and as many that lost."""
+"""At most this many items that are shown more are named, and as many that are shown less."""
 SHOWN_EXAMPLES = 3
-"""At most this many users are shown for each kind of change. `evidence_users` may lower it."""
+"""For each kind of change, at most this many users are shown, and at most `evidence_users`."""
 TITLED = 10
-"""Only items in the first places of an example's lists get titles. This limits what is stored."""
+"""Only this many items of an example's lists get titles, because titles are stored."""
 
 
 def can_split(metric: Metric) -> bool:
-    """Whether distances by this metric can be split into parts.
+    """Return whether distances by this metric can be split into parts.
 
     The metric must have a value for identical lists, and it must not need relevance.
     """
@@ -102,9 +102,9 @@ def can_split(metric: Metric) -> bool:
 
 
 def split_metric(batch: PairBatch, metric: Metric, scores: Floats | None = None) -> Parts:
-    """Split each pair's distance by the metric into parts. The cost is two to six scorings.
+    """Split each pair's distance by the metric into parts.
 
-    ``scores`` are the scores of the pairs by this metric, if they are known.
+    This takes as long as two to six scorings. ``scores`` are the pairs' scores, if they are known.
     """
     similarities = None if scores is None else _sign(metric) * scores
     return split_distances(batch, _similarity_by(metric), similarities)
@@ -124,7 +124,7 @@ def _similarity_by(metric: Metric) -> ScoreBatch:
 
 
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
-    """The metric to explain a run by.
+    """Return the metric by which a run is explained.
 
     It is the metric of the first rule whose metric can be split. If there is no such rule, it is
     the first metric that can be split.
@@ -145,16 +145,16 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 ) -> tuple[Split | None, Explanation | None]:
     """Explain a run by one of the measured metrics.
 
-    Returns the split, which later runs use, and the explanation. Both are None if no metric can be
-    split.
+    Returns the split distances, which later runs use, and the explanation. Both are None if no
+    metric can be split.
 
-    - ``past``: the splits of earlier healthy runs.
-    - ``former``: the lists of an earlier healthy run. Each user's lists are compared with them.
-    - ``last``: the lists of the last run.
-    - ``mismatches``: how the ids of this run do not match.
-    - ``notes``: why users got no list.
+    - ``past`` are the splits of earlier healthy runs.
+    - ``former`` are the lists of an earlier healthy run, with which this run's lists are compared.
+    - ``last`` are the lists of the last run.
+    - ``mismatches`` say how ids of this run do not match.
+    - ``notes`` say why users got no list.
 
-    The cost is two to five scorings of the metric. With former lists it is sixteen scorings more.
+    This takes as long as two to five scorings. With ``former`` it takes sixteen scorings more.
     """
     metric = choose_metric(comparison, measured)
     if metric is None:
@@ -202,7 +202,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 def find_lost(findings: Findings) -> Finding | None:
     """Find users without a list in a run that could not be judged.
 
-    None if the run is ok, or if it asked for no users.
+    Return None if the run is ok, or if hardly any users lack a list.
     """
     coverage = findings.coverage
     if findings.status is RunStatus.OK or coverage is None:
@@ -218,7 +218,7 @@ def find_lost(findings: Findings) -> Finding | None:
 
 
 def _share_missing(past: Sequence[Split]) -> float | None:
-    """The usual share of users without a score. None if there are no earlier runs."""
+    """Return the usual share of users without a score, or None without earlier runs."""
     users = sum(split.asked for split in past)
     if not users:
         return None
@@ -226,9 +226,9 @@ def _share_missing(past: Sequence[Split]) -> float | None:
 
 
 def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
-    """Add the source's note to a finding about users without a list.
+    """Add a source's note to a finding about users without a list.
 
-    If there are several notes, the note that concerns most users is added.
+    If there are several notes, the note about the largest number of users is added.
     """
     if finding is None or finding.kind is not FaultKind.MISSING:
         return finding
@@ -248,9 +248,9 @@ def _find_cause(
     *,
     shows_items: bool,
 ) -> tuple[Finding | None, bool | None]:
-    """Find the fault. If a changed spelling of ids explains the fault, return that instead.
+    """Find the fault. If differently spelled ids explain it, return a finding about the spelling.
 
-    The second value is that of `find_fault`.
+    The second value is about the other arm, as in `find_fault`.
     """
     finding, other_is_unchanged = find_fault(scene) or (None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
@@ -270,7 +270,7 @@ def _compare_metric(
     last: RecodedLists | None,
 ) -> PairChanges | None:
     """Measure how each pair's distance changed since earlier lists. None without earlier lists."""
-    # A metric that needs weights or scores cannot be compared, since earlier ones are not stored.
+    # Metrics that need weights or scores cannot be compared, because earlier ones are not stored.
     if former is None or metric.need is not None:
         return None
     last_batch = None if last is None or last is former else last.batch
@@ -300,7 +300,7 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
         sentence = write_distance(split.means)
     rows = rows_of_place(segment, scene.segments)
     if not len(rows):
-        # No user of the segment has lists that could be shown.
+        # No user of the segment has lists to show, so lists of all users are shown.
         rows = scene.segments[ALL]
     changes = scene.changes
     arm = _changed_arm(changes, finding)
@@ -338,9 +338,9 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """The arm of the finding. Without a finding, the arm that changed the distance more.
+    """Return the arm of the finding. Without a finding, the arm that changed the distance more.
 
-    None without earlier lists.
+    Return None if there are no earlier lists.
     """
     if changes is None:
         return None
@@ -356,10 +356,10 @@ def _compare_items(
     arm: Arm | None,
     names: _Names,
 ) -> ExposureShift:
-    """Find the items that gained exposure and those that lost exposure, for these users.
+    """Find the items that these users are shown more, and the items that they are shown less.
 
-    The changed arm is compared with its earlier lists. Without earlier lists, the candidate is
-    compared with the baseline.
+    The changed arm is compared with its earlier lists. If there are none, the candidate is compared
+    with the baseline.
     """
     if arm is None or scene.changes is None:
         batch = scene.batch.take(rows)
@@ -370,12 +370,12 @@ def _compare_items(
 
 
 def _share_habits(scene: Scene) -> Habits:
-    """How much lists changed since the last run: shares of users by arm, habit and bin.
+    """Return how much lists changed since the last run, as shares of users by arm, habit and bin.
 
-    Later runs use these shares.
+    Later runs learn from these shares how much lists usually change.
     """
     if scene.is_older:
-        # Lists change more over several runs than from one run to the next.
+        # These lists are of an older run, and lists change more over several runs than over one.
         return {}
     shares = {}
     for arm, habits in scene.bins.items():
@@ -384,7 +384,7 @@ def _share_habits(scene: Scene) -> Habits:
 
 
 def _average_habits(splits: Sequence[Split]) -> Habits:
-    """The habits: mean shares of the runs that stored them."""
+    """Return the means of the shares of `_share_habits` over the runs that stored shares."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
@@ -397,9 +397,9 @@ def _average_habits(splits: Sequence[Split]) -> Habits:
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
-    """Ids of the items that messages show.
+    """Return the ids of the items that messages show.
 
-    They are the items that gained or lost, and the items in the first places of examples.
+    These are the items that are shown more or less, and the first items of the examples' lists.
     """
     if explanation is None:
         return frozenset()
@@ -432,10 +432,10 @@ def recall_fault(
 ) -> Explanation | None:
     """Select the explanation for a run in which alerts begin (``starts``).
 
-    Some alerts start late, such as those of trends. The changes since the last run do not show
-    their cause. Then the newest of the ``earlier`` explanations with a cause is used, if there is
-    one. If this run found nothing, a fault that explains less is used too, unless a training can
-    look like this fault.
+    Some alerts begin late, such as alerts on trends. Then the changes since the last run do not
+    show the cause, so the newest of the ``earlier`` explanations with a cause is used. If there is
+    none and this run found nothing, an earlier fault that explains less is used. But it is not used
+    if a new training of a model can look like this fault.
     """
     if current is None:
         return None
@@ -459,11 +459,11 @@ def recall_fault(
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Select the explanation that found a changed order for most users.
+    """Select the explanation that found a changed order for the largest number of users.
 
-    It is mostly that of the first run with the fault: later runs are compared with lists that have
-    the fault too. The order of the first items hardly changes similarity, so the finding need not
-    explain a drop.
+    Usually the first run with the fault has it, because later runs are compared with lists that
+    have the fault too. The finding need not explain a drop, because the order of the first items
+    hardly changes similarity.
     """
     selected = current
     most_users = _count_reordered(current)
@@ -488,15 +488,15 @@ def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
 
 
 def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
-    """Whether the finding can be the cause of the alerts that start."""
+    """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
     if finding.kind is FaultKind.IDENTICAL:
-        # Identical lists cannot lower similarity.
+        # Identical lists cannot be the cause of an alert on low similarity.
         return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
-    # Without a drop, new items are no cause: a training may change lists more than usual.
+    # Without a drop, new items are no cause, because a training may change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
@@ -513,9 +513,9 @@ def add_explanations(
 ) -> tuple[Transition, ...]:
     """Add the explanation and ``also`` to the transitions with which alerts begin.
 
-    An alert on similarity always gets the explanation. Another alert gets it if the finding says
-    more than the alert's reason. ``lost`` is the finding about users without a list. It is used if
-    the run has no explanation.
+    Alerts on similarity always get the explanation. Other alerts get it if the finding says more
+    than the alert's reason. ``lost`` is the finding about users without a list, which is used if
+    the run has no explanation. ``also`` are further sentences.
     """
     finding = lost if explanation is None else explanation.finding
     explained = []
@@ -546,19 +546,19 @@ def _write_cause(
 
 
 def _adds_to(change: Transition, finding: Finding | None) -> bool:
-    """Whether the finding says more than the change's reason."""
+    """Return whether the finding says more than the reason of this change."""
     if finding is None:
         return False
     if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
         return True
-    # An alert on coverage has a reason that already counts all users without a list.
-    # An alert on a failed run has a reason that already names the cause.
+    # The reason of an alert on coverage already counts all users without a list, and the reason of
+    # an alert on a failed run already names the cause.
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
 
 
 @immutable
 class _Names:
-    """Ids of the users and items of a run. Includes items that only earlier lists have."""
+    """The ids of a run's users and items. Items that only earlier lists have are included."""
 
     pairing: Pairing
     users: pd.Index[str]

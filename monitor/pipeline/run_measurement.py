@@ -1,6 +1,7 @@
-"""The first half of a run: pull, pair, score, summarize, measure the arms.
+"""Measures runs, which `judgement` then judges.
 
-This module does not judge or store anything.
+The stages are to read users, pull lists, pair them, score them, summarize the scores, measure the
+arms and explain the result. This module does not judge or store anything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time that the block takes to the stage."""
+        """Add the time that the `with` block takes to the time of the stage."""
         start = self.clock.monotonic()
         try:
             yield
@@ -65,7 +66,7 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
 
     def iterate(self, name: str, items: Iterable[_T]) -> Iterator[_T]:
-        """Yield the items. The time that the caller waits for them is added to the stage."""
+        """Yield the items. Adds the time that the caller waits for them to the stage."""
         iterator = iter(items)
         while True:
             with self.stage(name):
@@ -80,9 +81,9 @@ class Stopwatch:
 class Measurement:
     """What a run measured, and sentences about what it could not measure.
 
-    - ``notes``: what happened first for each arm and reason, with example users.
-    - ``left_out``: sentences about what should have been measured but was not.
-    - ``doubts``: reasons why the noise floor is not judged.
+    - ``notes`` say for each arm and reason what happened first, with example users.
+    - ``left_out`` are sentences about what should have been measured but was not.
+    - ``doubts`` are reasons why the noise floor is not judged.
     """
 
     run: Findings
@@ -105,7 +106,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
-    Raises SourceError if the users cannot be read. The coverage contains all other faults.
+    Raises SourceError if the users cannot be read. All other faults are counted in the
+    coverage.
     """
     measuring = comparison.measuring
     ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
@@ -114,7 +116,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         return ends_at - watch.clock.monotonic()
 
     if watch.clock.now() < slot + measuring.relevance_after:
-        # Labels must not be read too early: incomplete labels look complete.
+        # Labels must not be read too early, because incomplete labels look complete.
         arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
@@ -144,7 +146,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     mismatches += explain_missing_users(arms, accumulator.coverage, slot, seconds_left())
     left_out = [*answers.lacks]
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is None:
-        left_out.append("noise_floor: no earlier run kept its lists")
+        left_out.append("noise_floor: no earlier run has stored its lists")
     left_out += accumulator.left_out
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
@@ -190,7 +192,7 @@ def _measure_batches(
 ) -> Iterator[Scores]:
     """Measure all users, at most ``size`` at once. Yields the scores of the paired users.
 
-    They are measured here, or on the machines that have the lists.
+    The users are measured here, or on the machines that have their lists.
     """
     if answers.measured is None:
         for batch in watch.iterate("pull", answers.batches(size)):
@@ -210,7 +212,7 @@ def _explain(  # noqa: PLR0913 - the past is three of them
     former: RecodedLists | None,
     mismatches: Sequence[IdMismatch],
 ) -> tuple[Split | None, Explanation | None, str | None]:
-    """The split and the explanation of a run, and a sentence if a metric of a plugin failed."""
+    """Return the split and the explanation of a run, and a sentence if a plugin's metric failed."""
     try:
         split, explanation = explain_run(
             comparison,
@@ -230,7 +232,7 @@ def _explain(  # noqa: PLR0913 - the past is three of them
 
 
 def _without_floor(scores: Scores) -> Scores:
-    """The scores without the floor's. Other stored series give it: the score plus the excess."""
+    """Leave out the noise floor's scores. They can be computed from the scores and the excess."""
     by_metric = {
         name: values
         for name, values in scores.by_metric.items()
@@ -248,7 +250,7 @@ def _answers(
     seconds_left: Callable[[], float],
     memory: Memory,
 ) -> Iterator[Answers]:
-    """All answers. If possible, the source joins them. Otherwise a panel is drawn and pulled."""
+    """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled."""
     sample = comparison.measuring.sample
     needs_last_lists = (
         comparison.measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None
@@ -298,9 +300,9 @@ def _recode(
     measuring: MeasuringPlan,
     sample: Sample,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
-    """Lists of the last run, and of the last run before the alerts that still fire began.
+    """Return the lists of the last run, and of the last run before the firing alerts began.
 
-    Usually both are the same run.
+    Usually these are the same run.
     """
 
     def recode(lists: KeptLists | None) -> RecodedLists | None:
@@ -320,16 +322,16 @@ def explain_missing_users(
     slot: datetime,
     seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
-    """How each arm that lacks nearly all users spells them.
+    """Find out how each arm that lacks nearly all users spells their ids.
 
-    Left out are arms that cannot list their users, and arms that spell them as the panel does:
-    these arms lack the users for another reason. ``seconds_left`` limits each question to a source,
-    not their sum.
+    Arms that cannot list their users are left out. So are arms that spell ids as the panel does,
+    because they lack the users for another reason. Each request to a source may take
+    ``seconds_left``.
     """
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
-        # With more users in common, `find_user_mismatch` finds no mismatch. So nothing is asked.
+        # If fewer users are missing, `find_user_mismatch` finds nothing, so nothing is asked.
         if missing > (1 - LEAST_COMMON) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))
@@ -341,9 +343,9 @@ def compare_users(
     slot: datetime,
     seconds_left: float,
 ) -> IdMismatch | None:
-    """How this arm spells users differently.
+    """Return how this arm spells users' ids differently than the panel.
 
-    None if the arm spells users alike, or if it cannot list its users in time.
+    Return None if it spells them alike, or if it cannot list its users in time.
     """
     if arm not in arms.listed or seconds_left <= 0:
         return None
@@ -352,7 +354,7 @@ def compare_users(
             ask_in_time(partial(source.users, slot, ()), seconds_left, "late").users
             for source in (arms.users, arms.listed[arm])
         )
-    except (ConfigError, SourceError):  # the pull of the source reports the same error
+    except (ConfigError, SourceError):  # pulling its lists reports the same error
         return None
     mismatch = find_user_mismatch(panel, listed)
     if mismatch is None:

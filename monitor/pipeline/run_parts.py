@@ -1,7 +1,7 @@
-"""What was measured of some users of a run, and its form as Arrow tables.
+"""Parts of a run. A part is what was measured of some of the run's users.
 
-`RunPart.merge` adds up the parts of all users. The number and order of the parts do not change the
-result. Spark's executors return parts as bytes: one Arrow stream for each table.
+`RunPart.merge` adds up parts. The result does not depend on the number and order of the parts.
+Spark's executors return parts as bytes, with one Arrow stream for each table.
 """
 
 from collections import Counter
@@ -28,11 +28,11 @@ from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Scores
 
 _EXAMPLES = 5
-"""A note names at most this many users as examples."""
+"""A note names at most this many example users."""
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="zstd")
 
 CoverageCounts: TypeAlias = Counter[tuple[str, str, str]]
-"""Users by segment, arm and reason. Users asked and paired have no arm."""
+"""Numbers of users by segment, arm and reason. Asked users and paired users have no arm."""
 _ASKED = "asked"
 _PAIRED = "paired"
 
@@ -41,14 +41,14 @@ _PAIRED = "paired"
 class RunPart:
     """What was measured of some users.
 
-    - ``metrics``: the names of the metrics that were measured.
-    - ``failed``: the error of each metric that failed for some users.
-    - ``unmeasured``: sentences about metrics that could not be measured.
-    - ``coverage``, ``sampled``: the coverage of all users, and of the users of the sample.
-    - ``notes``: by arm and reason, what happened first, and the first users without a list.
-    - ``versions``: how many users each version of an arm's model answered.
-    - ``input_hash``: the hash of the users and all their lists, a sum over users.
-    - ``users``: the users whose lists are shown or stored. See `monitor.pipeline.shown_users`.
+    - ``metrics`` are the names of the metrics that were measured.
+    - ``failed`` has the error of each metric that failed for some users.
+    - ``unmeasured`` are sentences about metrics that could not be measured.
+    - ``coverage`` counts all users, and ``sampled`` counts the users of the sample.
+    - ``notes`` say for each arm and reason what happened first, and name the first users.
+    - ``versions`` counts the users that each version of an arm's model answered.
+    - ``input_hash`` is the sum of a hash of each user and the user's lists.
+    - ``users`` are the users whose lists are shown or stored. See `monitor.pipeline.shown_users`.
     """
 
     sums: SummaryAccumulator
@@ -65,7 +65,7 @@ class RunPart:
     users: list[pa.Table] = field(default_factory=list)
 
     def merge(self, other: "RunPart") -> None:
-        """Add what was measured of other users, except the table of users."""
+        """Add what was measured of other users. The tables ``users`` are not added."""
         self.sums.merge(other.sums)
         self.metrics |= other.metrics
         self.failed = other.failed | self.failed
@@ -87,7 +87,7 @@ class RunPart:
 
 
 def counts_of(coverage: Coverage) -> CoverageCounts:
-    """The counts of a coverage."""
+    """Return the counts of a coverage."""
     counts: CoverageCounts = Counter()
     for row in coverage.rows:
         counts[row.segment, "", _ASKED] = row.asked
@@ -98,7 +98,7 @@ def counts_of(coverage: Coverage) -> CoverageCounts:
 
 
 def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
-    """The coverage with these counts. It has one row for each segment."""
+    """Return the coverage with these counts. It has one row for each segment."""
     reasons: dict[str, dict[tuple[Arm, CoverageReason], int]] = {name: {} for name in segments}
     for (segment, arm, reason), users in counts.items():
         if arm:
@@ -114,7 +114,7 @@ def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
 
 
 def pack_part(part: RunPart, scores: Scores) -> bytes:
-    """The part, and the scores that the run stores, as bytes: one Arrow stream for each table."""
+    """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
     versions = []
     for arm, counts in part.versions.items():
         for version, count in counts.items():
@@ -151,7 +151,7 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
 
 
 def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]:
-    """The part and the scores in these bytes. ``sums`` is empty, and gets the part's sums.
+    """Return the part and the scores in these bytes. Puts the part's sums into the empty ``sums``.
 
     Raises ValueError if the bytes are not a part.
     """
@@ -223,7 +223,7 @@ def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:
 
 
 def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
-    """One row for each segment and metric. Numbers of any size are text."""
+    """Return one row for each segment and metric. Sums are text, because they can be too large."""
     rows = []
     for (segment, metric), sums in accumulator.sums.items():
         bins = sums.bins

@@ -1,4 +1,4 @@
-"""Collects the scores of a run, and draws the scores that the run stores."""
+"""Collects the scores of a run, and selects the scores that the run stores."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,13 +18,13 @@ from monitor.model.statistics import parse_derived
 _T = TypeVar("_T")
 
 HELD_USERS = 1_000_000
-"""The scores of at most this many users are in memory. With more users, a spool stores them."""
+"""Memory has the scores of at most this many users. If there are more, a spool stores them."""
 GIVEN_USERS = 100_000
-"""Number of users in one batch of scores."""
+"""The number of users in one batch of scores."""
 
 
 def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
-    """The values by metric, without metrics that failed for any user and their derived series."""
+    """Leave out metrics that failed for a user, and the series that are derived from them."""
     return {
         name: value for name, value in by_metric.items() if parse_derived(name)[1] not in failed
     }
@@ -33,7 +33,7 @@ def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict
 class RunScores:
     """The scores of a run. Each user occurs once. The scores can be read until `close`.
 
-    Iterates over batches. All batches have the same metrics, and users ascend.
+    Iterating gives batches. All batches have the same metrics. The users are in ascending order.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RunScores:
             yield take_rows(scores, slice(start, start + GIVEN_USERS))
 
     def close(self) -> None:
-        """Free the scores and delete the spool."""
+        """Free the memory of the scores, and delete the spool."""
         self._held = []
         if self._spool is not None:
             self._spool.close()
@@ -82,8 +82,8 @@ class RunScores:
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
     """Draw the scores that a run stores.
 
-    Scores may be drawn from batches, joined, and drawn again. The result is the same as one draw
-    from all scores. See `select_kept`.
+    Drawn scores of batches may be joined and drawn again. The result is the same as one draw from
+    all scores. See `select_kept`.
     """
     if keep is Keep.ALL:
         return scores
@@ -108,7 +108,7 @@ def join_scores(parts: Sequence[Scores]) -> Scores:
 
 
 def take_rows(scores: Scores, rows: slice | np.ndarray) -> Scores:
-    """The scores of these rows, in this order."""
+    """Return the scores in these rows, in this order."""
     return Scores(
         users=scores.users[rows],
         by_metric={name: values[rows] for name, values in scores.by_metric.items()},

@@ -24,9 +24,10 @@ _LACK_WORDS = {
 class ScoredPairs:
     """The scores of paired users.
 
-    - ``by_metric``: float64 (n,) by metric or series of the noise floor, NaN if undefined.
-    - ``bounds``: the bounds of these scores.
-    - ``left_out``: sentences about metrics that cannot score these users.
+    - ``by_metric`` has the scores, float64 (users,), of each metric and each series of the noise
+      floor. A score is NaN if it is undefined.
+    - ``bounds`` are the lowest and the highest possible scores.
+    - ``left_out`` are sentences about metrics that cannot score these users.
     """
 
     metrics: tuple[Metric, ...]
@@ -40,7 +41,7 @@ def score_pairs(
 ) -> ScoredPairs:
     """Score paired users by all metrics that can score them, and by the noise floor.
 
-    Metrics that fail are added to ``failed``, with the error.
+    If a metric fails, its error is added to ``failed``.
     """
     k = measuring.k
     metrics = []
@@ -48,11 +49,11 @@ def score_pairs(
     for metric in map(parse, measuring.metrics):
         if can_score(metric, pairing.batch):
             metrics.append(metric)
-        elif metric.need in _LACK_WORDS:  # missing relevance may arrive later
+        elif metric.need in _LACK_WORDS:  # relevance may arrive later
             lacking.setdefault(metric.need, []).append(str(metric))
     left_out = []
     for need, names in lacking.items():
-        left_out.append(f"{', '.join(names)} not measured: {_LACK_WORDS[need]}")
+        left_out.append(f"{', '.join(names)} not measured, because {_LACK_WORDS[need]}")
     floor = _measure_floor(users, pairing, k, metrics, failed)
     by_metric = score_all(pairing.batch, metrics, failed=failed)
     bounds = score_ranges(metrics, k)
@@ -63,7 +64,7 @@ def score_pairs(
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
-    """The metrics of the plan that need relevance."""
+    """Return the metrics of the plan that need relevance."""
     return tuple(
         metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE
     )
@@ -76,14 +77,14 @@ def summarize_scores(
     scores: Scores,
     metrics: Sequence[Metric],
 ) -> tuple[Summary, ...]:
-    """Summaries with the statistics that the rules need. ``segments`` are rows of ``scores``."""
+    """Return summaries with the statistics that rules need. ``segments`` are rows of ``scores``."""
     accumulator = SummaryAccumulator(tuple(segments), wanted_statistics(rules))
     accumulator.add(segments, scores.by_metric, score_ranges(metrics, k))
     return accumulator.summaries()
 
 
 def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statistic]]:
-    """The statistics that the rules need, by metric or derived series."""
+    """Return the statistics that the rules need, by metric or derived series."""
     wanted: dict[str, list[Statistic]] = {}
     for rule in rules:
         wanted.setdefault(rule.metric, []).append(rule.statistic)
@@ -91,7 +92,7 @@ def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statist
 
 
 def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
-    """The bounds of each metric's scores on lists of at most k items."""
+    """Return the bounds of each metric's scores on lists of at most k items."""
     return {str(metric): metric.bounds(k) for metric in metrics}
 
 
@@ -101,11 +102,11 @@ def score_kept_lists(
     metrics: Sequence[Metric],
     relevance: RelevanceTable | None = None,
 ) -> Scores:
-    """Scores of the users whose lists were stored. The lists are cut to k."""
+    """Score the users whose lists were stored. The lists are cut to k."""
     baseline, candidate = (
         Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
     )
-    # Lists are stored for paired users only, so rows and segments stay the same.
+    # All users with stored lists were paired, so pairing changes no rows.
     pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
     return Scores(
         users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={})
@@ -113,13 +114,14 @@ def score_kept_lists(
 
 
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
-    """The metric that selects examples and explains runs.
+    """Return the metric that selects examples and explains runs.
 
-    It is the metric of the first rule. If no rule has a measured metric, it is the first metric.
+    It is the metric of the first rule whose metric was measured. If there is no such rule, it is
+    the first metric.
     """
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
-        # A rule on a derived series watches its metric.
+        # A rule on a derived series watches the metric from which the series is derived.
         name = parse_derived(rule.metric)[1]
         if name in by_name:
             return by_name[name]
@@ -135,9 +137,9 @@ def _measure_floor(
 ) -> dict[str, Floats]:
     """Compare the baseline's first and second lists. Returns scores by metric.
 
-    Each row of ``pairing`` has one score. The score is NaN for a user without a second list. Left
-    out are metrics that need relevance, and metrics whose scores or weights are missing in either
-    list. The result is empty if there are no second lists.
+    Each row of ``pairing`` has one score, which is NaN for a user without a second list. Metrics
+    that need relevance are left out. So are metrics that need scores or weights if one of the lists
+    has none. The result is empty if there are no second lists.
     """
     if users.again is None:
         return {}
@@ -149,7 +151,7 @@ def _measure_floor(
     if not usable:
         return {}
     scores = score_all(again.batch, usable, failed=failed)
-    # Users without a second list have row -1, which is the appended NaN.
+    # The row of a user without a second list is -1, and the last value is the appended NaN.
     return {name: np.append(values, np.nan)[rows] for name, values in scores.items()}
 
 
@@ -165,8 +167,8 @@ def _add_floor(
         if name not in floor:
             continue
         low, high = bounds[name]
-        # If the excess is above 0, the candidate is farther from the baseline than the baseline is
-        # from itself.
+        # If the excess is above 0, the candidate is farther from the baseline than the baseline's
+        # second lists.
         excess = scores[name] - floor[name]
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]

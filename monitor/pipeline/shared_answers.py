@@ -1,4 +1,7 @@
-"""Shares answers between the comparisons of several candidates. The first run asks for all runs."""
+"""Shares the answers of sources between the comparisons of several candidates.
+
+The first run asks a source, and the other runs use its answer.
+"""
 
 import threading
 from collections import defaultdict
@@ -17,7 +20,7 @@ from monitor.pipeline.pull import Arms
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """A shared answer. It knows which comparisons still wait for it, and has a timer to drop it."""
+    """A shared answer, the comparisons that have not taken it yet, and a timer that drops it."""
 
     awaited: set[str]
     forget: threading.Timer
@@ -27,9 +30,9 @@ class _Answer:
 class SharedAnswers:
     """Answers for one slot that all comparisons of a family share: users, and lists of an arm.
 
-    An answer, or its error, is stored until each comparison has taken it. It is dropped at the
-    latest at the deadline of the run that asked. If a comparison asks for the slot again, it gets
-    a new answer. Several threads may use one object.
+    An answer (or an error) is dropped when each comparison has taken it, or at the deadline of the
+    run that asked. If a comparison asks for the same slot again, it gets a new answer. Several
+    threads may use one object.
     """
 
     def __init__(self) -> None:
@@ -66,7 +69,7 @@ class SharedAnswers:
     ) -> Any:  # noqa: ANN401
         """Return the answer. The first caller asks the source.
 
-        The wait has no limit of its own, because the caller has a deadline.
+        This may wait without limit, because the caller has a deadline.
         """
         key = what, request
         with self._lock:
@@ -111,18 +114,18 @@ class _SharedSource:
         self._take = take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users that may be asked for this slot."""
+        """Return all users that may be asked for in this slot."""
         users: UserTable = self._take(slot, partial(self._source.users, slot, dimensions))
         return users
 
     def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
-        # A run may ask in rounds. The first user identifies the round.
+        """Return the lists of the requested users."""
+        # A run may ask in rounds. Each round has another first user.
         users, pull = self._take(
             (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
         )
         if not users.equals(request.users):
-            # The other run read other users, because it read them at another time.
+            # The run that asked has other users, because it read the list of users at another time.
             pull = self._source.pull(request)
         answer: Pull = pull
         return answer

@@ -1,13 +1,14 @@
-"""The users whose lists a run keeps: one Arrow table with one row for each user.
+"""The users whose lists a run shows or stores, as an Arrow table with one row for each user.
 
 | column | content |
 |---|---|
 | ``user``, ``segments`` | the user, and the numbers of the user's segments |
 | ``baseline``, ``candidate`` | both lists, cut to k and without duplicates |
 | ``baseline_scores``, ``candidate_scores`` | the models' scores, if an arm has any |
-| ``score:METRIC`` | the score by each metric |
-| ``is_sampled``, ``is_kept`` | whether the sample has the user, and whether the run stores the lists |
-| ``badness`` | a low value if the user is among the worst; null for any other user |
+| ``score:METRIC`` | the score by this metric |
+| ``is_sampled`` | whether the user is in the sample |
+| ``is_kept`` | whether the run stores the user's lists |
+| ``badness`` | a low value if the user is one of the worst; null for any other user |
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 
 _SCORE = "score:"
 _MOST_SHOWN = 0.8
-"""Users that are no longer shown stay in a joined table if at least this share is shown."""
+"""If more than this share of a joined table's users is shown, the other users stay in it too."""
 
 
 def show_users(  # noqa: PLR0913 - the columns of the table
@@ -48,7 +49,7 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     is_kept: Flags,
     badness: Floats,
 ) -> pa.Table:
-    """The table of these paired users. Leaves out users without a flag and without a badness.
+    """Make the table of these paired users. Leaves out users that are not shown or stored.
 
     ``names`` are the names of all segments. ``badness`` is NaN for users who are not the worst.
     """
@@ -79,8 +80,8 @@ def show_users(  # noqa: PLR0913 - the columns of the table
 def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """Join tables of different users into one table.
 
-    Each table was drawn from. A draw of draws is a draw of all users. The result may have a few
-    users without a flag and without a badness.
+    The users to store and the worst users are drawn again, because each table has its own. The
+    result may have a few users that are not shown or stored.
     """
     if len(tables) == 1:
         return tables[0]
@@ -98,19 +99,19 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for name, column in changed.items():
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
-    # Leaving out a few users would copy all lists.
+    # A few such users stay, because leaving them out would copy all lists.
     return users if is_shown.mean() > _MOST_SHOWN else users.filter(is_shown)
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
-    """The lists of all users of a table. ``names`` are the names of all segments."""
+    """Return the lists of all users of a table. ``names`` are the names of all segments."""
     baseline, candidate = (rankings(users, arm, f"{arm}_scores") for arm in Arm)
     segments = rows_by_segment(users["segments"], names)
     return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
 def scores_of(users: pa.Table) -> Scores:
-    """The scores of all users of a table."""
+    """Return the scores of all users of a table."""
     by_metric = {}
     for name in users.column_names:
         if name.startswith(_SCORE):
@@ -119,7 +120,7 @@ def scores_of(users: pa.Table) -> Scores:
 
 
 def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
-    """The lists and scores of all users of a table, in its order."""
+    """Return the lists and scores of all users of a table, in the table's order."""
     evidence = []
     for position, row in enumerate(users.to_pylist()):
         scores = {}
@@ -141,7 +142,7 @@ def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
 
 
 def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
-    """The tables with all items of the arm as text, if a table has them as text."""
+    """If one table has the arm's items as text, convert them to text in all tables."""
     texts = pa.large_list(pa.large_string())
     if all(table.schema.field(arm).type != texts for table in tables):
         return tables

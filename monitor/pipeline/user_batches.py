@@ -1,4 +1,4 @@
-"""Cuts answers of sources into batches of users, and joins batches again."""
+"""Cuts the answers of sources into batches of users."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from monitor.model.rankings import Panel, Pull, RankingTable, UserBatch
 
 
 def users_at_once(k: int) -> int:
-    """How many users are compared at once. The limit keeps memory independent of users and of k."""
+    """Return how many users are compared at once, so that memory does not grow with users or k."""
     return max(10_000, min(50_000, 1_000_000 // k))
 
 
 def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
     """Split the users into batches of at most ``size`` users, in the order of the panel.
 
-    Yields at least one batch.
+    There is at least one batch, even without users.
     """
     n = len(users.panel)
     if n <= size:
@@ -48,22 +48,22 @@ def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
 
 
 def cut_panel(panel: Panel, positions: Rows) -> Panel:
-    """The panel of the users at these positions, in this order, with the same segments."""
+    """Return a panel of the users at these positions, in this order, with the same segments."""
     rows_by_segment = rows_of_segments(panel, positions)
     segments = {name: np.sort(rows) for name, rows in rows_by_segment.items()}
     return replace(panel, users=panel.users[positions], segments=segments)
 
 
 class _PanelPull:
-    """An arm's answer, from which users are taken by their position in the panel."""
+    """An arm's answer. `take` selects users by their positions in the panel."""
 
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull
-        # The rows are looked up once for all batches.
+        # The rows are found once for all batches.
         self._rows = find_users(panel.users, pull.rankings.users)
         self._failed_users = list(pull.failures)
         self._failed_rows = np.full(len(panel), -1, dtype=np.intp)
-        if self._failed_users:  # an index of all users is expensive, so it is made only if needed
+        if self._failed_users:  # if not, no index is made, because it is expensive
             positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
             self._failed_rows[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         self._versions = pull.versions
@@ -72,7 +72,7 @@ class _PanelPull:
         rows = self._rows[positions]
         failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]
-        # The versions of all users belong to the first batch, so that they are counted once.
+        # Only the first batch gets the versions, so that the users are counted once.
         versions = self._versions
         self._versions = {}
         return replace(
@@ -84,7 +84,7 @@ class _PanelPull:
 
 
 def take_table(table: RankingTable, rows: Rows) -> RankingTable:
-    """The lists in these rows."""
+    """Return the table of these rows."""
     items: Ids
     if isinstance(table.items, np.ndarray):
         items, offsets = take_lists(table.items, table.offsets, rows)

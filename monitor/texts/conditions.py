@@ -23,7 +23,7 @@ def write_clear(condition: Condition) -> str:
 
 def write_ignored(reason: str, condition: str) -> str:
     """Write the reason of a verdict if the configuration ignores this condition."""
-    return f"{reason}; alerts do not wait for data, since {condition} is ignored"
+    return f"{reason}; alerts do not wait for data, because the configuration ignores {condition}"
 
 
 def write_standstill(standstill: Standstill, most: int) -> str:

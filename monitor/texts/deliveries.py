@@ -25,7 +25,7 @@ def write_maintenance(window: str, ends_at: datetime) -> str:
 
 
 def write_inhibited(alert: str) -> str:
-    """Say which alert on failing runs keeps alerts on drift from being sent."""
+    """Say which firing alert makes it impossible to judge drift."""
     return f"drift cannot be judged while {alert} fires"
 
 

@@ -79,8 +79,8 @@ def write_cause(finding: Finding) -> str:
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
     """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
-    ``drop`` is None if there are no earlier lists. ``has_stood`` says how the other arm changed:
-    not at all (True), no more than usual (False), or unknown (None).
+    ``drop`` is None if there are no earlier lists. ``has_stood`` is about the other arm: it
+    did not change (True), changed no more than usual (False), or neither is known (None).
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
@@ -169,7 +169,7 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
-        of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop"
+        of_all = f", {_percent(min(fall.whole, drop), drop)} of the drop of all users"
     per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
     parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."

@@ -1,4 +1,4 @@
-"""Writes about the first configuration, and about runs with the lists of the run before."""
+"""Writes about the first configuration, and about runs whose lists have not changed."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ def write_first_config(
 ) -> str:
     """Say what was written, and what to do next.
 
-    ``option`` names the file in commands, with a blank before it. ``users`` is the number of users
+    ``option`` begins with a blank, and names the file in commands. ``users`` is the number of users
     whose lists were compared.
     """
     if missing:
@@ -34,7 +34,7 @@ def write_unusable_config(config: str, option: str) -> str:
 
 
 def write_same_lists(comparison: str, before: str) -> str:
-    """Say that both arms have the lists of the run before, and how each run reads new lists."""
+    """Say that both arms have the lists of an earlier run, and how runs can read new lists."""
     return (
         f"{comparison}: both arms have the same lists as in the run of {before}, but rules count "
         "it as a further run. If there are new files for each run, write their time into the "

@@ -36,7 +36,7 @@ def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: 
 def write_no_runs(
     comparison: str, since: datetime | None, left_out: Mapping[LeftOut, int], trouble: str | None
 ) -> str:
-    """Say why the gate can judge no run. ``trouble`` says why the newest bad run is bad."""
+    """Say why the gate can judge no run. ``trouble`` says what was wrong with the newest one."""
     period = f" since {format_instant(since)}" if since else ""
     reasons = ", ".join(write_left_out(reason, count) for reason, count in left_out.items())
     newest = f" (the newest of these: {trouble})" if trouble and left_out else ""

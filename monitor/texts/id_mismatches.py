@@ -33,7 +33,7 @@ class Surface(StrEnum):
 
 
 def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION) -> str:
-    """Say what does not match, with an example from each arm, and what to do. No full stop."""
+    """Say what does not match, with examples, and what to do. The end has no full stop."""
     if mismatch.kind is MismatchKind.PADDING:
         return _write_padding(mismatch, surface)
     difference = f"{_DIFFERENCES[mismatch.kind]}{write_examples(mismatch)}"

@@ -29,9 +29,9 @@ _NO_VERDICT = (Likeness.IDENTICAL, Likeness.UNCERTAIN, Likeness.BELOW_RANDOM)
 
 
 def write_interpretation(result: Interpretation, *, has_segments: bool = False) -> tuple[str, ...]:
-    """Say how far apart the lists are, in terms of two trainings of a model and of random lists.
+    """Compare the distance between the arms with a retraining and with random lists.
 
-    ``has_segments`` says whether the result was also computed by segment.
+    ``has_segments`` says whether the command has also compared segments.
     """
     lines = []
     likeness = _write_likeness(result)
@@ -54,7 +54,7 @@ def write_interpretation(result: Interpretation, *, has_segments: bool = False) 
 
 
 def write_longer(longest: int, k: int) -> str:
-    """Say that the lists are longer than the compared ones."""
+    """Say that the lists have more items than were compared."""
     return (
         f"the lists have up to {count_of(longest, 'item')}, and k is {k:,}: an item from a later "
         f"place counts as new. To compare all items: -k {longest}"
@@ -62,7 +62,7 @@ def write_longer(longest: int, k: int) -> str:
 
 
 def write_arm_metric(name: str) -> str:
-    """Say why `compare` has no such metric, and what to do."""
+    """Say why `compare` cannot compute this metric, and what to do."""
     reason = f"{name} measures all lists of one arm, not pairs of lists"
     if name == Lack.FIRST_DIFFERS:
         reason = f"{name} is no score of a single user"

@@ -43,7 +43,7 @@ def write_uncertain(statistic: str) -> str:
 
 
 def write_too_rare(runs: int, accepted: timedelta, possible: timedelta) -> str:
-    """Say that so few healthy runs do not allow a threshold with so rare false alerts."""
+    """Say that there are too few healthy runs for a threshold with so few false alerts."""
     return (
         f"{runs} healthy runs are too few for at most one false alert in {_days(accepted)}. "
         f"With them one false alert in {_days(possible)} is the best possible"
@@ -68,16 +68,16 @@ def write_no_users_suffice(
         remedy = f"{more_runs:,} or more runs judged together can show it"
     span = "one run" if runs == 1 else f"{runs:,} runs"
     return (
-        f"no number of users is enough: the mean varies by {wander:.3g} between runs, so the least "
-        f"drop that {span} can show is {least_drop:.3g}; {remedy}"
+        f"no number of users is enough: the mean varies by {wander:.3g} between runs, so the "
+        f"smallest drop that {span} can show is {least_drop:.3g}; {remedy}"
     )
 
 
 def write_no_runs_suffice(learned: float, least_drop: float) -> str:
     """Say why no number of runs can show the drop, and what can show it."""
     return (
-        f"no number of runs is enough: with {learned:g} earlier healthy runs the least drop that "
-        f"can be shown is {least_drop:.3g}; wait for more healthy runs, or ask for more users"
+        f"no number of runs is enough: with {learned:g} earlier healthy runs the smallest drop "
+        f"that can be shown is {least_drop:.3g}; wait for more healthy runs, or ask for more users"
     )
 
 
@@ -97,7 +97,7 @@ def write_chance(drop: float, users: int, runs: int, chance: float) -> str:
 
 
 def write_needed(drop: float, power: float, alpha: float, answer: str) -> str:
-    """Say how many users or runs can show the drop, or why none can. ``answer`` is this part."""
+    """Say how many users or runs can show the drop, or why none can (``answer``)."""
     return (
         f"to detect a drop of {drop:.3g} with a probability of {power:.0%}, if one judgement in "
         f"{1 / alpha:,.0f} may be a false alert: {answer}"
@@ -105,7 +105,7 @@ def write_needed(drop: float, power: float, alpha: float, answer: str) -> str:
 
 
 def write_size(users: int, runs: int) -> str:
-    """Write a number of runs and users."""
+    """Write a number of runs and users, such as ``1 run of 195 users``."""
     together = "1 run" if runs == 1 else f"{runs:,} runs judged together"
     return f"{together} of {users:,} users"
 

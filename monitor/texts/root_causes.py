@@ -31,7 +31,7 @@ def write_known_cause(slot: datetime, cause: str) -> str:
 
 
 def write_removed(removed: Removed) -> str:
-    """Say what was removed from the configuration, so that nothing watches the alert any more."""
+    """Say what was removed from the configuration, which ended the alert."""
     of_rule = " from the rule in" if removed is Removed.SEGMENT else " from"
     return f"{removed} removed{of_rule} the configuration"
 

@@ -22,7 +22,7 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
         "only {0.users:,} of {0.asked:,} users ({share:.0%}) could be compared, "
         "under min_paired_share {0.limit:.0%}"
     ),
-    RunReasonKind.BOTH_FAILED: "both arms failed, look for what they share",
+    RunReasonKind.BOTH_FAILED: "both arms failed, so look for a common cause",
     RunReasonKind.LOST_LISTS: (
         "the {0.arm} gave no list for {0.users:,} of {0.asked:,} users: {causes}"
     ),

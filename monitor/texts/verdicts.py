@@ -36,8 +36,8 @@ _QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
 def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limits: float) -> str:
     """Write the value as a clause, such as ``mean of rbo(p=0.9) is 0.512 over 690 users``.
 
-    For a rule on coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``. A value
-    above one of the ``limits`` is above this limit after rounding too, and so is a value below.
+    For a rule on coverage: ``the candidate gave no list for 34 of 690 users (4.93 %)``. Rounding
+    moves no value across one of the ``limits``.
     """
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
@@ -66,7 +66,8 @@ def write_threshold(
     if is_recovered:
         return f"not {side} {resolves:.12g}{unit}"
     return (
-        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where it resolves"
+        f"not {side} {fires:.12g}{unit} but still {side} {resolves:.12g}{unit}, where the alert "
+        "resolves"
     )
 
 
@@ -93,7 +94,7 @@ def write_normal(
         note = f"this rule cannot judge: {runs} no possible value is {side} than normal"
         return f"normally {expected:.3g}{unit}", note
     end = "least" if is_below else "most"
-    # If the value is above the limit, it must be above the limit after rounding too.
+    # Rounding must not move the value across the limit.
     bound = f"{format_value(most, float(format_value(value, most)))}{unit}"
     if isinstance(rule, CoverageRule):
         question = _write_question(rule) if is_breach else ""
@@ -136,7 +137,7 @@ def show_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
 
 
 def format_value(value: float, *limits: float) -> str:
-    """Round a value to three figures, or more if it would move to another side of a limit."""
+    """Round a value to three figures, or to more figures if it would cross a limit."""
     for figures in range(3, 17):
         rounded = f"{value:.{figures}g}"
         if all(_side_of(float(rounded), limit) == _side_of(value, limit) for limit in limits):

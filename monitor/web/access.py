@@ -49,7 +49,7 @@ class Access:
     client_names: frozenset[str] | None = None
     """A client's certificate must have one of these alternative names. None allows any name."""
     hosts: frozenset[str] = frozenset()
-    """Names of this server in the header `Host`, in addition to localhost and IP addresses."""
+    """This server accepts these names in the header `Host`, and also localhost and IP addresses."""
     options: AccessOptions = field(default_factory=AccessOptions)
 
     @property
@@ -184,7 +184,7 @@ class CertificateStore:
     """The TLS context for new connections. It is read again if a file has changed.
 
     Raises ConfigError if the files cannot be used at the start. If changed files cannot be used
-    later (because only one of two files was replaced so far), the old context is used on. Each
+    later (because only one of two files was replaced so far), the old context stays in use. Each
     refused change is logged once. A changed certificate is loaded into a new context, because
     OpenSSL drops the old key before it checks the new one.
     """

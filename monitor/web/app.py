@@ -166,7 +166,7 @@ def create_app(
     for kind in (ConfigError, InputError, SourceError, DatabaseError):
         handlers[kind] = partial(_answer_error, site)
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # it would redirect to any host in the header Host
+    app.router.redirect_slashes = False  # redirects would go to any host in the header Host
     return app
 
 

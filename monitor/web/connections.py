@@ -25,7 +25,7 @@ class Limits:
     header_bytes: int = 16_384
     handshake_s: float = 10.0  # limits the TLS handshake
     exchange_s: float = 30.0  # limits a request until its answer was sent
-    keep_alive_s: int = 75  # limits an idle connection. Longer than the usual scrape interval
+    keep_alive_s: int = 75  # limits an idle connection. Scrapes usually come more often
     connections: int = 256  # if there are more, one is closed (see `make_room`)
 
 
@@ -81,7 +81,7 @@ class Connection(H11Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
-    def connection_made(  # type: ignore[override]  # uvicorn narrows it too
+    def connection_made(  # type: ignore[override]  # uvicorn narrows the type too
         self, transport: asyncio.Transport
     ) -> None:
         """Accept the connection, abort another one if there are too many, and start encryption."""
@@ -159,8 +159,8 @@ class Connection(H11Protocol):
     def claim_to_stay(self) -> tuple[bool, bool, float]:
         """A sort key. If a connection must be aborted, the lowest key is aborted first.
 
-        Closing connections are aborted first, then connections of unknown clients. Among these the
-        oldest is aborted first.
+        Closing connections have the lowest keys, then connections of unknown clients. Of two
+        connections of one kind, the older one has the lower key.
         """
         return not self._transport.is_closing(), self.is_known, self._born
 
@@ -176,7 +176,7 @@ class Connection(H11Protocol):
         line = self._line
         encrypted = None
         if not line.is_closing():  # on a closed connection start_tls would wait forever
-            with suppress(OSError):  # also ssl.SSLError and TimeoutError
+            with suppress(OSError):  # includes ssl.SSLError and TimeoutError
                 encrypted = await self.loop.start_tls(
                     line,
                     self,

@@ -187,7 +187,7 @@ SERVER_ANSWERS = {
     "503": "The database or a source does not answer, or too many passwords wait to be verified.",
     "504": "The answer took too long.",
 }
-"""Any address can return these statuses. Each has its meaning."""
+"""What the statuses mean that any address can return."""
 _WIDEST = 1e9
 """The largest margin and reference. No metric on lists of 10,000 items has a larger value."""
 _MOST_SEGMENTS = 50
@@ -236,7 +236,7 @@ class GateQuery(BaseModel, extra="forbid"):
     ] = 0.01
     metric: Annotated[
         Text | None,
-        Field(description="The metric to judge. By default the comparison's first one."),
+        Field(description="The metric to judge. By default the comparison's first."),
     ] = None
     segments: Annotated[
         tuple[Text, ...],

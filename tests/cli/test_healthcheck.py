@@ -124,7 +124,7 @@ def test_what_cannot_be_asked_is_wrong_usage():
     assert_refused("""
         healthcheck a..b:80 | 2 | HOST:PORT must be host:port
         healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
-        healthcheck --key x.key | 2 | --key is the key of a certificate: give --cert too
+        healthcheck --key x.key | 2 | --key needs the certificate that it belongs to: give --cert too
         healthcheck --cert x.crt | 2 | x.crt is not a file
         healthcheck --timeout 0 | 2 | greater than or equal to 0.1
     """)

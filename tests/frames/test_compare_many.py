@@ -195,7 +195,7 @@ FRAME = long(LISTS)
         (np.zeros(3), "baseline is a 1-dimensional array: give an array of two"),
         (
             FRAME[["item", "rank"]],
-            "baseline has no column 'user'; found .*: name the right column with",
+            "baseline has no column 'user'; found .*: give the name of the column with",
         ),
         (
             FRAME[["user", "rank"]],

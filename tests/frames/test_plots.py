@@ -84,7 +84,7 @@ def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range(
 
 
 NO_RANKS = parsed("""
-    [{"rec_0": ["a", null, "c"], "rec_1": ["b", "x", null]}, "a missing item before another item in the columns rec_0 to rec_1"]
+    [{"rec_0": ["a", null, "c"], "rec_1": ["b", "x", null]}, "an empty cell before an item in the columns rec_0 to rec_1"]
     [{"rec_0": ["a", "a", "a"], "x_0": ["b", "b", "b"]}, "no columns rec_0"]
     [{"rec_0": ["a", "a", "a"], "user": ["u1", "u1", "u2"]}, "has user 'u1' twice"]
 """)

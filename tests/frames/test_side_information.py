@@ -206,7 +206,7 @@ def test_scores_of_other_names_and_no_scores_at_all():
     ignored = tau(named.replace("points", "score"), lists, score=None)
     assert ignored == tau(named, lists) != [1.0]
     with pytest.raises(
-        InputError, match=r"baseline has no column 'pts'.*name the right column with score="
+        InputError, match=r"baseline has no column 'pts'.*give the name of the column with score="
     ):
         tau(named, lists, score="pts")
 

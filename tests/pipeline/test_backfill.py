@@ -167,7 +167,7 @@ def test_nothing_is_asked_where_no_metric_needs_relevance(store):
     [
         (SourceError("no column 'grades'"), "no column 'grades'", True),
         (SourceError("connection refused", permanent=False), "connection refused", False),
-        (threading.Event(), "relevance of home-feed: no answer within 0 s", False),
+        (threading.Event(), "relevance of home-feed: the source did not answer within 0 s", False),
     ],
     ids=["unreadable", "away", "hung"],
 )

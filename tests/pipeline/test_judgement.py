@@ -236,7 +236,7 @@ def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_o
     assert [day for day, each in enumerate(said) if each.state is State.FIRING] == [30, 31]
     assert (
         said[20].reason
-        == "not judged by what is normal: the day is one of the holidays of the comparison"
+        == "not judged by what is normal, because the day is one of the comparison's holidays"
     )
     assert "was expected after 20 healthy runs" in said[23].reason
     assert "was expected after 27 healthy runs" in said[32].reason

@@ -110,7 +110,10 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run():
 
     first, later = ran(watched, now, now), ran(watched, now, now, memory=Memory(last_lists=last))
 
-    assert (first.reason, later.reason) == ("noise_floor: no earlier run kept its lists", None)
+    assert (first.reason, later.reason) == (
+        "noise_floor: no earlier run has stored its lists",
+        None,
+    )
     # The candidate is nearer than the baseline's last lists.
     assert (means(later)["all", "floor(overlap)"], means(later)["all", "over_floor(overlap)"]) == (
         0.5,

@@ -201,7 +201,7 @@ def test_where_both_arms_fail_each_alert_says_so_once():
     told = "; ".join(f"the {arm} gave no list for 1 of 1 users: server_error" for arm in Arm)
     assert (
         result.reason
-        == f"both arms failed, look for what they share: {told}; nothing could be compared"
+        == f"both arms failed, so look for a common cause: {told}; nothing could be compared"
     )
     assert [each.reason for each in result.transitions] == [
         f"{result.reason}; more than the 20 % allowed"

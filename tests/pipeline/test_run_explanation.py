@@ -223,7 +223,7 @@ def test_an_alert_says_why_and_what_its_segment_fell_by():
     assert said == {
         "all": f"{sentence} {items}",
         "country=DE": (
-            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of everybody's drop: "
+            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of the drop of all users: "
             f"items replaced 100 %. {items}"
         ),
     }

@@ -74,7 +74,7 @@ class Cell:
         end = rf"(; the run's deadline is \d+s)?{end}"  # if users had no answer in time
         arm = rf"{lost}: (?=.*(127\.0\.0\.1|\.invalid|/)).*{self.told}.*"
         if self.both:
-            return f"both arms failed, look for what they share: the baseline {arm}; the candidate {arm}{end}"
+            return f"both arms failed, so look for a common cause: the baseline {arm}; the candidate {arm}{end}"
         return f"the candidate {arm}; the baseline answered 8 of 8{end}"
 
 

@@ -146,7 +146,7 @@ def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_wher
 
 def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known():
     assert text("country=UK") == (
-        "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. "
+        "In country=UK similarity fell by 0.1667, 50 % of the drop of all users: items moved 100 %. "
         "All users: no clear cause."
     )
     assert text("activity=new") == "No clear cause."

@@ -29,17 +29,17 @@ _CHUNK_CELLS = 1 << 22
 
 @immutable
 class CodedPairs:
-    """All pairs of lists of one call, with items as codes.
+    """All pairs of lists that one call compares, with integer codes instead of items.
 
-    Item weights and grades belong to the pairs too.
+    ``knowledge`` has the item weights and the grades.
     """
 
     arms: tuple[CodedLists, CodedLists]
-    rows: tuple[Rows, Rows]  # for each arm, the row of each pair's list
+    rows: tuple[Rows, Rows]  # for each arm, the row of the list of each pair
     k: int | None
     vocabulary: pd.Index | None
     knowledge: CodedKnowledge
-    graded_rows: Rows | None  # the row of each pair's user in the grades, -1 without grades
+    graded_rows: Rows | None  # each pair: the row of its user in the grades, or -1
 
     @property
     def lengths(self) -> tuple[Offsets, Offsets]:
@@ -51,13 +51,13 @@ class CodedPairs:
 
     @property
     def widths(self) -> Offsets:
-        """The number of places that each pair needs, from 1 to k.
+        """How many places a padded list of each pair must have: from 1 to k.
 
-        The longer list fits into these places. All graded items of the user fit too, up to k.
+        The places are enough for the longer list, and for k graded items of the user.
         """
         widths = np.maximum(*self.lengths)
         if self.graded_rows is not None and self.knowledge.grades is not None:
-            # A user without grades has the row -1. It selects the appended last entry: 0 places.
+            # A user without grades has the row -1. It selects the appended last entry, which is 0.
             graded = np.append(np.diff(self.knowledge.grades[0]), 0)[self.graded_rows]
             widths = np.maximum(widths, graded)
         if self.k is not None:
@@ -74,7 +74,7 @@ def encode_pairs(
 ) -> CodedPairs:
     """Replace the items of all lists, weights and grades by codes.
 
-    Raises InputError if weights are given and a listed item has none.
+    Raises InputError if weights are given and a listed item has no valid weight.
     """
     arms, vocabulary = encode_arms(*tables)
     knowledge = encode_knowledge(item_weights, relevance, vocabulary)
@@ -94,10 +94,10 @@ def encode_pairs(
 
 
 def chunks_of_pairs(pairs: CodedPairs) -> Iterator[tuple[Rows, PairBatch, tuple[int, int]]]:
-    """Go through the pairs in chunks.
+    """Yield the pairs in chunks.
 
-    A chunk has the rows of its pairs, their batch, and the number of lists with duplicates in each
-    arm.
+    For each chunk, the function yields the positions of its pairs, their batch, and the number of
+    lists with duplicates in each arm.
     """
     for rows, width in _groups(pairs.widths):
         arm_rows = (pairs.rows[0][rows], pairs.rows[1][rows])
@@ -120,8 +120,8 @@ def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
 
 
 def _groups(widths: Offsets) -> Iterator[tuple[Rows, int]]:
-    """Groups of rows. Each group has the width of its longest list."""
-    # The rows of one group have similar widths, so there is little padding.
+    """Yield groups of pairs as their positions, with the largest width in the group."""
+    # The pairs of a group have similar widths, so their lists need little padding.
     order = np.argsort(widths, kind="stable")
     low = 0
     while low < len(order):

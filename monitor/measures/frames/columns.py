@@ -31,7 +31,10 @@ from monitor.model.rankings import RankingTable
 
 _RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
 Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any]
-"""A mapping or Series of user -> list, a long or wide frame, a 2-D array, or a list of lists."""
+"""A mapping or Series of user -> list, a long or wide frame, a 2-D array, or a list of lists.
+
+A long frame has one item in each row. A wide frame has one list in each row.
+"""
 
 
 @immutable
@@ -67,16 +70,17 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         raise InputError(
             f"{arm} has no column {columns.item!r} (one item in each row), no column "
             f"{items!r} (one list in each row), and no columns rec_0, rec_1 ... (one for each "
-            f"rank). It has {shown(frame.columns)}: name the right columns with item=, rank=, "
-            "items="
+            f"rank). It has {shown(frame.columns)}: give the names of its columns with item=, "
+            "rank= or items="
         )
     return _read_ranked(frame, ranked, columns.user, arm)
 
 
 def _ranked_columns(frame: pd.DataFrame) -> list[str]:
-    """Columns that have the items of one rank each, such as rec_0 to rec_9, best rank first.
+    """The columns such as rec_0 to rec_9, in which each column has the items of one rank.
 
-    The result is empty if there are no such columns, or several groups of them.
+    The best rank comes first. The result is empty if there are no such columns, or several groups
+    of such columns.
     """
     by_stem: dict[str, dict[int, str]] = {}
     for name in frame.columns:
@@ -108,10 +112,10 @@ def _read_ranked(
     is_item = frame[names].notna().to_numpy()
     if (is_item[:, 1:] & ~is_item[:, :-1]).any():
         raise InputError(
-            f"{arm} has a missing item before another item in the columns {names[0]} to "
-            f"{names[-1]}: leave no gap in a list"
+            f"{arm} has an empty cell before an item in the columns {names[0]} to {names[-1]}: "
+            "fill each list from the left, without a gap"
         )
-    # The columns are concatenated. ``places`` takes their items row by row.
+    # The columns are concatenated. ``places`` selects their items row by row.
     places = np.arange(is_item.size).reshape(len(names), len(frame)).T[is_item]
     items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
     offsets = offsets_of(is_item.sum(axis=1))
@@ -139,7 +143,7 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     lengths = np.diff(lists.offsets)
     what = f"scores of the {arm}"
     list_column = _read_list_column(column)
-    # If the lengths differ, the lists are read row by row. The error then names the wrong row.
+    # If the lengths differ, the lists are read row by row, because then the error names the row.
     if list_column is not None and np.array_equal(list_column[0], lengths):
         scores = as_scores(list_column[1], what)
     else:
@@ -148,14 +152,14 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
 
 
 def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
-    """The lengths of the lists of an Arrow list column, and all their items in one column.
+    """The lengths of the lists in an Arrow column of lists, and all items in one column.
 
     The result is None if the column is of another type, or if a list is missing.
     """
     if not hasattr(column, "list") or column.hasnans:
         return None
-    # One Python object for each row would cost more than the comparison. ``Series.list.flatten``
-    # would repeat each user's label.
+    # A Python object for each row would take more time than the comparison. ``Series.list.flatten``
+    # would repeat the label of each user for each item.
     parts = [
         pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten()))
         for chunk in column.array.__arrow_array__().chunks
@@ -168,9 +172,9 @@ def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:
 
 
 def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
-    """The frame with one more column if the name is one such as ``recs.id``.
+    """The frame, with an additional column if the name has a dot, such as ``recs.id``.
 
-    The new column has the field ``id`` of the objects in the lists of the Arrow column ``recs``.
+    The lists in the Arrow column ``recs`` contain objects. The new column has their field ``id``.
     """
     column, _, field = str(name).partition(".")
     if name in frame.columns or column not in frame.columns:
@@ -187,7 +191,7 @@ def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
 
 
 def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
-    """The frame with the users in a column. Users in the index move to a column."""
+    """The frame with the users in a column. If the users are the index, it becomes a column."""
     if user in frame.columns or user not in frame.index.names:
         return frame
     return frame.reset_index()
@@ -294,10 +298,10 @@ def _take_column(
     arm: str,
 ) -> pd.Series:
     """The column ``name``. Raises InputError if there is no such column, or more than one."""
-    if name not in list(frame.columns):  # a list, because a name may be unhashable
+    if name not in list(frame.columns):  # in a list, because a name may be unhashable
         raise InputError(
-            f"{arm} has no column {write_absent(name, frame.columns)}: name the right column with "
-            f"{role}="
+            f"{arm} has no column {write_absent(name, frame.columns)}: give the name of the column "
+            f"with {role}="
         )
     column: pd.Series | pd.DataFrame = frame[name]
     if isinstance(column, pd.DataFrame):
@@ -308,7 +312,7 @@ def _take_column(
 def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from data of any supported shape.
 
-    Raises InputError for any other data. The error names the arm.
+    Raises InputError for any other data. The message of the error names the arm.
     """
     if isinstance(data, pd.Series):
         lists = pd.DataFrame({columns.user: data.index, columns.items: data.array})

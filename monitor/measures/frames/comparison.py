@@ -60,7 +60,8 @@ Numbers = Sequence[float | None] | Array | pd.Series | pd.Index
 class PairScores(dict[str, float]):
     """A dict of scores by metric.
 
-    ``lists`` are the two lists that were compared, the baseline's first. Their ids are text.
+    ``lists`` are the two lists that were compared: first the baseline's, then the candidate's.
+    Their ids are text.
     """
 
     lists: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -89,7 +90,7 @@ def draw_pair(
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
-    """The metrics for one name or for several names.
+    """The metrics with this name or these names.
 
     Raises MetricError for an unknown metric, and InputError if no metric is named.
     """
@@ -112,7 +113,10 @@ def require_needs(
     item_weights: object,
     relevance: object,
 ) -> None:
-    """Raise MetricError if the data of a metric are missing. The error names the argument."""
+    """Raise MetricError if the data that a metric needs were not given.
+
+    The message of the error names the missing argument.
+    """
     is_given = {
         Need.SCORES: any(table.scores is not None for table in lists),
         Need.ITEM_WEIGHTS: item_weights is not None,
@@ -124,7 +128,7 @@ def require_needs(
 
 
 def read_k(k: int | None) -> int | None:
-    """Check ``k``: how many items of each list to compare. None means all items.
+    """Check ``k``, the number of items to compare in each list. None means all items.
 
     Raises InputError unless ``k`` is None or an integer of at least 1.
     """
@@ -134,9 +138,9 @@ def read_k(k: int | None) -> int | None:
 
 
 def read_catalogue(catalogue: int | None, listed: int) -> int:
-    """How many items can be listed. The default is the number of listed items.
+    """How many items can be listed. If ``catalogue`` is None, this is ``listed``.
 
-    Raises InputError if ``catalogue`` is less than the number of listed items.
+    ``listed`` is the number of listed items. Raises InputError if ``catalogue`` is less than that.
     """
     if catalogue is None:
         return listed
@@ -173,37 +177,38 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     """Compare two best-first lists of item ids. Returns a dict of scores by metric name.
 
     The names are canonical, such as ``rbo(p=0.9)``. A score is NaN if it is undefined. A notebook
-    shows the result with both lists. `plot_pair` draws the lists alone.
+    displays the result together with a chart of both lists. `plot_pair` returns this chart.
 
     ``a`` is the baseline and ``b`` the candidate. Each is a list, tuple, 1-D array, Series, Index
     or Arrow array. Ids are integers or text. UTF-8 bytes and UUIDs are read as text. Decimals and
-    floats are read as integers if they are whole and exact in their type. A whole number equals the
-    text that spells it: 1, 1.0 and "1" are one item, "01" is another item. ``compare`` warns if the
-    ids of one list are numbers, those of the other list are text, and no id is in both lists.
+    floats are read as integers. They must be whole, and not too large to be exact in their type. A
+    whole number is the same item as its digits as text. So 1, 1.0 and "1" are one item, and "01" is
+    another item. ``compare`` warns if the ids of one list are numbers, those of the other list are
+    text, and no id is in both lists.
 
-    Both lists are cut to their first ``k`` items. None means that they are not cut. Then later
-    duplicates are dropped.
+    First, both lists are cut to their first ``k`` items. If ``k`` is None, they are not cut. Then,
+    if an item occurs more than once in a list, only its first place is kept.
 
-    ``scores`` has two lists of numbers, one number for each item. Use NaN or None for an item
-    without a score, and None for a list without scores. A score may be any number, including
-    negative and infinite numbers. Scores never reorder a list, even if a later item has a higher
-    score. Neighbours with equal scores are tied. Metrics that handle ties use the ties. The other
-    metrics order tied items by their ids: ascending as text, then by the name of their type.
+    ``scores`` contains one list of numbers for each of the two lists, with one number for each
+    item. Use NaN or None for an item without a score, and None for a list without scores. A score
+    may be any number, including negative and infinite numbers. Scores never reorder a list, even if
+    a later item has a higher score. Neighbours with equal scores are tied. Some metrics handle
+    ties. The other metrics order tied items by their ids as text, ascending.
 
     ``item_weights`` is item -> weight, as a dict, a Series or a frame of two columns. Every listed
     item must have a weight from 1e-50 to 1e50. Weights of other items are ignored.
 
-    ``relevance`` is the user's {item: grade}, or just the relevant items. Then each item has grade
-    1. Grades are finite and at least 0. The ideal list contains all graded items. It is cut to
-    ``k`` and to the depth of the metric.
+    ``relevance`` is {item: grade} for the user, or only the relevant items. Items without grades
+    get grade 1. Grades are finite and at least 0. The ideal list contains all graded items, best
+    first. It is cut to ``k`` and to the depth of the metric.
 
-    ``no_item`` has values that only pad short lists, such as -1. They are dropped with their
-    scores.
+    ``no_item`` lists values that are no items but pad short lists, such as -1. They are dropped
+    with their scores, before the lists are cut.
 
-    Raises InputError for a value that is no list, such as a string, a set, a generator or a list of
-    lists. It also raises InputError for a value that is no id, for k below 1, and for scores,
-    weights or grades that cannot be read. Raises MetricError for an unknown metric, and for a
-    metric whose data are missing.
+    Raises InputError for a value that is no list of items, such as a string, a set, a generator or
+    a list of lists. It also raises InputError for a value that is no id, for k below 1, and for
+    scores, weights or grades that cannot be read. Raises MetricError for an unknown metric, and for
+    a metric whose data were not given.
 
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}
@@ -239,10 +244,10 @@ def plot_pair(
     *,
     titles: Mapping[Hashable, str] | None = None,
 ) -> Plot:
-    """Draw both lists next to each other, as `compare` compares them.
+    """Draw both lists next to each other. They are cut and cleaned as in `compare`.
 
-    ``titles`` is item -> title. The chart shows a title instead of the id. The ``html`` of the
-    result can be saved.
+    ``titles`` maps items to titles. The chart shows the title of an item instead of its id. To save
+    the chart, write the ``html`` of the result to a file.
     """
     scores = compare(a, b, k=k)
     titles_by_id = {str(item): title for item, title in (titles or {}).items()}
@@ -296,62 +301,67 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
 ) -> pd.DataFrame:
     """Compare the two lists of each user. Returns a frame with one row for each user.
 
-    The index of the frame is the user. Each metric has one float column. A score is NaN if it is
-    undefined. Each arm has one of these shapes:
+    The index of the frame contains the users. The frame has one float column for each metric. A
+    score is NaN if it is undefined. Each arm has one of these shapes:
 
     - a dict or Series of user -> list,
     - a long frame with columns ``user``, ``item`` and ``rank``. The smallest rank is the best. Use
       ``rank=None`` if the rows of each user are best first,
     - a wide frame with a column ``user`` and a column ``items`` of lists,
     - a wide frame with a column ``user`` and one column for each rank, such as ``rec_0`` and
-      ``rec_1``. The word before the number may be any other word,
-    - a 2-D array or a sequence of lists. The row numbers are the users.
+      ``rec_1``. Another word may replace ``rec``,
+    - a 2-D array or a sequence of lists. The users are the row numbers.
 
     A frame is a pandas frame, an Arrow table or record batch, or another object with the Arrow
     PyCapsule protocol, such as a polars frame. If a frame has no column ``user``, its column
-    ``user_id`` is used. If it has no column ``item``, its column ``item_id`` is used. This also
-    works the other way round. The arms may differ in shape.
+    ``user_id`` is used. If it has no column ``item``, its column ``item_id`` is used. Likewise, if
+    the argument is ``user_id`` and the frame has no such column, its column ``user`` is used. The
+    two arms may have different shapes.
 
-    Lists may have any length. All rows of a 2-D array have the same length. So -1 in such a row is
-    an id, unless ``no_item=[-1]`` excludes it. Lists are cut to their first ``k`` items. None means
-    that they are not cut. Then later duplicates are dropped. Ids are equal if they are equal in
-    `compare`: 1 and "1" are the same item or user.
+    Lists may have any length. In a 2-D array, short lists need padding. If the padding is -1, set
+    ``no_item=[-1]``, because otherwise -1 is read as an id. First, values in ``no_item`` are
+    dropped, and lists are cut to their first ``k`` items. If ``k`` is None, they are not cut. Then,
+    if an item occurs more than once in a list, only its first place is kept. As in `compare`, 1 and
+    "1" are the same item or user.
 
     Integers from 0 to 2**31 - 1 take almost no time to read. The same is true of categorical and
-    dictionary columns. Text in Arrow tables and ``str`` columns takes 30 to 200 nanoseconds for
-    each id. With machine code it takes 10 to 60 nanoseconds.
+    dictionary columns. Text in Arrow tables and in columns of type ``str`` takes 30 to 200
+    nanoseconds for each id.
 
-    A long frame has its scores in the column ``score``, a wide frame in the column ``scores`` of
-    lists. Each list of scores has the length of the list of items. Use ``score=None`` or
-    ``scores=None`` to ignore these columns. `compare` describes the meaning of scores. If a long
-    frame has scores but no ranks, its items are ordered by score, best first. Equal scores are
-    ordered by id. In this case no score may be missing. An arm without scores has no ties.
+    A long frame has its scores in the column ``score``. A wide frame has lists of scores in the
+    column ``scores``. A list of scores has as many entries as the list of items. Use ``score=None``
+    or ``scores=None`` to ignore these columns. `compare` describes the meaning of scores. If a long
+    frame has scores but no ranks, its items are ordered by score, best first. Items with equal
+    scores are ordered by id. In this case every item must have a score. An arm without scores has
+    no ties.
 
     ``item_weights`` has the same form as in `compare`. ``relevance`` is user -> {item: grade}, or
-    user -> items with grade 1 each. It may also be a long frame with columns ``user`` and ``item``,
-    and optionally ``grade`` or ``relevance``. If a user graded an item twice, the highest grade is
-    used. Metrics that need relevance are undefined for users without grades.
+    user -> items. Items without grades get grade 1. It may also be a long frame with columns
+    ``user`` and ``item``, and optionally ``grade`` or ``relevance``. If a user graded an item
+    twice, the highest grade is used. Metrics that need relevance are undefined for users without
+    grades.
 
     The index has the name of the baseline's user column. If the baseline is a Series, the index has
-    the name of the Series' index. Rows are in the baseline's order. Users of only one arm are left
-    out, and ``compare_many`` warns of them. ``frame.attrs`` contains:
+    the name of the Series' index. The rows have the order of the baseline's users. Users of only
+    one arm are left out, and ``compare_many`` warns of them. ``frame.attrs`` contains:
 
     - ``only_baseline`` and ``only_candidate``: the users that were left out, as tuples,
     - ``duplicated_baseline`` and ``duplicated_candidate``: the number of compared lists with
       duplicates,
     - ``id_mismatches``: the reasons why the arms have hardly any id in common, and the items that
-      pad lists. These are dicts. ``compare_many`` warns of each,
+      seem to pad lists. Each entry is a dict. ``compare_many`` warns of each entry,
     - ``catalogue``: the number of items that can be listed. By default this is the number of
       distinct items in the lists of both arms,
     - ``by_chance``: for each metric the mean score of two random lists from the catalogue. Their
-      length is the length of nine in ten of the compared lists. The score is None if there is no
-      such length, if lists are longer than 1000, or if the metric needs more than lists.
+      length is the one that at least nine in ten of the compared lists have. The score is None if
+      there is no such length, if the metric needs more data than lists, or if the computation would
+      take too long.
 
-    ``progress`` is called with the number of users that were compared since the last call.
+    ``progress`` is called with the number of users that were compared since its last call.
 
     Raises InputError for shapes, columns, ids or users that cannot be read, and for two 2-D arrays
-    with different numbers of rows. It also raises InputError if both arms have users but share
-    none. Raises MetricError for an unknown metric, and for a metric whose data are missing.
+    with different numbers of rows. It also raises InputError if both arms have users but no user in
+    common. Raises MetricError for an unknown metric, and for a metric whose data were not given.
     """
     wanted = read_metrics(metrics)
     depth = read_k(k)
@@ -425,7 +435,7 @@ def _warn_of_unlike_users(
 
 
 def _join_users(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
-    """The rows, in each arm, of the users that both arms have. The order is the baseline's."""
+    """For each arm, the rows of the users that both arms have, in the order of the baseline."""
     rows = find_users(baseline.users, candidate.users)
     shared = np.flatnonzero(rows >= 0)
     if len(baseline) and len(candidate) and not len(shared):
@@ -442,7 +452,7 @@ def _score_pairs(
     metrics: Sequence[Metric],
     progress: Callable[[int], object] | None,
 ) -> pd.DataFrame:
-    """The frame of scores. Its ``attrs`` count the users left out and the lists with duplicates."""
+    """The frame of scores. ``attrs`` has the users left out, and counts lists with duplicates."""
     scores = {str(metric): np.empty(len(pairs.rows[0])) for metric in metrics}
     duplicated = np.zeros(2, dtype=np.int64)
     for rows, batch, counts in chunks_of_pairs(pairs):

@@ -1,7 +1,7 @@
 """Reads lists, ids, scores and users from Python's sequences and arrays.
 
-Other values are refused. Tables with Arrow's PyCapsule protocol are read too. Their lists do not
-become Python objects. `monitor.measures.reading.ids` defines what an id is.
+Tables with Arrow's PyCapsule protocol are read too, without a Python object for each list. Any
+other value raises InputError. `monitor.measures.reading.ids` defines what an id is.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -45,9 +45,9 @@ _T = TypeVar("_T")
 
 
 def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Make a function raise InputError if it reads text with half of a surrogate pair.
+    """Make a function raise InputError if it reads text that is not valid Unicode.
 
-    Tables cannot store such text.
+    Such text has half of a surrogate pair. Tables cannot store it.
     """
 
     @wraps(function)
@@ -65,13 +65,13 @@ def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class ArrowTable(Protocol):
-    """A table with the Arrow PyCapsule protocol. pyarrow, polars, duckdb and others have it."""
+    """A table with the Arrow PyCapsule protocol, such as one of pyarrow, polars or duckdb."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 def is_table(data: object) -> bool:
-    """Whether data is an Arrow table or can be converted to one. False for a pandas frame."""
+    """Whether data is an Arrow table or can be converted to one."""
     has_columns = hasattr(data, "schema") or hasattr(data, "columns")
     return has_columns and _has_protocol(data)
 
@@ -110,7 +110,7 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 
 def _from_view(views: pa.Array) -> pa.Array:
-    # Arrow 26 loses items when it casts list views that have null rows.
+    # Arrow 26 loses items when it casts list views with null rows. So each list view is rebuilt.
     lengths = pc.list_value_length(views).fill_null(0).to_numpy(zero_copy_only=False)
     return pa.LargeListArray.from_arrays(offsets_of(lengths), views.flatten(), mask=views.is_null())
 
@@ -195,10 +195,10 @@ def _join_rows(lists: Sequence[Row], what: str) -> Ids:
 def read_scores(rows: Sequence[Any], lengths: Integers, what: str) -> Floats:
     """Scores from one sequence of numbers for each user.
 
-    ``lengths`` has the length of each user's list. The scores must have the same length. None and
-    NaN stand for no score.
+    ``lengths`` has the number of items of each user, which must be the number of scores too. None
+    and NaN mean that an item has no score.
     """
-    lists = [as_row(row, what, "numbers, one an item,") for row in rows]
+    lists = [as_row(row, what, "numbers, one for each item,") for row in rows]
     counts = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     unequal = np.flatnonzero(counts != lengths)
     if len(unequal):
@@ -232,18 +232,18 @@ def as_scores(column: pd.Series, what: str) -> Floats:
         wrong = column.tolist()
     first = f"{wrong[0]!r}" if wrong else f"the type {dtype}"
     raise InputError(
-        f"{what}: found {first[:60]} where a number was expected: give numbers, and NaN for no "
-        "number"
+        f"{what}: found {first[:60]} where a number was expected: give numbers, and NaN "
+        "where a number is missing"
     )
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
-    """Ids from Python's values. Raises InputError for the first value that is no id."""
+    """Ids from Python's values. Raises an InputError that shows the first wrong value."""
     return _checked(id_array(values), values, what)
 
 
 def _checked(ids: pa.Array, values: Sequence[Any] | pa.Array, what: str) -> Ids:
-    """The ids. Raises InputError for the first null. ``values`` are what the ids were read from."""
+    """The ids, which were read from ``values``. Raises InputError if an id is null."""
     if ids.null_count:
         value = values[pc.index(ids.is_null(), True).as_py()]
         _refuse(value.as_py() if isinstance(value, pa.Scalar) else value, what)
@@ -301,7 +301,7 @@ def _take_field(lists: pa.Array, name: str) -> pa.Array:
 
 
 def refuse_odd(values: object, what: str) -> None:
-    """Raise InputError for a numpy array with masked values, or with records as values."""
+    """Raise InputError if values are a numpy array with masked values, or an array of records."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InputError(
             f"{what}: found masked values where item ids were expected: give lists without masked "
@@ -367,8 +367,8 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
             continue
         if key in texts:
             raise InputError(
-                f"{arm} has user {key!r} as a number and as text, and both mean the same user: "
-                "spell each user in one way"
+                f"{arm} has user {key!r} as a number and as text, but both are the same "
+                "user: spell each user in one way"
             )
         keys[place] = int(key)
     checked: pd.Index = pd.Index(keys, name=users.name)

@@ -41,8 +41,8 @@ _GRADES = ("grade", "relevance")
 Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
 """A mapping of user -> {item: grade}, a mapping of user -> items, or a long table.
 
-Items without grades have grade 1. The table is a frame or an Arrow table. It has users, items and
-optionally grades.
+The table is a frame or an Arrow table. It has users, items and optionally grades. Without grades,
+every item has grade 1.
 """
 
 
@@ -92,8 +92,9 @@ def require_weights(
 ) -> None:
     """Raise InputError unless every listed item has a valid weight.
 
-    ``listed`` has the codes of each arm's items. The error gives the number of items without a
-    valid weight, and shows the first of them.
+    ``listed`` has the codes of the listed items of each arm. ``weighted`` has the codes of the
+    items that ``weights`` belong to. The error gives the number of items without a valid weight,
+    and shows the first ones.
     """
     is_valid = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
     items = distinct_items(*listed)
@@ -132,12 +133,12 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
     if isinstance(data, Mapping):
-        return graded  # a mapping grades no item twice
+        return graded  # keys are unique, so no item has two grades
     return _keep_highest(graded)
 
 
 def read_graded_items(data: Any) -> RelevanceTable:  # noqa: ANN401 - item -> grade, or items
-    """The graded items of one user. The data are {item: grade}, or only the relevant items."""
+    """The graded items of one user, from {item: grade} or from the relevant items alone."""
     graded = _read_mapping({0: data})
     _check_grades(graded, is_one_user=True)
     return _keep_highest(graded)
@@ -172,8 +173,8 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
-        # A Series may contain items, or the grades of the items in its index. After a wrong guess,
-        # no listed item would be relevant.
+        # A Series may contain items. It may also contain grades of the items in its index. If the
+        # code guessed wrongly, no listed item would be relevant. So a Series is refused.
         msg = (
             f"relevance: found a value of type {type(row).__name__} where a list of items or a "
             "dict of item -> grade was expected"
@@ -185,7 +186,7 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
     try:
         return list(dict.fromkeys(items))
     except TypeError:
-        return items  # the error of reading the ids names the item that cannot be hashed
+        return items  # reading the ids raises an error that names the item
 
 
 def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:

@@ -31,7 +31,7 @@ SegmentsBy = (
 """The segments of the users, in one of these forms:
 
 - a mapping of user -> segment,
-- a table of users,
+- a table of users with columns of segments,
 - one segment for each row,
 - the name of a column or of an index level.
 """
@@ -49,24 +49,24 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     - ``mean``,
     - ``standard_error``: s / sqrt(n), NaN if n is below 2,
     - ``p05``, ``p25``, ``median``, ``p75`` and ``p95``: quantiles, interpolated linearly,
-    - ``by_chance``: the mean score of two random lists, if the frame has it.
+    - ``by_chance``: the mean score of two random lists. It is NaN if the frame does not have it.
 
     The statistics of the scores are NaN if n is 0.
 
     ``by`` gives the users' segments. It is a dict or Series of user -> segment, or an array or list
     with one segment for each row. It may also be the name of a column or index level of the frame,
-    or a table of users (pandas, Arrow or polars). Each column of such a table makes segments such
-    as ``country=DE``. The table's column of users must have the name of the index of ``frame``. The
-    names ``user`` and ``user_id`` are equal here. If there is no such column, the table's index has
-    the users.
+    or a table of users (pandas, Arrow or polars). Each other column of such a table gives segments,
+    such as ``country=DE``. The table's column of users must have the name of the index of
+    ``frame``. ``user`` and ``user_id`` count as the same name. If the table has no such column, its
+    index must contain the users.
 
-    With ``by``, the index of the result is metric and segment. The segment ``all`` comes first. The
-    other segments are ordered by their text. A user without a segment (None, NaN, or not in the
-    dict) is counted in ``all`` only.
+    With ``by``, the index of the result has the levels ``metric`` and ``segment``. The segment
+    ``all`` comes first. The other segments are ordered by their text. A user without a segment
+    (None, NaN, or not in the dict) is counted in ``all`` only.
 
-    Raises InputError if ``by`` names neither a column nor an index level, has another length than
-    the frame, or has none of its users. It also raises InputError if a column of scores has values
-    that are no numbers.
+    Raises InputError if ``by`` is a name of neither a column nor an index level. It also raises
+    InputError if the length of ``by`` is not that of the frame, or if ``by`` has no user of the
+    frame. Values that are no numbers in a column of scores raise InputError too.
     """
     columns, segments = _read_frame(frame, by)
     chance = frame.attrs.get("by_chance", {})
@@ -86,8 +86,9 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
     """Draw histograms of the scores of `compare_many`.
 
     There is one chart for each metric. With ``by`` there is one chart for each metric and segment.
-    ``by`` has the same forms as in `summarize`. A notebook shows the result. Its ``html`` can be
-    saved. The frame does not draw itself, because filtered or joined frames would be drawn too.
+    ``by`` has the same forms as in `summarize`. A notebook displays the result. To save the charts,
+    write the ``html`` of the result to a file. A frame is drawn only by this function, because
+    otherwise notebooks would also draw filtered or joined frames.
     """
     columns, segments = _read_frame(frame, by)
     chance: Mapping[Hashable, float | None] = frame.attrs.get("by_chance", {})
@@ -97,7 +98,7 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
         for segment, rows in segments.items():
             if len(charts) < MOST_CHARTS:
                 summary = summarize_one(str(segment), str(name), values[rows], ends)
-                # The first segment is all users. Its range is used for every segment.
+                # The first segment contains all users. All charts of the metric use its range.
                 ends = summary.histogram.low, summary.histogram.high
                 charts.append(draw_distribution(summary, chance.get(name)))
     more = len(columns) * len(segments) - len(charts)
@@ -121,7 +122,7 @@ def draw_distribution(summary: Summary, by_chance: float | None) -> Markup:
 
 
 def _metric_range(name: Hashable) -> tuple[float, float]:
-    """The range of the metric with this name. It is infinite if there is no such metric."""
+    """The lowest and highest score of the metric with this name, infinite if there is none."""
     try:
         metric = parse(str(name))
     except MetricError:
@@ -132,7 +133,7 @@ def _metric_range(name: Hashable) -> tuple[float, float]:
 def _read_frame(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, Floats], dict[Any, Rows]]:
-    """The scores of each metric, and the rows of each segment. The first segment is all users."""
+    """The scores of each metric, and the rows of each segment. The first one is ``all``."""
     if not hasattr(frame, "columns"):
         raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
     segments, segment_column = _segments(frame, by)
@@ -191,7 +192,7 @@ def _segments(
 
 
 def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Rows]:
-    """The rows of each segment ``column=value``. Every column except the users makes segments."""
+    """The rows of each segment ``column=value``, for every column of the table except the users."""
     user = find_column(frame.index.name, [*table.columns, *table.index.names])
     if user in table.columns:
         table = table.set_index(user)

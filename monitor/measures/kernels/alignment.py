@@ -1,4 +1,4 @@
-"""Aligns pairs of lists: finds where each item of one list is in the other list.
+"""Aligns pairs of lists. An alignment says where each item of one list is in the other list.
 
 All pairwise metrics use this alignment. This module also ranks and counts the common items.
 """
@@ -25,12 +25,12 @@ from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Value = TypeVar("Value")
 
-# The number of ranks that are aligned at once. They fit into the cache. They are also numerous
-# enough that the cost of a numpy call does not matter.
+# The number of ranks that are aligned at once. So many ranks fit into the cache, and yet the time
+# of a numpy call itself hardly matters.
 BLOCK_CELLS = 1 << 18
 
-# With fewer pairs, a numpy call for each depth costs more than its computation. This was measured
-# at k = 300 and k = 1000.
+# With fewer pairs than this, the overhead of a numpy call for each depth exceeds the time of its
+# computation. This was measured at k = 300 and k = 1000.
 _FEW_PAIRS = 128
 
 
@@ -39,8 +39,8 @@ class Alignment:
     """The positions of the baseline's items in the candidate's lists, for n users.
 
     An alignment never changes. Derived values are cached. ``scores``, ``weights`` and ``labels``
-    come from the batch. Their arrays have the layout of ``positions``, which is (k, n). Each is
-    None if the batch does not have it.
+    come from the batch. Their arrays have the layout of ``positions``, which is (k, n). If the
+    batch lacks one of them, it is None.
     """
 
     positions: (
@@ -124,15 +124,16 @@ class Alignment:
         An item at the positions i and j has the weight ``weights[max(i, j)]``. There are k weights,
         one for each depth.
         """
-        # The sum is added depth by depth from the top. So it depends neither on the engine nor on
-        # the other pairs.
+        # All engines add the terms in the same order: depth by depth from the top. So the sum
+        # depends neither on the engine nor on the other pairs.
         steps = -np.diff(weights, append=0.0)
         compiled = choice.compiled() if self.k <= MAX_K else None
         if compiled is not None:
             weighted: Floats = compiled.weigh_counts(self.agreement, steps)
             return weighted
         if self.positions.shape[1] < _FEW_PAIRS:
-            # These are the same sums in the same order. Adding 0 replaces -0 by 0.
+            # This adds the same terms in the same order as the loop at the end. Adding 0.0 turns a
+            # result of -0.0 into 0.0.
             sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
             return sums
         total = np.zeros(self.positions.shape[1], dtype=np.float64)
@@ -213,11 +214,12 @@ def _change_labels(
 
 
 def align(batch: PairBatch) -> Alignment:
-    """Align a batch at once. The memory grows with the batch, so use `blocks` for a large batch.
+    """Align all pairs of a batch.
 
-    numpy makes k² comparisons for each pair if k is at most `ALL_PAIRS_MAX_K`. The cost of longer
-    lists is O(k log k) for each pair. Machine code costs less. Columns that have only padding are
-    skipped.
+    Use `blocks` for a large batch, because the memory of `align` grows with the batch. Let k be the
+    length of the longest list. numpy makes k² comparisons for each pair if k is at most
+    `ALL_PAIRS_MAX_K`. For longer lists the cost is O(k log k) for each pair. Machine code needs
+    less time.
     """
     longest = max(
         1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
@@ -236,7 +238,8 @@ def align(batch: PairBatch) -> Alignment:
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
 
-    # The ideal list is not cut to the longest list: the result must not depend on the block.
+    # The ideal list is not cut to the longest list, because the result must not depend on the
+    # block.
     def ideal_by_rank(ideal: Floats) -> Floats:
         return np.ascontiguousarray(ideal.T)
 
@@ -256,16 +259,16 @@ def align(batch: PairBatch) -> Alignment:
 
 
 def row_blocks(batch: PairBatch) -> Iterator[slice]:
-    """The rows of blocks that fit into the cache, in order. Each block is aligned separately."""
+    """Yield the rows of blocks that fit into the cache, in order."""
     step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
     for low in range(0, len(batch), step):
         yield slice(low, min(low + step, len(batch)))
 
 
 def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
-    """Go through a batch in blocks that fit into the cache.
+    """Align a batch in blocks that fit into the cache.
 
-    Each step gives the rows of a block and their alignment.
+    The function yields the rows of each block and their alignment.
     """
     for rows in row_blocks(batch):
         yield rows, align(batch.take(rows))
@@ -273,20 +276,21 @@ def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
 
 @immutable
 class Shared:
-    """The common items, at their ranks in the baseline's list: arrays (k, n).
+    """The ranks of the common items in both lists: arrays (k, n).
 
-    The value of an absent item is 0 or False.
+    An array has the value of an item at the item's rank in the baseline's list. An item that is not
+    common has the value 0 or False.
     """
 
     is_common: Flags
     baseline: Integers  # the item's rank from 0 among the common items of the baseline's list
-    candidate: Integers  # the same for the candidate's list
+    candidate: Integers  # its rank from 0 among the common items of the candidate's list
     count: Integers  # (n,), the number of common items
 
 
 @derive_once
 def rank_shared(alignment: Alignment) -> Shared:
-    """The ranks of the common items. The cost is O(k) for each pair."""
+    """Rank the common items. The cost is O(k) for each pair."""
     k = alignment.k
     is_common = alignment.positions < k
     ours = np.cumsum(is_common, axis=0, dtype=np.int32)
@@ -307,7 +311,7 @@ def count_shared(alignment: Alignment) -> Integers:
 
 
 def pairs(count: Integers) -> Integers:
-    """The number of pairs that ``count`` items have."""
+    """The number of pairs that can be chosen from ``count`` items."""
     chosen: Integers = count * (count - 1) // 2
     return chosen
 
@@ -316,7 +320,7 @@ def pairs(count: Integers) -> Integers:
 def count_discordant(alignment: Alignment) -> Integers:
     """The number of pairs of common items in opposite order: int64 (n,).
 
-    These are `Alignment.inversions` without the inversions that have an absent item.
+    Unlike `Alignment.inversions`, this does not count pairs with an absent item.
     """
     is_common = alignment.positions < alignment.k
     places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
@@ -336,7 +340,7 @@ def reverse(alignment: Alignment) -> Alignment:
 
 
 def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignment) -> Floats:
-    """The mean of a metric and of the same metric with exchanged arms.
+    """The mean of a metric's scores and its scores with exchanged arms.
 
     Exchanging the arms does not change any bit of the result.
     """
@@ -345,9 +349,9 @@ def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignme
 
 
 def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
-    """Moves the values of the baseline's items to the ranks of these items in the candidate's list.
+    """Move the value of each baseline item to the item's rank in the candidate's list.
 
-    The value at the rank of any other item is 0.
+    The value of a candidate item that is not in the baseline's list is 0.
     """
     moved = np.zeros((alignment.k + 1, values.shape[1]))
     np.put_along_axis(moved, alignment.positions.astype(np.intp), values, axis=0)
@@ -357,7 +361,7 @@ def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
 def sum_ranks(places: Floats) -> Floats:
     """The sum of each column, added from the top rank down."""
     if places.shape[1] == 1:
-        # numpy adds a single column in another order. This would change the last bit.
+        # numpy adds a single column in another order, which would change the last bit of the sum.
         last: Floats = places.cumsum(axis=0)[-1]
         return last
     total: Floats = places.sum(axis=0)

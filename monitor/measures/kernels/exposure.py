@@ -13,7 +13,7 @@ _BLOCK_CELLS = 1 << 20
 _CACHED_CELLS = 1 << 15
 
 # Codes are dense if the highest code is below this factor times the number of places. For dense
-# codes a table costs less than a sort.
+# codes, a table takes less time than a sort.
 _DENSE = 4
 
 
@@ -22,7 +22,8 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
 
     Returns the indexes of each arm, and the listed codes. The listed codes are distinct and
     ascending. Padding stays -1. If the codes are dense, a table is used and the time is O(places).
-    If not, the time is O(places log places). The memory is that of the result and one block.
+    If not, the time is O(places log places). The function needs memory for the result and one
+    block.
     """
     items = distinct_items(baseline, candidate)
     top = int(items.max(initial=PAD))
@@ -35,10 +36,11 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
 
 
 def index_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
-    """Codes that can index a small table: those of `compact_codes`, or the codes themselves.
+    """Replace both arms' codes by codes that can index a small table.
 
-    Codes stay as they are if a table for them has at most a few entries for each list. Then the
-    third array has all codes up to the highest one.
+    Codes are already small enough if a table for them has at most `_DENSE` entries for each list.
+    Then they stay the same, and the third array has all codes up to the highest one. Otherwise the
+    result is that of `compact_codes`.
     """
     top = max(int(baseline.max(initial=PAD)), int(candidate.max(initial=PAD)))
     if _is_dense(top, baseline[:, :1], candidate[:, :1]):
@@ -67,14 +69,14 @@ def _is_dense(top: int, *parts: Integers) -> bool:
 
 
 def _blocks(codes: Integers) -> Iterator[Rows]:
-    # A block fits into the cache. numpy would convert the codes in the look-up. Converting each
-    # block before the look-up takes half of that time.
+    # A block fits into the cache. If numpy converted the codes during the look-up, it would take
+    # twice the time of converting each block first.
     for low in range(0, len(codes), _CACHED_CELLS):
         yield codes[low : low + _CACHED_CELLS].astype(np.intp)
 
 
 def look_up(place: Codes, codes: Integers) -> Codes:
-    """``place[codes]`` in the shape of the codes."""
+    """Compute ``place[codes]``. The result has the shape of ``codes``."""
     places = np.empty(codes.size, dtype=np.int32)
     for low, block in zip(range(0, codes.size, _CACHED_CELLS), _blocks(codes.ravel()), strict=True):
         places[low : low + len(block)] = place[block]
@@ -94,9 +96,10 @@ def count_items(
 ) -> tuple[Integers, Integers]:
     """The items in the lists of these rows, in ascending order, and how often each is listed.
 
-    Codes are below ``items``. Padding is -1. The cost is O(places + items), or that of a sort.
+    Codes are below ``items``. Padding is -1. The cost is O(places + items). If ``items`` is large,
+    the cost is that of sorting the places.
     """
-    # If the segment is small and the catalogue large, a sort costs less than a table.
+    # If the segment is small and the catalogue is large, a sort takes less time than a table.
     if items >= _DENSE * len(rows) * codes.shape[1]:
         values, times = np.unique(codes[rows], return_counts=True)
         return values[values >= 0], times[values >= 0]
@@ -112,8 +115,8 @@ def count_items(
 def catalogue_coverage(counts: Integers, catalogue: int) -> float:
     """The share of the catalogue's items that are listed, in [0, 1].
 
-    ``counts`` has one entry for each listed item. ``catalogue`` is the number of all items. It is
-    at least 1.
+    ``counts`` has one entry for each listed item. ``catalogue`` is the number of all items, at
+    least 1.
     """
     return len(counts) / catalogue
 
@@ -127,14 +130,14 @@ def gini(counts: Integers, catalogue: int) -> float:
         G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
 
     G is 0 if all items are listed equally often. ``counts`` has the m exposures above 0. m is at
-    least 1. The value is not corrected for small samples: a few lists contain only a few items. So
-    G falls to its true value as users are added.
+    least 1. G is too high for a small sample, because a few lists contain only a few items. This is
+    not corrected. G falls to its true value as users are added.
     Cost: O(m log m).
     Source: Gini (1912). For recommendations: Fleder and Hosanagar, Blockbuster culture's next rise
     or fall, Management Science, 2009.
     """
-    # The N - m zeros come first and add N - m to the rank of each other exposure. So they are not
-    # needed in an array.
+    # The formula needs no array with the N - m zeros. They only add N - m to the rank of each other
+    # exposure.
     ordered = np.sort(counts).astype(np.float64)
     m = len(ordered)
     spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
@@ -161,7 +164,7 @@ def kolmogorov_smirnov(baseline: Floats, candidate: Floats) -> float:
     Source: Smirnov (1939). scipy's ks_2samp computes the same value.
     """
     values = np.concatenate((np.sort(baseline), np.sort(candidate)))
-    # The stable sort merges the two sorted samples in one pass.
+    # numpy's stable sort merges the two sorted samples in one pass.
     order = np.argsort(values, kind="stable")
     values = values[order]
     baseline_seen = np.cumsum(order < len(baseline))
@@ -202,15 +205,15 @@ def churn(
 
 
 FIRST = 3
-"""How many items at the top `is_top_reversed` compares."""
+"""`is_top_reversed` compares this many items at the top of each list."""
 _SEED = 16
 
 
 def number_repeated(codes: Codes) -> Integers:
-    """A number for each user: equal for users with the same list, -1 for a list of only one user.
+    """Give all users with the same list the same number. Other users get the number -1.
 
     Two lists are the same if they have the same items in the same order. Users with an empty list
-    get -1.
+    get the number -1 too.
     Cost: O(n log n).
     """
     # Two of the 64-bit hashes of 100,000 distinct lists are equal about once in 10^9 runs.
@@ -225,7 +228,7 @@ def number_repeated(codes: Codes) -> Integers:
 
 
 def largest_group(numbers: Integers) -> int:
-    """How many users have the most common list. It is 1 if no two users have the same list.
+    """The number of users with the most common list. It is 1 if all lists are different.
 
     ``numbers`` is a result of `number_repeated`.
     """
@@ -252,8 +255,9 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items are mostly in opposite order in the two lists: float64 (n,).
 
     The first `FIRST` items of both lists are compared. The value is 1 if more than half of their
-    pairs are in opposite order. If not, it is 0. It is NaN if the first items of the lists are not
-    the same items, or if a list is shorter. Codes are arrays (n, k), padded with -1.
+    pairs are in opposite order. If not, it is 0. It is NaN if the first items of the two lists are
+    not the same set, or if a list has fewer than `FIRST` items. Codes are arrays (n, k), padded
+    with -1.
     """
     ours = baseline[:, :FIRST]
     theirs = candidate[:, :FIRST]

@@ -1,6 +1,7 @@
 """Spearman's footrule: how far items move between two lists.
 
-There are three kinds: of the common items, of top-k lists, and with weights of items and ranks.
+There are three kinds. The first measures only the common items. The second measures top-k lists.
+The third has weights of items and ranks.
 """
 
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
     """The footrule of the common items with item weights: float64 (n,), at least 0.
 
     An item's place in a list is the sum of the weights of the common items before it. Each item
-    adds its own weight times the distance between its two places. Identical lists have distance 0.
+    adds its weight times the distance between its two places. Identical lists have distance 0.
     Fewer than two common items give NaN. If all weights are 1, this is `footrule`. The metric is
     symmetric. Ties are ignored.
     Cost: O(k) for each pair.
@@ -112,9 +113,10 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """`element_weighted_footrule` divided by its maximum: float64 (n,) in [0, 1].
 
-    The maximum is the mean of two costs: that of reversing the baseline's list and that of
-    reversing the candidate's list. Let W be the weight of a list, and c the middle of an item in
-    it. A reversal moves the item by 2 |c - W / 2|. Let c' be the item's middle in the other list.
+    The maximum is the mean of two distances. One is the distance of the baseline's list from its
+    reversal. The other is the distance of the candidate's list from its reversal. Let W be the
+    weight of a list, and c the middle of an item in it. A reversal moves the item by 2 |c - W / 2|.
+    Let c' be the item's middle in the other list.
     |c - c'| is at most |c - W / 2| + |c' - W / 2|. So the maximum is reached if every item crosses
     the middle. Identical lists score 0 and reversed lists score 1. Fewer than two common items give
     NaN. If all weights are equal, this is `footrule_normalized`. The metric is symmetric.
@@ -130,8 +132,8 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
 def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
     """The footrule of the common items with weights of items and ranks: float64 (n,), at least 0.
 
-    It is `element_weighted_footrule`, but an item has the weight w p. w is the item's weight. p is
-    defined in `position_weighted_kendall_distance`. Identical lists have distance 0. Fewer than two
+    It is `element_weighted_footrule` with the weight w p for each item. w is the item's weight.
+    `position_weighted_kendall_distance` defines p. Identical lists have distance 0. Fewer than two
     common items give NaN. The metric is symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
@@ -147,7 +149,7 @@ def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
 
 
 def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
-    """The distance that the common items move, and its maximum."""
+    """The sum of the distances that the common items move, and its maximum."""
     shared = rank_shared(alignment)
     weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)
@@ -155,7 +157,7 @@ def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
     places = np.minimum(alignment.positions, alignment.k - 1).astype(np.intp)
     theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
     distance = sum_ranks(weights * np.abs(ours - theirs))
-    # The maximum is the mean of the costs of reversing the baseline's and the candidate's list.
+    # The maximum is explained in `element_weighted_footrule_normalized`.
     from_middle = (weights - sum_ranks(weights)) / 2
     most = sum_ranks(weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle)))
     distance[shared.count <= 1] = np.nan

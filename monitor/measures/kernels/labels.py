@@ -10,8 +10,7 @@ from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
 from monitor.model.rankings import ByArm, Labels
 
 _BLOCK_CELLS = 1 << 18
-# The distance between the keys of two rows. It is larger than the range of all codes, including
-# negative codes.
+# The distance between the keys of two rows. All codes, negative ones too, fit into it.
 _ROOM = 1 << 32
 
 
@@ -25,19 +24,20 @@ def place_grades(
 ) -> Labels:
     """The grade of each listed item, and the ideal list of each user, for n pairs of lists.
 
-    ``baseline`` and ``candidate`` are the compared codes: (n, k), padded with -1. The other
-    arguments are a table of grades. ``rows`` (n,) has the table's row of each pair's user, -1 for a
-    user without grades. Row r graded the items ``items[offsets[r]:offsets[r + 1]]``. These are
-    codes of the lists. An item that is in no list has a negative code. It is used for the ideal
-    list, and it is counted as a relevant item. Grades are at least 0. A row must not have the same
-    item >= 0 twice (see `best_of_each`). The time is O(g log g) for the g grades of these users,
-    and O(k log g) for each pair. The memory is that of the result and one block.
+    ``baseline`` and ``candidate`` are the codes of the compared lists: (n, k), padded with -1.
+    ``offsets``, ``items`` and ``grades`` are a table with one row for each user who graded items.
+    ``rows`` (n,) is the row of each pair's user in this table, or -1 for a user without grades. The
+    user of row r graded the items ``items[offsets[r]:offsets[r + 1]]``. An item that is in no list
+    has a negative code. It is used for the ideal list, and it is counted as a relevant item. Grades
+    are at least 0. A row must not contain the same code >= 0 twice (see `best_of_each`). The time
+    is O(g log g) for the g grades of these users, and O(k log g) for each pair. The function needs
+    memory for the result and one block.
     """
     n, k = baseline.shape
     placed = ByArm(baseline=np.zeros((n, k)), candidate=np.zeros((n, k)))
     ideal = np.zeros((n, k))
     relevant = np.zeros(n, dtype=np.int32)
-    # Each block has one sorted join by pair and item.
+    # The grades of each block are sorted once, by pair and item.
     step = max(1, _BLOCK_CELLS // k)
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))
@@ -50,10 +50,10 @@ def place_grades(
 
 
 def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
-    """For each distinct pair of row and item, its place in the input.
+    """For each item of each row, the index of its highest grade in the input.
 
-    The result is sorted by row and item. If a row grades an item several times, the result has the
-    place of the highest grade.
+    The result is sorted by row and item. If a row contains an item only once, this is the index of
+    its only grade.
     """
     order = np.lexsort((-grades, items, rows))
     row = rows[order]
@@ -71,8 +71,9 @@ def place_weights(
 ) -> Floats:
     """The weight of each listed item: float64 in the shape of ``codes``, NaN at padding (-1).
 
-    ``items`` are unique codes of the lists. An item that is in no list has a negative code. Items
-    that are not in ``items`` have the weight ``otherwise``.
+    ``items`` are the codes of the items that ``weights`` belong to. Codes >= 0 are unique. An item
+    that is in no list has a negative code. A listed item that is not in ``items`` gets the weight
+    ``otherwise``.
     Cost: O(1) for each place with a table. Without a table it is O(log m) for m items.
     """
     is_listed = items >= 0
@@ -97,7 +98,7 @@ def _join_grades(
     items: Codes,
     grades: Floats,
 ) -> tuple[Integers, Integers, Floats]:
-    """The pair, key and grade of every item that the users of the pairs graded.
+    """The pair, key and grade of every item that the user of a pair graded.
 
     The result is ordered by ascending key.
     """
@@ -116,7 +117,7 @@ def _fill_grades(places: Floats, codes: Codes, keys: Integers, graded: Floats) -
 
 
 def _fill_ideal(ideal: Floats, pairs: Integers, graded: Floats) -> None:
-    """Write the highest grades of each pair from the left. ``pairs`` must be in ascending order."""
+    """Write the highest grades of each pair, best first. ``pairs`` must be in ascending order."""
     order = np.lexsort((-graded, pairs))
     first = np.searchsorted(pairs, np.arange(len(ideal)))
     place = np.arange(len(pairs)) - first[pairs]

@@ -27,9 +27,9 @@ def pad(
 
     List i is ``codes[offsets[i]:offsets[i + 1]]``. Codes are from 0 to 2**31 - 1. Returns the
     matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
-    items of a list have a duplicate. An empty list has length 0. The time is O(n k), and that of a
-    sort for lists with duplicates. The memory is that of the result and one block. Raises
-    ValueError if k is below 1, and if the offsets do not fit ``codes``.
+    items of a list have a duplicate. An empty list has length 0. The time is O(n k). Lists with
+    duplicates are sorted, which takes more time. The function needs memory for the result and one
+    block. Raises ValueError if k is below 1, or if the offsets do not fit ``codes``.
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1
@@ -56,7 +56,7 @@ def take_lists(
     offsets: Offsets,
     rows: Rows,
 ) -> tuple[npt.NDArray[_Number], Offsets]:
-    """The codes and offsets of the lists of these rows, in this order."""
+    """The codes and offsets of the lists in these rows, in the order of the rows."""
     lengths = np.diff(offsets)
     first = int(offsets[0])
     width = int(lengths[0]) if len(lengths) else 0
@@ -151,7 +151,7 @@ def find_first_places(rows: Integers) -> Flags:
 
 
 def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
-    """The rows without later duplicates, padded again, and the lengths of the rows."""
+    """The rows without later duplicates, padded again, and the new lengths of the rows."""
     is_first = find_first_places(rows)
     lengths = is_first.sum(axis=1, dtype=np.int32)
     shortened = np.full_like(rows, PAD)

@@ -23,13 +23,13 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
     """``score(grades, labels)`` of one arm's lists, or the difference of both arms: float64 (n,).
 
     The difference is the candidate's score minus the baseline's score. It is exactly 0 for
-    identical lists. The result is NaN for a user without a relevant item, and if both lists are
-    empty. If one list is empty, it has no relevant item.
+    identical lists. The result is NaN if the user has no relevant item, or if both lists are empty.
+    A single empty list is scored as a list without a relevant item.
     """
     labels = alignment.labels
     if labels is None:
         raise ValueError("the alignment has no labels: give the batch relevance")
-    # Gains may be so large that they become infinity. The difference of two infinities is NaN.
+    # A gain may be so large that it becomes infinite. The difference of two infinite scores is NaN.
     with np.errstate(over="ignore", invalid="ignore"):
         if arm == DIFFERENCE:
             values = score(labels.grades.candidate, labels) - score(labels.grades.baseline, labels)
@@ -39,7 +39,7 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
 
 
 def cg(grades: Floats) -> Floats:
-    """Cumulated gain: the sum of the grades of the listed items. float64 (n,), at least 0.
+    """Cumulated gain, the sum of the grades of the listed items: float64 (n,), at least 0.
 
     The order of the items is ignored.
     Source: Järvelin and Kekäläinen, TOIS 20(4), 2002, equation 1.
@@ -108,7 +108,7 @@ def average_precision(grades: Floats, relevant: Codes) -> Floats:
     """The sum of the precisions at the ranks of relevant items, divided by R: float64 (n,), <= 1.
 
     R is the number of the user's relevant items, as in trec_eval's map and map_cut. So a list of k
-    items scores at most k / R. The other convention divides by min(R, k). The value is NaN if R is
+    items scores at most k / R. Other programs divide by min(R, k) instead. The value is NaN if R is
     0. All grades above 0 have the same effect.
     Source: Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000; trec_eval,
     m_map_cut.c.
@@ -163,7 +163,7 @@ def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
 
 def _scaled(grades: Floats, highest: Floats) -> Floats:
     """(2**grade - 1) / 2**highest. Each column has its own highest grade."""
-    # The gains are scaled before the subtraction. So the result is finite for all grades.
+    # The result is finite for all grades, because the gains are scaled before the subtraction.
     scaled: Floats = np.exp2(grades - highest) - np.exp2(-highest)
     return scaled
 

@@ -52,12 +52,13 @@ def average_overlap(alignment: Alignment) -> Floats:
     information retrieval systems without relevance judgments (2003); Fagin, Kumar and Sivakumar
     (2003), section 3.1.
     """
-    # The sum is exact in units of 2**-52 times a power of two, which is k rounded up. So every
-    # order of the sum gives the same bits.
+    # All terms are multiples of one unit, so the sum is exact. The unit is 2**-52 times the next
+    # power of two above k. So every order of the sum gives the same bits.
     below, residue = _harmonic(alignment.k)
     long = alignment.long
     total = alignment.sum_by_depth(below[:-1]) - alignment.common * below.take(long)
-    # Lists that score 1 have the same first item. So the first rank corrects the rounding error.
+    # Identical lists must score exactly 1. So the rounding error is corrected at the first rank,
+    # where identical lists have the same item.
     total += (alignment.positions[0] == 0) * residue.take(long)
     return divide(total, long)
 
@@ -66,7 +67,8 @@ def average_overlap(alignment: Alignment) -> Floats:
 def _harmonic(k: int) -> tuple[Floats, Floats]:
     """The sum of 1/e over d < e <= k for each d from 0 to k, and the rounding errors.
 
-    The rounding error for length l is l minus the sum that identical lists of length l have.
+    The rounding error for length l is the difference between l and the computed sum for two
+    identical lists of length l.
     """
     unit = 2.0**-52 * 2 ** int(k).bit_length()
     below = np.round(np.append(np.cumsum(1.0 / np.arange(k, 0, -1))[::-1], 0.0) / unit) * unit
@@ -84,7 +86,8 @@ def common_by_chance(k: int, catalogue: int) -> Floats:
     least = max(0, 2 * k - catalogue)
     x = np.arange(least, k, dtype=np.float64)
     strangers = float(catalogue - 2 * k) + x + 1.0
-    # This uses logarithms of the ratios of neighbours. Counts would overflow. lgamma loses digits.
+    # The logarithms of the ratios of neighbouring probabilities are added up. Other ways fail: the
+    # numbers of possible lists overflow, and lgamma loses digits.
     steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
     logs = np.concatenate(([0.0], np.cumsum(steps)))
     likely = np.exp(logs - logs.max())
@@ -99,8 +102,8 @@ def expect_over_shared(
 ) -> float | None:
     """The mean of ``values[z]``, where z is the number of items that two random lists share.
 
-    The lists have k items, and ``values`` has k + 1 values. Only z of at least ``least`` are used.
-    The result is None if no such z is possible.
+    The lists have k items, and ``values`` has k + 1 values. The mean is over the cases in which z
+    is at least ``least``. The result is None if there are no such cases.
     """
     odds = common_by_chance(k, catalogue)[least:]
     if not odds.any():
@@ -109,17 +112,17 @@ def expect_over_shared(
 
 
 def draw_twice(k: int, catalogue: int) -> float:
-    """The probability that two given items are both among k items drawn from a catalogue."""
+    """The probability that two given items are both drawn, if k items of a catalogue are drawn."""
     return k * (k - 1) / (catalogue * (catalogue - 1)) if catalogue > 1 else 0.0
 
 
 def expect_extended_surplus(k: int, catalogue: int) -> float:
     """The mean of S of extended tau for two random lists of k items.
 
-    S is the number of concordant pairs minus the number of discordant pairs. Over the full
-    catalogue of N items, the mean is 0. The universe of extended tau has z dummy items instead of
-    the N - 2 k + z items that are in no list. Each of these items is concordant with each of the z
-    common items. So E[S] = E[z] (2 k - N), and E[z] = k² / N.
+    S is the number of concordant pairs minus the number of discordant pairs. If the universe were
+    the full catalogue of N items, the mean would be 0. In the catalogue, N - 2 k + z items are in
+    no list. The universe of extended tau has only z dummy items instead. Each item in no list is
+    concordant with each of the z common items. So E[S] = E[z] (2 k - N), and E[z] = k² / N.
     """
     return math.fsum([2 * k**3 / catalogue, -(k**2)])
 
@@ -128,9 +131,9 @@ def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
     """The mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
 
     K0 is (k² + z (z - 1) / 2 - S) / 2. S is defined in `expect_extended_surplus`. K^(p) adds the
-    penalty for each pair of items that are both in one list and both missing from the other list.
-    The other list lacks N - k items of the catalogue. So the probability of such a pair is the
-    probability that both items are among these N - k items.
+    penalty for each pair of items that one list contains and the other list lacks. The other list
+    lacks N - k items of the catalogue. So the probability of such a pair is the probability that
+    both items are among these N - k items.
     """
     shared = k * (k - 1) * draw_twice(k, catalogue) / 2
     missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)

@@ -17,9 +17,10 @@ from monitor.model.arrays import Integers
 from monitor.model.errors import MetricError
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
-"""The metrics of a comparison that configures none.
+"""The metrics of a comparison whose configuration names none.
 
-They measure order and items together, the top of the lists, and membership only.
+The first metric compares order and items together. The second one gives the top of the lists the
+highest weight. The third one compares only which items are in the lists.
 """
 
 TYPICAL_SHARE = 0.9
@@ -41,7 +42,7 @@ METRICS: Registry[type[Metric]] = Registry("metrics", _built_in(), read_kind)
 def parse(text: str) -> Metric:
     """The metric with this name. ``rbo`` and ``rbo(p=0.90)`` both name ``rbo(p=0.9)``.
 
-    Raises MetricError if there is no such metric. The error suggests a name.
+    Raises MetricError if there is no such metric. The message of the error suggests a name.
     """
     return read_name(text, METRICS)
 
@@ -50,9 +51,9 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
     """The exact mean score of two random lists of k items.
 
     The items are drawn from a catalogue of ``catalogue`` items, and their order is random. The mean
-    is over pairs with a defined score. It is None if the metric needs more than lists, if it is
-    undefined for all pairs, or if the computation takes too long. Raises MetricError unless k and
-    catalogue are integers with 1 <= k <= catalogue.
+    is over pairs with a defined score. It is None if the metric needs more data than lists, if the
+    score is undefined for all pairs, or if the computation would take too long. Raises MetricError
+    unless k and catalogue are integers with 1 <= k <= catalogue.
     """
     if not isinstance(metric, Metric):
         metric = parse(metric)
@@ -70,7 +71,7 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
 
 
 def typical_length(lengths: Integers) -> int | None:
-    """The length that at least nine in ten lists have. None if there is none, or if it is 0."""
+    """The length that at least nine in ten lists have. None if there is no such length above 0."""
     if not len(lengths):
         return None
     length = int(np.median(lengths))
@@ -86,8 +87,8 @@ def chance_scores(
 ) -> dict[str, float | None]:
     """The mean score of two random lists of this length, by canonical metric name.
 
-    It is None if ``length`` is None or exceeds the catalogue, and for a metric that has no such
-    value.
+    A score is None if ``length`` is None, or if it exceeds the catalogue. It is also None if
+    `expected_by_chance` of the metric is None.
     """
     if length is None or length > catalogue:
         return {str(metric): None for metric in metrics}

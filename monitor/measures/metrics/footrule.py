@@ -16,7 +16,7 @@ from monitor.measures.metrics.metric import (
 
 
 class Footrule(OrderDistance):
-    """Sum of the distances that the common items move among each other."""
+    """Sum of the distances that common items move. Ranks are counted among the common items."""
 
     kernel = staticmethod(footrule.footrule)
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
@@ -47,7 +47,7 @@ class FootruleNormalized(OrderDistance):
 
 
 class TopkFootrule(Distance):
-    """Sum of the distances that all items move. Absent items are just after the list's end."""
+    """Sum of the distances that all items move. Absent items have the rank after the list's end."""
 
     kernel = staticmethod(footrule.topk_footrule)
     disjoint = None
@@ -63,7 +63,7 @@ class TopkFootrule(Distance):
         return 0.0, k * (k + 1.0)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean: an item is at a given rank of the other list with probability 1 / N."""
+        """The exact mean. An item is at a given rank of the other list with probability 1 / N."""
         return k * (k * k - 1) / (3 * catalogue) + (1 - k / catalogue) * k * (k + 1)
 
 
@@ -81,12 +81,12 @@ class TopkFootruleNormalized(Distance):
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean: an item is at a given rank of the other list with probability 1 / N."""
+        """The exact mean. An item is at a given rank of the other list with probability 1 / N."""
         return (k - 1) / (3 * catalogue) + 1 - k / catalogue
 
 
 class ElementWeightedFootrule(WeightedOrderDistance):
-    """Sum over the common items: own weight times the weight of the items that it moves past."""
+    """Each common item adds its weight times the weight of the items that it moves past."""
 
     kernel = staticmethod(footrule.element_weighted_footrule)
 

@@ -67,7 +67,7 @@ class TopkPairs(metric.Distance, ABC):
     # The cost, in [0, 1], of a pair of items that only one list has. 0 is optimistic, 0.5 neutral.
     penalty: float = 0.0
 
-    uneven = "the four cases also cover unequal lengths; a prefix has distance 0 if penalty is 0"
+    uneven = "the definition covers unequal lengths too; a prefix has distance 0 if penalty is 0"
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class WeightedTau(metric.OrderCorrelation):
 
 
 class TauAp(metric.OrderCorrelation):
-    """Order of the common items only: errors at the top of the candidate's list cost most."""
+    """Order of the common items only. Errors at the top of the candidate's list cost most."""
 
     kernel = staticmethod(weighted.tau_ap)
     is_symmetric = False
@@ -152,27 +152,27 @@ class PositionWeightedKendallDistance(metric.PositionWeighted):
     kernel = staticmethod(element_weighted.position_weighted_kendall_distance)
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the number of all pairs of k items, because no step costs more than 1."""
+        """From 0 to the number of all pairs of k items, because the highest cost of a step is 1."""
         return 0.0, max(1.0, k * (k - 1) / 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean. None if the lists may share many more than `_MOST_SHARED` items."""
+        """The exact mean. None if there may be many more common items than `_MOST_SHARED`."""
         most = min(k, _MOST_SHARED)
         if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
-            return None  # the time grows with the square of the number of shared items
+            return None  # the time grows with the square of ``most``
         values = np.zeros(k + 1)
         values[: most + 1] = element_weighted.expect_position_weighted(most, self.discount)
         return expect_over_shared(k, catalogue, values, least=2)
 
 
 class ElementWeightedKendallDistance(metric.WeightedOrderDistance):
-    """Sum over pairs of common items in opposite order: the product of the items' weights."""
+    """Sum of the products of both items' weights over pairs of common items in opposite order."""
 
     kernel = staticmethod(element_weighted.element_weighted_kendall_distance)
 
 
 class ElementWeightedKendallDistanceNormalized(metric.WeightedOrderDistance):
-    """Share of the weight of all pairs of common items that pairs in opposite order have."""
+    """Weight of the pairs of common items in opposite order, divided by the weight of all pairs."""
 
     kernel = staticmethod(element_weighted.element_weighted_kendall_distance_normalized)
     high = 1.0
@@ -191,7 +191,10 @@ class ExtendedTau(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = "the universe has as many items as both lengths together. The start of a longer list scores below 1"
+    uneven = (
+        "the universe has as many items as both lists together; the start of a longer list scores "
+        "below 1"
+    )
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -206,7 +209,10 @@ class ExtendedTauUnscaled(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
-    uneven = "the universe has as many items as both lengths together. The start of a longer list scores below 1"
+    uneven = (
+        "the universe has as many items as both lists together; the start of a longer list scores "
+        "below 1"
+    )
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -230,7 +236,7 @@ class AppendedTau(metric.Correlation):
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean. Only the (k - z)² pairs of items of different lists do not cancel out."""
+        """The exact mean. All pairs cancel out, except (k - z)² pairs with one item of each list."""
         if k == 1:
             return -1.0 if catalogue > 1 else None
         z = np.arange(k + 1.0)

@@ -44,10 +44,11 @@ class Need(StrEnum):
 
 @immutable
 class Metric(ABC):
-    """A metric with a name, parameters and a depth. Metrics are equal if all of these are equal.
+    """A metric with a name, parameters and a depth.
 
-    ``str(metric)`` is the canonical name. It has the name, all parameters, and ``@depth``. A metric
-    is only computed for lists without duplicates. Every metric declares:
+    Two metrics are equal if their names, parameters and depths are equal. ``str(metric)`` is the
+    canonical name. It consists of the name, all parameters, and ``@depth``. A metric is only
+    computed for lists without duplicates. Every metric declares:
 
     - ``kernel``: the function that computes the scores. Its docstring has the formula and all
       special cases. The metric has the kernel's name unless it declares a ``name``.
@@ -200,7 +201,7 @@ def _write_value(value: float | str) -> str:
 
 
 def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - of an entry point
-    """The metric of an installed package, with a guard.
+    """Check the metric of an installed package, and guard its calls.
 
     Raises PluginError if it is not a valid metric.
     """
@@ -216,7 +217,8 @@ def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 -
             f"must be a Metric that is named {name}, has a docstring, and declares "
             f"{', '.join(_DECLARED[1:])}"
         )
-    # These methods of a plugin are not called. A run needs only the range of its metric.
+    # rankwatch does not call these methods of a plugin. A run needs only ``low`` and ``high`` of
+    # the metric.
     kind.bounds = Metric.bounds
     kind.expected_by_chance = Metric.expected_by_chance
     kind.guard = Guard(who, MetricError)
@@ -227,7 +229,8 @@ def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 -
 def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     """The metric that ``text`` names.
 
-    Raises MetricError if there is none. The error has the nearest name or parameter.
+    Raises MetricError if there is none. The message of the error suggests a similar name or
+    parameter.
     """
     if isinstance(text, str) and len(text) > _LONGEST:
         raise MetricError(

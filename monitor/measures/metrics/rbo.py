@@ -41,7 +41,7 @@ class Persistent(Similarity, ABC):
             raise MetricError(msg)
 
     def score_full(self, k: int, *, is_same: bool) -> float:
-        """The score of two identical or two disjoint lists of k items, which are the bounds."""
+        """The score of two identical lists of k items, or of two disjoint lists of k items."""
         k = min(k, self.depth or k)
         places = np.arange(k) if is_same else np.full(k, k)
         length = np.array([k], dtype=np.int32)
@@ -77,7 +77,7 @@ class Rbo(Persistent):
 
 
 class RboA(TieAware):
-    """RBO for ties that mean an unknown order: the mean over all orders.
+    """RBO for ties that mean an unknown order. The score is the mean over all orders.
 
     A list with ties scores below 1 if it is compared with itself.
     """
@@ -92,7 +92,7 @@ class RboA(TieAware):
 
 
 class RboB(TieAware):
-    """RBO for ties that mean an unknown order, normalised as tau-b is.
+    """RBO for ties that mean an unknown order. The score is normalised in the way of tau-b.
 
     A list with ties scores 1 if it is compared with itself. The score is never below `rbo_a`.
     """
@@ -169,7 +169,7 @@ class RboRes(Persistent):
         return self.score_full(k, is_same=True), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean of the values of z common items. z has a hypergeometric distribution."""
+        """The mean over the number of common items, which has a hypergeometric distribution."""
         return float(common_by_chance(k, catalogue) @ residual_by_common(self.p, k))
 
 
@@ -195,7 +195,7 @@ class RboTruncated(Persistent):
 
 
 class RboW(TieAware):
-    """RBO for ties that mean equality: tied items share one rank.
+    """RBO for ties that mean equality. Tied items share one rank.
 
     A list with ties scores 1 if it is compared with itself.
     """

@@ -33,7 +33,7 @@ class OfArm(Metric, ABC):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
-        """One arm's scores are at least 0. The difference has the full range."""
+        """From 0 to ``high`` for one arm, and from ``low`` to ``high`` for the difference."""
         if self.arm == relevance.DIFFERENCE:
             return self.low, self.high
         return 0.0, self.high
@@ -125,8 +125,8 @@ class NdcgVsBaseline(Similarity):
 
     The baseline's l items have the grades l, l - 1 and so on, down to 1. The gain is the grade if
     ``gain`` is ``linear``. It is 2**grade - 1 if ``gain`` is ``exponential``. This metric needs no
-    relevance, but cannot replace it: a candidate that is better than the baseline scores below 1,
-    as a worse candidate does.
+    relevance. But it cannot show which arm is better, because a better candidate scores below 1
+    just as a worse candidate does.
     """
 
     gain: str = relevance.LINEAR

@@ -18,7 +18,10 @@ from monitor.model.errors import MetricError
 from monitor.model.rankings import PairBatch
 
 MEASURING_S = 60.0
-"""How long a plugin's metric may take for one block: about 26,000 pairs of ten items."""
+"""The longest time that a plugin's metric may take for one block.
+
+A block has about 26,000 pairs if lists have ten items.
+"""
 
 
 def score_all(
@@ -30,24 +33,24 @@ def score_all(
 ) -> dict[str, Floats]:
     """The scores of all pairs, by canonical metric name in the order of ``metrics``.
 
-    The scores of a metric are float64 (n,). A score is NaN if it is undefined. A row does not
-    depend on other rows, and not on ``threads``. The default number of threads is the number of
-    processors. The memory is that of the scores, and of one block for each thread.
+    The scores of a metric are float64 (n,). A score is NaN if it is undefined. The score of a pair
+    depends neither on the other pairs nor on ``threads``. If ``threads`` is None, each processor
+    gets a thread. The function needs memory for the scores, and for one block for each thread.
 
     Raises MetricError if the batch lacks the data that a metric needs. It also raises MetricError
     if a plugin's metric fails and ``failed`` is None. If ``failed`` is a dict, a failed metric gets
-    the score NaN, and its name and the reason are added to the dict. Metrics that are in the dict
-    already are skipped. Their scores are NaN too.
+    the score NaN, and its name and the reason are added to the dict. A metric that is already in
+    the dict is not computed. Its scores are NaN too.
     """
     for metric in metrics:
         if not can_score(metric, batch):
             raise MetricError(
-                f"{metric} needs {metric.need}, which the batch does not have: add them"
+                f"{metric} needs {metric.need}, but the batch has no {metric.need}: add them"
             )
     kinds = {str(metric): metric for metric in metrics}
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 
-    # A row does not depend on other rows. So the blocks may be scored in any order.
+    # Blocks may be scored in any order, because the score of a pair does not depend on other pairs.
     def score(rows: slice) -> None:
         for name, values in _measure(batch.take(rows), kinds, failed):
             scores[name][rows] = values
@@ -79,8 +82,8 @@ def _measure(
     failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Floats | float]]:
     alignment = align(batch)
-    # The lists are aligned once and then cut to each depth, because aligning costs more than most
-    # metrics do.
+    # The lists are aligned once and then cut to each depth, because aligning takes more time than
+    # most metrics.
     by_depth: dict[int | None, Alignment] = {None: alignment}
     for name, metric in kinds.items():
         if failed and name in failed:
@@ -131,9 +134,9 @@ def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: i
         for block in rows:
             score(block)
         return
-    # Threads are enough: numpy and machine code release the lock during long operations.
+    # Threads are enough, because numpy and machine code release the lock during long operations.
     with ThreadPoolExecutor(min(threads, len(rows)), thread_name_prefix="score") as pool:
         try:
             list(pool.map(score, rows))
-        finally:  # even if an interrupt stops the caller
+        finally:  # also if an interrupt ends the waiting
             pool.shutdown(cancel_futures=True)

@@ -44,5 +44,5 @@ class Overlap(Similarity):
     source = "overlap@k, |A ∩ B| / k"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean score: each item is in the other list with probability k / catalogue."""
+        """The mean score. Each item is in the other list with probability k / catalogue."""
         return k / catalogue

@@ -49,7 +49,7 @@ class PaddedLists:
     def take(self, rows: Rows) -> "PaddedLists":
         """The lists of these rows, in this order.
 
-        Returns ``self`` if these are all the rows in their present order.
+        Returns ``self`` if these are all rows, in the order that they have already.
         """
         if len(rows) == len(self.lengths) and np.array_equal(rows, np.arange(len(rows))):
             return self
@@ -77,9 +77,9 @@ class CodedKnowledge:
 def encode_arms(
     baseline: RankingTable, candidate: RankingTable
 ) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
-    """Both arms' lists in codes of one vocabulary.
+    """Both arms' lists with items as codes of one vocabulary, and this vocabulary.
 
-    The vocabulary is None if the ids are their own codes.
+    The vocabulary is None if each id is its own code.
     """
     codes, vocabulary = encode(baseline.items, candidate.items)
     first = CodedLists(codes=codes[0], offsets=baseline.offsets, scores=baseline.scores)
@@ -125,10 +125,7 @@ def pad_both(
     k: int,
     cells: int,
 ) -> tuple[PaddedLists, PaddedLists]:
-    """`pad_lists` for both arms.
-
-    Two threads do this if there are at least `WORTH_A_THREAD` cells.
-    """
+    """`pad_lists` for both arms, in two threads if there are at least `WORTH_A_THREAD` cells."""
     if cells < WORTH_A_THREAD:
         return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
     with ThreadPoolExecutor(max_workers=2) as threads:
@@ -141,7 +138,7 @@ def make_batch(
     candidate: PaddedLists,
     vocabulary: pd.Index | None,
 ) -> PairBatch:
-    """A batch of pairs: each row of one arm with the same row of the other arm.
+    """A batch of pairs. Each row of one arm is paired with the same row of the other arm.
 
     Tied items are ordered by their ids. If only one arm has scores, all scores of the other arm are
     NaN.
@@ -228,7 +225,7 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
     """Scores in the shape of ``padded``. They are NaN after the end of a list.
 
     The result is None if the arm has items but no scores. If the arm has no items, all scores are
-    NaN: an empty arm must not hide that the other arm has scores.
+    NaN, because such an arm does not show whether its source has scores.
     """
     if not len(lists.codes):
         return np.broadcast_to(np.nan, padded.shape)
@@ -237,12 +234,12 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
     places = np.arange(padded.shape[1])
     cells = lists.offsets[:-1, None] + places
     is_inside = places < lists.lengths[:, None]
-    # Places after the end of a list belong to other lists, or are outside of the array.
+    # After the end of a list, the cells belong to other lists, or are outside of the array.
     scores = lists.scores.take(cells, mode="clip")
     scores[~is_inside] = np.nan
     rows = np.flatnonzero(had_duplicates)
     if len(rows):
-        # A duplicated item has the score of its first place.
+        # An item that is in the list more than once gets the score of its first place.
         codes = lists.codes.take(cells[rows], mode="clip")
         is_first = find_first_places(np.where(is_inside[rows], codes, PAD))
         first_scores = np.full(is_first.shape, np.nan)

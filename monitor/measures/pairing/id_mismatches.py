@@ -20,17 +20,18 @@ from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 
 LEAST_COMMON = 0.05
-"""The least share of the smaller arm's distinct ids that both arms must have in common.
+"""If the arms have a smaller share of ids in common, a mismatch is reported.
 
-Below this share, the ids of the arms are reported as a mismatch. Real arms share 0.55 or more
+It is the share of the distinct ids of the arm with fewer ids. Real arms share 0.55 or more
 (drift-lists, 13 arms, 14 days).
 """
 _LEAST_MATCH = 0.1
-"""A spelling is proposed only if it puts at least this share of the tried ids into both arms."""
+"""A spelling is proposed only if at least this share of the tried ids is then in both arms."""
 _LEAST_LISTS = 10
 """A mismatch of an unknown kind is reported only if each arm has this many lists.
 
-Fewer lists may have no item in common by chance. Two users share no item in 4 to 29 % of the cases.
+Fewer lists may have no item in common by chance. The lists of two random users have no item in
+common in 4 to 29 % of the cases.
 """
 _TRIED = 1_000
 _SEARCHED = 100_000
@@ -41,15 +42,16 @@ The check takes less than a millisecond if the arms share many ids.
 """
 _LEAST_FILLED = 0.01
 _FILLERS = frozenset({"-1", "None", "null", "nan", "NaN", "<pad>"})
-"""These items are padding even in a single list.
+"""These items are reported as padding even if only one list ends with one of them twice.
 
-Any other item is padding only if it ends at least `_LEAST_LISTS` lists.
+Any other item is reported only if at least `_LEAST_LISTS` lists end with it twice.
 """
 
 _PREFIX = re.compile(r"[^\W\d_]+([^\w\s]+|_|(?=\d))")
 _PAIR = re.compile(r"""[(\[]\s*(["']?)(.+?)\1\s*,\s*[-+]?[0-9.]+(?:e[-+]?[0-9]+)?\s*[)\]]""")
 _LONGEST_PAIR = 400
-"""Longer texts are not matched, because matching the expression takes quadratic time."""
+"""Longer texts are not matched with `_PAIR`, because the time grows with the square of the length.
+"""
 _QUOTED = {"regex": "b?['\"](.*)['\"]"}
 _NUMBER = re.compile(r"[-+]?\d+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -72,9 +74,10 @@ class _Attempt:
 class IdComparison:
     """Compares the items of both arms in each batch.
 
-    - ``batches``: how many batches were compared, and in how many the ids are ``mismatched``.
-    - ``spelling``: the mismatch of the first such batch.
-    - ``padding``: the padding in all batches.
+    - ``batches`` is the number of batches that were compared.
+    - ``mismatched`` is the number of batches in which the ids do not match.
+    - ``spelling`` is the mismatch of the first such batch.
+    - ``padding`` is the item that pads lists, with counts over all batches.
     """
 
     batches: int = 0
@@ -90,9 +93,10 @@ class IdComparison:
     ) -> None:
         """Compare the next batch.
 
-        In most batches, only the first lists are compared. If they have few items in common, all
-        lists are compared. If all lists have few items in common too, another spelling is searched.
-        The search runs once. No search runs after a batch whose arms share many items.
+        First, only the first items of both arms are compared, which is enough for most batches. If
+        they have few items in common, all items are compared. If all items have few in common too,
+        the function searches for a spelling that makes them equal. It searches only once. After a
+        batch whose arms have many items in common, the items of later batches are not compared.
         """
         if not all(len(arm.codes) for arm in arms):
             return
@@ -118,7 +122,7 @@ class IdComparison:
 
     @property
     def mismatches(self) -> tuple[IdMismatch, ...]:
-        """The mismatch of item ids that every batch has, and the padding in all batches."""
+        """The mismatch of item ids, if every batch has it, and the padding in all batches."""
         spelling = self.spelling if self.mismatched == self.batches else None
         return tuple(filter(None, (spelling, self.padding)))
 
@@ -130,7 +134,8 @@ def _compare_items(
 ) -> IdMismatch | None:
     """Why the arms have hardly any item in common. None if they share many items.
 
-    If ``earlier`` is the mismatch of an earlier batch, this is the result. If not, it is searched.
+    ``earlier`` is the mismatch of an earlier batch. If it is not None, it is returned without
+    another search.
     """
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
@@ -176,11 +181,12 @@ def find_mismatch(
     common: int,
     is_many: bool,
 ) -> IdMismatch | None:
-    """The spelling that makes the largest number of these distinct ids equal.
+    """Find the spelling that makes the largest number of these distinct ids equal.
 
     The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
-    no spelling makes more ids equal, the kind of the result is UNKNOWN. The result is None instead
-    if ``is_many`` is false, unless the ids of exactly one arm are numbers.
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. In this case, None is
+    returned if ``is_many`` is false, unless the ids of exactly one arm are numbers. ``is_many`` is
+    false if the arms have so few lists that they may have no id in common by chance.
     """
     ours = _thin(baseline)
     theirs = _thin(candidate)
@@ -236,7 +242,7 @@ def _leave_out_forms(
     many: Sequence[object],
     most: int,
 ) -> _Attempt:
-    """Drops the forms that do not raise the number of equal ids."""
+    """Drop each form without which as many ids are equal."""
     for form in attempt.forms:
         forms = [each for each in attempt.forms if each is not form]
         spell = _spell_by(forms)
@@ -307,9 +313,9 @@ def _spell_first(item: object) -> str:
 
 
 def _usual_prefix(ids: Sequence[str]) -> str | None:
-    """The prefix that ends at a separator and that all ids have.
+    """The prefix that all ids have, up to its last separator.
 
-    If there is none, this is a prefix that at least half of the ids have.
+    If there is none, this is a prefix of letters that at least half of the ids have.
     """
     start = re.match(r"(?s).*[\W_]", _common_start(ids))
     if start and start[0].strip():
@@ -322,7 +328,7 @@ def _usual_prefix(ids: Sequence[str]) -> str | None:
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
-    """The suffix that begins with a separator and that all ids have."""
+    """The suffix that all ids have, from its first separator."""
     common_end = _common_start([each[::-1] for each in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
     return end[0] if end and end[0].strip() else None
@@ -340,9 +346,10 @@ def _find_examples(
     ours: Sequence[object],
     theirs: Sequence[object],
 ) -> tuple[str, str]:
-    """One id in the spelling of each arm.
+    """An example: an id of the baseline, and the id of the candidate that it is equal to.
 
-    The two spellings differ if there is such an id among the first ids.
+    The ids are equal if they are spelled by ``attempt``. The function prefers an id that the arms
+    spell differently, if there is one among the first ids.
     """
     by_spelling = {attempt.spell(each): str(each) for each in theirs}
     alike: list[str] = []
@@ -378,7 +385,7 @@ def _find_padding(
     vocabulary: pd.Index | None,
     k: int | None,
 ) -> IdMismatch | None:
-    """The item that ends the largest number of lists, if that number is high enough."""
+    """The item that pads the most lists, or None if it pads too few lists to be reported."""
     if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
         return None
     counts = {
@@ -403,7 +410,7 @@ def _find_padding(
 
 
 def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
-    """The last item of each list whose last two items are the same.
+    """The last item of each list that ends with the same item twice.
 
     ``first`` limits the number of lists that are read.
     """

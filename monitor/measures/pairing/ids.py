@@ -1,8 +1,8 @@
 """Integer codes for the ids of items and users, and the rule that decides which ids are equal.
 
-`monitor.measures.reading.ids` makes integers and texts of all ids. Two ids are equal if their texts are
-equal: 42 equals "42", because one arm may use JSON and the other CSV. "042", "42.0" and " 42" are
-different ids.
+`monitor.measures.reading.ids` reads each id as an integer or as text. Two ids are equal if they are
+the same as text. So 42 equals "42", because one arm may use JSON and the other CSV. "042", "42.0"
+and " 42" are different ids.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ _CODE = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
-    """Codes of each arm's ids, and the vocabulary: the id of each code.
+    """Replace the ids of each arm by integer codes. Returns the codes and the vocabulary.
 
-    Codes are integers from 0 to 2**31 - 1. Equal ids have equal codes. If all ids are integers in
-    this range, they are their own codes and the vocabulary is None. If not, codes are numbered in
-    the order in which their ids first appear.
-
-    Each arm is encoded alone. Threads do this if they are faster. Then the distinct ids of all arms
+    Codes are from 0 to 2**31 - 1. Equal ids get equal codes. The vocabulary has the id of each
+    code. If all ids are integers in the range of codes, each id is its own code, and the vocabulary
+    is None. If not, codes are numbered in the order in which their ids first appear. First, each
+    arm gets codes of its own, in two threads if this is faster. Then the distinct ids of all arms
     get shared codes.
     """
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
@@ -79,13 +78,13 @@ def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
 
 
 def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
-    """The id of each of these codes. Among equal ids, this is the one that came first."""
+    """The id of each of these codes. If equal ids were spelled differently, it is the first one."""
     ids = codes if vocabulary is None else vocabulary.take(codes)
     return list(ids.tolist())
 
 
 def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
-    """The rank of each of these distinct codes, ordered by their ids as text."""
+    """The rank of each of these distinct codes in the order of their ids as text."""
     ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
     ranks = np.empty(len(codes), dtype=np.intp)
     ranks[ids.astype("str").argsort()] = np.arange(len(codes))
@@ -93,15 +92,16 @@ def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
 
 
 def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
-    """The position of each wanted user among the present users, -1 for an absent user.
+    """The position of each wanted user in ``present``. It is -1 if the user is not there.
 
-    The present users must be distinct.
+    The users in ``present`` must be distinct.
     """
     if present is wanted or present.equals(wanted):
         return np.arange(len(wanted), dtype=np.intp)
     if not _kind(wanted) == _kind(present) == "text":
         return _positions(id_values(wanted), present)
-    # One pass codes both arrays. An index of text would build a hash table of Python objects.
+    # Both arrays are coded in one pass, because an index of text would build a hash table of Python
+    # objects.
     codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
     row_of = np.full(len(codes), -1, dtype=np.intp)
     row_of[codes[len(wanted) :]] = np.arange(len(present))
@@ -109,7 +109,7 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
 
 
 def _kind(ids: Ids | pd.Index) -> str:
-    """``i`` for integers, ``text``, or ``other`` for an index of both."""
+    """``i`` if all ids are integers, ``text`` if all are text, and ``other`` otherwise."""
     if isinstance(ids.dtype, pd.StringDtype):
         return "text"
     return "i" if ids.dtype.kind == "i" else "other"
@@ -123,19 +123,19 @@ def id_values(ids: pd.Index | pd.Series) -> Ids:
 def _are_codes(ids: Array) -> bool:
     if ids.dtype not in (np.int32, np.int64):
         return False
-    # As unsigned integers, negative numbers are above the limit too.
+    # A negative number, read as an unsigned integer, is above the limit too.
     unsigned = np.uint32 if ids.dtype == np.int32 else np.uint64
     return bool(ids.view(unsigned).max(initial=0) < _CODE_LIMIT)
 
 
 def _text_as_code(text: str) -> int:
-    """The id as a code, if ids are their own codes. It is -1 if the id cannot be a code."""
+    """The code of an id if each id is its own code. It is -1 if the id cannot be a code."""
     code = int(text) if _CODE.fullmatch(text) else -1
     return code if code < _CODE_LIMIT else -1
 
 
 def _share(codes: Array, shared: Codes) -> Integers:
-    """Replaces one arm's codes by shared codes. The first arm's codes usually stay the same."""
+    """Replace one arm's codes by shared codes. The first arm's codes usually stay the same."""
     if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
         return codes
     return look_up(shared, codes)
@@ -156,7 +156,8 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
     columns = [pd.Series(ids) for ids in arms if len(ids)] or [pd.Series([], dtype="str")]
     if len({column.dtype.kind for column in columns}) > 1:
-        # For example, one arm uses JSON and the other CSV.
+        # For example, the ids of one arm are integers from JSON, and those of the other are text
+        # from CSV.
         columns = [column.astype("str") for column in columns]
     codes, ids = _encode_one(id_values(pd.concat(columns, ignore_index=True)))
     bounds = np.cumsum(list(map(len, arms)))[:-1]
@@ -164,9 +165,9 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
 
 
 def _positions(wanted: Ids, present: pd.Index) -> Rows:
-    """The position of each wanted id among the present ids, -1 for an absent id.
+    """The position of each wanted id in ``present``. It is -1 if the id is not there.
 
-    The present ids must be distinct.
+    The ids in ``present`` must be distinct.
     """
     index: pd.Index = pd.Index(wanted)
     if not _kind(index) == _kind(present) == "i":

@@ -1,7 +1,7 @@
-"""Lists of users as Arrow tables, and back.
+"""Converts users' lists to Arrow tables, and Arrow tables to users' lists.
 
-A column of lists has one list for each user. A column of segments has numbers: the places of the
-user's segments in a sequence of names.
+A column of lists has one list for each user. A column of segments has a list of numbers for each
+user. A number is the place of one of the user's segments in a sequence of names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
 
 
 def rankings(table: pa.Table, items: str = "items", scores: str = "scores") -> RankingTable:
-    """The lists of a table with these columns. A list without scores gets the scores NaN.
+    """The lists of a table with these columns. If a list has no scores, all its scores are NaN.
 
     The scores are None if the table has no such column.
     """
@@ -87,7 +87,7 @@ def _take(column: pa.ChunkedArray, rows: Rows) -> pa.Array:
 
 
 def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: int) -> pa.Array:
-    """The segments of each user. ``segments`` has the rows of the users of each segment."""
+    """A column of segments. ``segments`` has the rows of the users in each segment."""
     numbers = [names.index(name) for name in segments]
     sizes = [len(rows) for rows in segments.values()]
     rows = np.concatenate([np.empty(0, dtype=np.intp), *segments.values()])
@@ -97,7 +97,7 @@ def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: in
 
 
 def rows_by_segment(column: pa.Array | pa.ChunkedArray, names: Sequence[str]) -> dict[str, Rows]:
-    """The ascending rows of the users of each segment."""
+    """The rows of the users in each segment of a column of segments, ascending."""
     lengths, flat = flatten_lists(column)
     numbers = flat.to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)

@@ -45,7 +45,8 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 mix = partial(pd.util.hash_array, categorize=False)
 """Hashes whole numbers by SplitMix64.
 
-Each bit of a hash depends on all bits of the number. So sums of hashes differ too.
+Each bit of a hash depends on all bits of the number. So even sums of hashes are hardly ever equal
+for different numbers.
 """
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
@@ -62,10 +63,10 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
 ) -> Pairing:
     """Pair the panel's users who have a list from both arms.
 
-    Lists are cut to k. Only the first of several equal items stays. Items with equal scores are
-    ordered by their ids. A user is paired if both lists have at least one item. Any other user is
-    counted under the reason of each arm that has no list. ``compares`` compares the ids of both
-    arms.
+    Lists are cut to k. If an item occurs more than once in a list, only its first place is kept.
+    Items with equal scores are ordered by their ids. A user is paired if both lists have at least
+    one item. For any other user, each arm without a list is counted with its reason. If
+    ``compares`` is given, it compares the item ids of both arms.
     """
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if compares is not None:
@@ -98,16 +99,16 @@ def _hash_input(
     rows: Sequence[Rows],
     vocabulary: pd.Index | None,
 ) -> Hashes:
-    """A hash of each panel user's two lists. It depends on the items and their places.
+    """For each user of the panel, a hash of both lists. It depends on the items and their places.
 
     ``rows`` are the rows of the users in each arm. A row is -1 if the arm has no list of the user.
     """
     item_hashes = None
     if vocabulary is not None:
-        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for padding
+        item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for code -1
     hashes = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, rows_of_arm in zip(arms, rows, strict=True):
-        sums = lists.lengths.astype(np.uint64)  # the hash of an id may equal that of padding
+        sums = lists.lengths.astype(np.uint64)  # an id may have the hash of padding, -1
         for column in lists.codes.T:
             items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
             sums = sums * _FACTOR + items
@@ -127,13 +128,13 @@ def _outcome(
     lengths = lists.lengths[rows]
     reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
     reason[has_row] = np.where(lengths > 0, LISTED, _CODES[CoverageReason.EMPTY])
-    if pull.failures:  # a user who failed and has a list is counted as failed
+    if pull.failures:  # a user with a failure is counted as failed, even with a list
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
         failure_codes = np.array(list(map(_CODES.get, pull.failures.values())), dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
     is_short = np.zeros(len(panel), dtype=np.bool_)
-    is_short[has_row] = lengths < k  # these lengths do not include duplicates
+    is_short[has_row] = lengths < k  # duplicates are not counted
     is_duplicated = np.zeros(len(panel), dtype=np.bool_)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
@@ -170,7 +171,7 @@ def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
 
 
 _TOGETHER = 16
-"""The ids of this many batches are merged, so that an id in several batches is stored once."""
+"""After this many batches, their ids are merged, so that each distinct id is stored once."""
 
 
 def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
@@ -216,26 +217,27 @@ class ListedItems:
 
     @property
     def count(self) -> int:
-        """The number of distinct listed items. This is the part of the catalogue that is seen."""
+        """The number of distinct listed items."""
         return len(distinct_ids(self.listed))
 
     @property
     def unweighted_note(self) -> str | None:
-        """The number of listed items without a weight, and of the users who have such items.
+        """A sentence about the listed items without a weight.
 
-        The result is None if every listed item has a weight.
+        It counts these items, and the users who have such items. The result is None if every listed
+        item has a weight.
         """
         if not self.lacking_users:
             return None
         return (
-            f"item_weights: {len(distinct_ids(self.lacking)):,} of {self.count:,} listed items have no weight, "
-            f"so metrics that need weights leave out {self.lacking_users:,} of {self.users:,} "
-            "users: give every listed item a weight"
+            f"item_weights: {len(distinct_ids(self.lacking)):,} of {self.count:,} listed items have "
+            f"no weight, so metrics that need weights leave out {self.lacking_users:,} of "
+            f"{self.users:,} users: give every listed item a weight"
         )
 
 
 def _id_array(codes: Integers, vocabulary: pd.Index | None) -> pa.Array:
-    """The ids of these codes. A code that has no vocabulary is its own id."""
+    """The ids of these codes. If the vocabulary is None, each code is its own id."""
     if vocabulary is None:
         return pa.array(codes, pa.int64())
     return id_column(pa.array(id_values(vocabulary.take(codes))), "", "")

@@ -1,6 +1,7 @@
-"""Defines what an id, a list and a number is, for all inputs. This is the only definition.
+"""Defines what an id, a list and a number is.
 
-Files, SQL, Redis, HTTP, plugins and frames use it. `ids.py` reads ids: start there. `lists.py`
-reads lists with their scores, `numbers.py` reads numbers, and `tally.py` counts what cannot be read.
-`monitor.sources` gets the data. `monitor.measures.pairing.ids` has the codes of ids.
+All inputs use these definitions: files, SQL, Redis, HTTP, plugins and frames. Start with `ids.py`,
+which reads ids. `lists.py` reads lists with their scores, `numbers.py` reads numbers, and
+`tally.py` counts values that cannot be read. `monitor.sources` gets the data.
+`monitor.measures.pairing.ids` replaces ids by integer codes.
 """

@@ -1,6 +1,7 @@
-"""The definition of an id. `id_column` has it, for Arrow's types.
+"""Defines which values are ids.
 
-`id_array` makes Arrow arrays of Python's values first. DuckDB calls `id_column` from its queries.
+`id_column` applies the definition to Arrow arrays. `id_array` first converts Python's values to
+Arrow arrays. DuckDB calls `id_column` from its queries.
 
 | type | id |
 |---|---|
@@ -10,8 +11,8 @@
 | text, UTF-8 binary, UUID, categories | the text: 1 to `MAX_ID_LENGTH` characters, without NUL |
 | null, NaN, boolean, date, time, interval, object, list | none |
 
-These functions raise SourceError if the type of a column cannot have ids. If the type can have ids,
-a value that is no id becomes null.
+These functions raise SourceError if no value of the column's type can be an id. For other types, a
+value that is no id becomes null.
 """
 
 import re
@@ -34,12 +35,12 @@ from monitor.model.errors import SourceError
 from monitor.model.unreadable import Need, name_a_field
 
 MAX_ID_LENGTH = 1000
-"""The largest number of characters in an id. A longer text is probably a mistake: it is no id."""
+"""The largest number of characters in an id. A longer text is no id but probably a mistake."""
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
-"""The limit of exact whole numbers, by the number of bits of a float.
+"""For the number of bits of a float, the limit below which all whole numbers are exact.
 
-A float represents each whole number below the limit exactly. The limit itself and the next whole
-number are the same float.
+From the limit on, different whole numbers can be the same float. For example, the limit and the
+next whole number are the same float.
 """
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -77,7 +78,7 @@ def id_array(values: Iterable[object]) -> pa.Array:
 
 
 def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
-    """The ids of values that have this type or are None."""
+    """The ids of values of this type. Any value may be None."""
     try:
         return id_column(_arrow_of(kind, values), "", "")
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
@@ -87,7 +88,7 @@ def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
 
 
 def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
-    """Joins the parts of an id column. The result is text if a part is text."""
+    """Join the parts of an id column. If one part is text, all ids become text."""
     if len(parts) == 1:
         return parts[0]
     is_number = all(arrow_types.is_integer(part.type) for part in parts)
@@ -96,7 +97,7 @@ def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
 
 
 def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
-    """An id column as an array of numpy or pandas. The column has no nulls."""
+    """An id column as an array of numpy or pandas. The column must have no nulls."""
     if arrow_types.is_integer(ids.type):
         numbers: Integers = ids.to_numpy(zero_copy_only=False)
         return numbers
@@ -105,7 +106,7 @@ def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
 
 
 def _arrow_of(kind: type, values: Sequence[Any]) -> pa.Array:  # noqa: PLR0911 - one for each type
-    """An Arrow array of values of one type. Raises an error if a value cannot be an id."""
+    """An Arrow array of values of one type. May raise an error if a value is no id."""
     if issubclass(kind, bool | np.bool_ | type(None)):
         return pa.nulls(len(values), pa.int64())
     if issubclass(kind, str):
@@ -136,7 +137,7 @@ def _digits(value: int) -> str | None:
 
 
 def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for each type
-    """Names the kind of a value that is no id. The text does not contain the value itself."""
+    """Words for the kind of a value that is no id. The words do not contain the value itself."""
     if value is None:
         return "null"
     if isinstance(value, float | np.floating) and np.isnan(value):
@@ -164,7 +165,7 @@ def describe_value(value: object) -> str:  # noqa: C901, PLR0911 - one kind for 
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as one array. A column of one chunk is not copied."""
+    """A column as one array. A column with a single chunk is not copied."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -195,14 +196,14 @@ def is_list(kind: pa.DataType) -> bool:
 def decode_categories(values: pa.DictionaryArray) -> pa.Array:
     """The value of each row of a dictionary column."""
     categories = values.dictionary
-    # Arrow 26 cannot take values from views of text. Polars stores text as such views.
+    # Polars stores text as views of text. Arrow 26 cannot take values from them, so they are cast.
     if arrow_types.is_string_view(categories.type):
         categories = categories.cast(pa.large_string())
     return categories.take(values.indices)
 
 
 def is_list_view(kind: pa.DataType) -> bool:
-    """Whether a column has one list in each row, stored as views of a shared array."""
+    """Whether a column stores the list of each row as a view of a shared array."""
     return bool(arrow_types.is_list_view(kind) or arrow_types.is_large_list_view(kind))
 
 
@@ -219,10 +220,10 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
     column: str,
     where: str,
 ) -> pa.Array:
-    """Ids as int32, int64 or large_string. A value that is no id becomes null.
+    """The ids of a column, as int32, int64 or large_string. A value that is no id becomes null.
 
-    The values are an Arrow array or Python's values. Raises SourceError if the array has a type
-    whose values cannot be ids.
+    ``values`` are an Arrow array or Python's values. Raises SourceError if no value of the array's
+    type can be an id.
     """
     if not isinstance(values, pa.Array):
         return id_array(values)

@@ -1,6 +1,7 @@
-"""The definition of a list, for all inputs: what its items and scores are, and what is unreadable.
+"""Defines what a list is, what its items and scores are, and which lists are unreadable.
 
-A cell is a list, a null, or any other value. Lists that are written as JSON are parsed first.
+All inputs use this definition. A cell of an input may contain a list, null, or any other value. A
+list that is written as JSON is first parsed by `parse_cell` or `parse_column`.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from monitor.model.rankings import RankingTable
 
 try:
     from pydantic_core import from_json as _read_json
-except ImportError:  # on Spark's executors
-    _read_json = json.loads  # type: ignore[assignment]  # it is called with one text or bytes
+except ImportError:  # Spark's executors do not have pydantic
+    _read_json = json.loads  # type: ignore[assignment]  # calls pass only a text or bytes
 
 NoItems: TypeAlias = Collection[int | str | None] | None
-"""Values that are not accepted as items. None represents null."""
+"""Values that are no items, such as padding. None means null."""
 Cells: TypeAlias = Any
 """An Arrow array of lists, or a sequence of Python's values."""
 
 
 @immutable
 class FlatLists:
-    """The lists of n cells, one after another.
+    """The lists of n cells. The items of all lists follow each other in one array.
 
-    A list is malformed in these cases: the cell is no list, an item is no id, or the scores do not
-    fit the items. ``unreadable`` counts only the first two cases.
+    A list is malformed if the cell is no list, if an item is no id, or if the scores do not fit the
+    items. ``unreadable`` counts only the lists of the first two cases.
     """
 
     items: pa.Array  # null for a value that is no id
@@ -60,8 +61,8 @@ class FlatLists:
     is_missing: Flags  # the cell is null
     is_malformed: Flags
     unreadable: int
-    example: object  # the first value that cannot be read
-    note: str  # why the first malformed list is malformed
+    example: object  # the first value that is no id or no list
+    note: str  # what is wrong with the first malformed list
 
     def only(self, is_left: Flags) -> FlatLists:
         """The marked lists."""
@@ -78,7 +79,7 @@ class FlatLists:
         )
 
     def table(self, users: pd.Index) -> RankingTable:
-        """The lists of these users. No item may be null."""
+        """A table with these users and their lists. No item may be null."""
         return RankingTable(
             users=users,
             offsets=offsets_of(self.lengths),
@@ -88,12 +89,12 @@ class FlatLists:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the items and scores, in bytes."""
+        """The size of the items and scores in memory, in bytes."""
         return int(self.items.nbytes) + (0 if self.scores is None else self.scores.nbytes)
 
 
 def join_lists(parts: Sequence[FlatLists]) -> FlatLists:
-    """Joins lists that were read in parts, of at least one part."""
+    """Join lists that were read in parts. There must be at least one part."""
     parts = [part for part in parts if len(part.lengths)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -121,10 +122,10 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     k: int | None = None,
     no_item: NoItems = None,
 ) -> FlatLists:
-    """The first k items of each cell, without the values of ``no_item``.
+    """Read the first k items of each cell, without the values of ``no_item``.
 
-    ``scores`` has one number for each item. Raises SourceError if the type of a column has no ids
-    or no numbers.
+    ``scores`` has one number for each item. Raises SourceError if no value of the items' type can
+    be an id, or if the type of the scores is not a number.
     """
     values, lengths, is_missing, is_odd = flatten(cells)
     numbers = None
@@ -176,9 +177,10 @@ def _count(lengths: Integers, kept: Integers) -> Integers:
 
 
 def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
-    """The values of all lists, their lengths, and flags for nulls and for cells that are no lists.
+    """The values of all lists, the lengths of the lists, and two flags for each cell.
 
-    Null and cells that are no lists have the length 0.
+    The first flag is set if the cell is null, the second if it is any other value that is no list.
+    In both cases the length is 0.
     """
     if isinstance(cells, pa.Array):
         if arrow_types.is_fixed_size_list(cells.type):
@@ -205,11 +207,11 @@ def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
 def numbers_of_lists(
     cells: Cells, lengths: Integers, column: str, where: str
 ) -> tuple[Floats, Flags]:
-    """The numbers of all lists in one array, and a flag for each list that does not fit.
+    """The numbers of all lists in one array, and a flag for each list that is wrong.
 
-    ``lengths`` has the right lengths. A list of another length does not fit, nor does a list with a
-    value that is no number. The numbers of a list of another length become NaN. Raises SourceError
-    if the type of an Arrow array is not lists of numbers.
+    ``lengths`` are the lengths that the lists must have. A list is wrong if it has another length,
+    or a value that is no number. If a list has another length, its numbers become NaN. Raises
+    SourceError if an Arrow array does not contain lists of numbers.
     """
     if isinstance(cells, pa.Array) and not (
         is_list(cells.type) and is_numeric(cells.type.value_type)
@@ -235,7 +237,7 @@ def numbers_of_lists(
 
 
 def is_padding(values: pa.Array | Sequence[object], ids: pa.Array, no_item: NoItems) -> Flags:
-    """Marks the values that ``no_item`` names. ``ids`` are the ids of the values."""
+    """Whether each value is one of ``no_item``. ``ids`` are the ids of the values."""
     texts = [str(value) for value in no_item or () if value is not None]
     is_filler: Flags = pc.is_in(ids, value_set=_named(ids, texts)).to_numpy(zero_copy_only=False)
     if not isinstance(values, pa.Array):
@@ -260,7 +262,7 @@ def _named(ids: pa.Array, texts: Sequence[str]) -> pa.Array:
 
 
 def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
-    """The lists without these items and without their scores. The item -1 equals the text "-1"."""
+    """Remove these items and their scores from the lists. The item -1 equals the text "-1"."""
     if not no_item:
         return table
     ids = one_array(pa.array(table.items))
@@ -271,9 +273,10 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
 
 
 def order_rows(owners: Integers, places: Array, items: pa.Array | Ids | None = None) -> Rows | None:
-    """The order of the rows of the long form by owner and place. None if they are in this order.
+    """Sort the rows of a long table by owner and place. None if they are already sorted.
 
-    If ``items`` is given, equal places are ordered by the text of the items.
+    The result is the sorted row numbers. If ``items`` is given, rows with equal owner and place are
+    sorted by the item as text.
     """
     is_same_owner = owners[1:] == owners[:-1]
     is_after = (owners[1:] > owners[:-1]) | (is_same_owner & (places[1:] > places[:-1]))
@@ -305,7 +308,7 @@ def parse_json(text: str | bytes) -> object:
 
 
 def parse_cell(cell: object) -> object:
-    """The value of a JSON text or bytes. Any other cell, and text that is not JSON, stays as it is."""
+    """The value that a JSON text or bytes represent. Any other cell is returned unchanged."""
     if not isinstance(cell, str | bytes):
         return cell
     try:
@@ -315,7 +318,7 @@ def parse_cell(cell: object) -> object:
 
 
 def parse_column(cells: Sequence[str | None]) -> list[Any]:
-    """The values of a column of JSON texts. Each text must be valid JSON."""
+    """The values that a column of JSON texts represents."""
     try:
         values = _read_json(f"[{','.join(cell or 'null' for cell in cells)}]")
     except (TypeError, ValueError):
@@ -324,7 +327,7 @@ def parse_column(cells: Sequence[str | None]) -> list[Any]:
 
 
 def _describe(cell: object) -> str:
-    # The value is not repeated, because it is from outside.
+    # The text does not contain the cell itself, because it may contain anything.
     if isinstance(cell, str | bytes):
         dialect = recognize_dialect(cell)
         problem = "the text is not a JSON array of ids"

@@ -15,7 +15,7 @@ from monitor.model.arrays import Flags, Floats
 from monitor.model.errors import SourceError
 from monitor.model.unreadable import Need
 
-_LONGEST_NUMBER = 1000  # the number of characters
+_LONGEST_NUMBER = 1000  # characters; a longer text is no number
 _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*",
     re.ASCII | re.IGNORECASE,
@@ -23,12 +23,13 @@ _NUMBER = re.compile(
 
 
 def value_array(values: pa.Array | Iterable[object]) -> pa.Array:
-    """An array of Python values of any type. Values of several types become text."""
+    """An Arrow array of Python values of any type. Values of different types become text."""
     if isinstance(values, pa.Array):
         return values
     plain = [float(value) if isinstance(value, Decimal) else value for value in values]
     kinds = set(map(type, plain)) - {type(None)}
-    # Arrow reads True as 1 if there are also numbers. It cannot convert values of every type.
+    # Arrow would read True as 1 among numbers. It raises an error for values that it cannot
+    # convert.
     with suppress(pa.ArrowException, TypeError, OverflowError):
         if bool not in kinds or len(kinds) == 1:
             return pa.array(plain)
@@ -79,7 +80,10 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers_of(values: Sequence[object]) -> tuple[Floats, Flags]:
-    """Python's values as float64, and a flag for each value that is no number. Text is none."""
+    """Python's values as float64, and a flag for each value that is no number.
+
+    Text is no number. Null becomes NaN.
+    """
     if set(map(type, values)) <= {int, float, type(None)}:
         with suppress(OverflowError):
             return np.array(values, dtype=np.float64), np.zeros(len(values), dtype=np.bool_)

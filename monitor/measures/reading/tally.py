@@ -1,4 +1,4 @@
-"""Counts the unreadable values of a table, and stores one example for each column."""
+"""Counts the unreadable values in each column of a table, and stores an example of them."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from monitor.model.unreadable import Need, Unreadable, add_up
 
 
 class Tally:
-    """The counts for one table. ``where`` is the name of the table in errors."""
+    """Counts the unreadable values of one table. Errors name the table ``where``."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -22,11 +22,11 @@ class Tally:
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """The unreadable values, with one entry for each column."""
+        """The counts and examples, with one entry for each column."""
         return add_up(self._parts)
 
     def ids(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
-        """The ids of a column, as `id_column` returns them. Counts the values that are no ids."""
+        """The ids of a column, as `id_column` returns them. Count the values that are no ids."""
         ids = id_column(values, column, self.where)
         example = values[pc.index(ids.is_null(), True).as_py()] if ids.null_count else None
         self.count(column, Need.IDS, ids.null_count, len(ids), example)
@@ -35,7 +35,8 @@ class Tally:
     def convert(self, values: Sequence[object], column: str) -> pa.Array:
         """The ids of Python's values. A value that is no id becomes null.
 
-        The first such value is stored as the example. A later call of `ids` uses it.
+        The first such value is stored. If `ids` is called with the result later, it finds only
+        nulls, and reports the stored value as the example.
         """
         ids = id_array(values)
         if ids.null_count:
@@ -43,7 +44,7 @@ class Tally:
         return ids
 
     def users(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
-        """The ids of a column as text. Counts the values that are no ids."""
+        """The ids of a column as text. Count the values that are no ids."""
         return self.ids(values, column).cast(pa.large_string())
 
     def flags(
@@ -53,7 +54,7 @@ class Tally:
         is_unreadable: Flags,
         values: pa.Array,
     ) -> None:
-        """Count the rows of a column that are marked as unreadable."""
+        """Count the rows of a column that ``is_unreadable`` marks."""
         example = values[int(np.argmax(is_unreadable))] if is_unreadable.any() else None
         self.count(column, need, int(is_unreadable.sum()), len(is_unreadable), example)
 
@@ -65,7 +66,10 @@ class Tally:
         rows: int,
         example: object,
     ) -> None:
-        """Add ``count`` unreadable rows. ``rows`` is the number of all rows."""
+        """Add the result of reading a part of a column.
+
+        ``rows`` is the number of rows that were read, and ``count`` of them are unreadable.
+        """
         if isinstance(example, pa.Scalar):
             example = example.as_py()
         if count and example is None:
@@ -81,7 +85,10 @@ def unreadable_of(
     rows: int,
     value: object,
 ) -> Unreadable:
-    """An entry that reports ``count`` unreadable rows of ``rows``, with ``value`` as an example."""
+    """An entry that reports how many rows of a column cannot be read.
+
+    ``count`` of all ``rows`` are unreadable. ``value`` is one of the unreadable values.
+    """
     description = describe_value(value)
     hint = ""
     field = str(next(iter(value))) if isinstance(value, dict) and value else None
@@ -107,4 +114,4 @@ def unreadable_of(
 
 
 _WORDS: dict[type, str] = {str: "text", int: "a number", float: "a number"}
-"""Names for values that can be ids, but are not what the column needs."""
+"""Words for values that can be ids. `describe_value` has no words for such values."""

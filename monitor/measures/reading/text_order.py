@@ -1,4 +1,4 @@
-"""Sorts distinct texts by their bytes, faster than Arrow if they are short."""
+"""Sorts distinct texts by their bytes. This is faster than Arrow if the texts are short."""
 
 import numpy as np
 import pandas as pd
@@ -12,19 +12,20 @@ _KEY_BYTES = 8
 
 
 def ascending_rows(users: pd.Index) -> Rows | None:
-    """The rows of these distinct users in ascending order. None if they are in this order."""
+    """The row numbers that sort these distinct users. None if they are already sorted."""
     texts = one_array(pa.array(users.array)).cast(pa.large_string())
     if pc.all(pc.less(texts[:-1], texts[1:])).as_py():
         return None
     keys = _sort_keys(texts)
-    # A million integers are sorted in a fifth of the time of a million texts.
+    # Sorting a million integers takes a fifth of the time of sorting a million texts.
     return users.argsort() if keys is None else np.argsort(keys)
 
 
 def _sort_keys(texts: pa.Array) -> Hashes | None:
-    """Integers in the order of the texts: the bytes after the common beginning.
+    """One integer for each text, so that the integers have the order of the texts.
 
-    None if these bytes do not fit into an integer.
+    An integer is made of the bytes after the common beginning of all texts. The result is None if
+    these bytes do not fit into an integer, or if a text contains the byte 0.
     """
     ends = pc.min_max(texts).as_py()
     shared = _count_shared(ends["min"].encode(), ends["max"].encode())
@@ -32,7 +33,7 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
     offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset :][: len(texts) + 1]
     data = np.frombuffer(byte_buffer, np.uint8)
     longest = int(np.diff(offsets).max())
-    # The end of a text has the byte 0 in its key. So no text may have that byte.
+    # The key of a shorter text ends with bytes 0. So no text may contain this byte.
     if longest - shared > _KEY_BYTES or not data[offsets[0] : offsets[-1]].all():
         return None
     keys = np.zeros(len(texts), dtype=np.uint64)
@@ -44,7 +45,7 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
 
 
 def _count_shared(low: bytes, high: bytes) -> int:
-    """How many first bytes are equal."""
+    """The number of equal bytes at the beginning of both texts."""
     for place, (one, other) in enumerate(zip(low, high, strict=False)):
         if one != other:
             return place

@@ -9,18 +9,19 @@ at most 1. Then the capital is a supermartingale. The probability that it ever r
 most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
 The gambler splits the initial capital into 13 parts. Each part always uses the same stake, which is
-half of the stake of the part before. The alternative would be to learn one stake. Fixed stakes cost
-at most 3.7 of log capital. They cost 1.2 if the boldest stake is best. It is best for scores that
-use little of their range. Fixed stakes have three advantages:
+half of the stake of the part before. The alternative would be to learn one stake. Compared with the
+best stake, fixed stakes cost at most 3.7 of log capital. They cost only 1.2 if the largest stake is
+the best one. It is the best one for scores that use little of their range. Fixed stakes have three
+advantages:
 
 - The order of users does not matter. So a verdict does not depend on the choice of an order, and
   equal scores can be counted.
 - The mean may change. The product of 1 + s (m - mean_i) / (1 - m) is at most 1 if the *average*
   of the means so far is at least m (arithmetic over geometric mean). So the guarantee is about
   the average over the users seen.
-- A run's users may be drawn without replacement from a population of unknown size. Then the
-  capital must be read only between runs. The expected product over a sample is the normalized
-  elementary symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
+- A run's users may be drawn without replacement from a population of unknown size. Then the capital
+  may be read only between runs. The expected product over a sample is the normalized elementary
+  symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
 """
 
 import math
@@ -43,9 +44,9 @@ _ROUNDING = 1e-9
 _IMPOSSIBLE = 1e-6
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
-"""The stakes. The largest one suits means near the end of the range.
+"""The stakes. The largest stake is best for means near the end of the range.
 
-The smallest one suits ten million users with a mean in the middle.
+The smallest stake is best for ten million users with a mean in the middle of the range.
 """
 _HARMONIC = sum(1 / place for place in range(1, 14))
 WEIGHTS: tuple[float, ...] = tuple(1 / place / _HARMONIC for place in range(1, 14))
@@ -54,7 +55,10 @@ WEIGHTS: tuple[float, ...] = tuple(1 / place / _HARMONIC for place in range(1, 1
 With equal shares, a decision on an excess over a noise floor would need a fifth more users.
 """
 CERTAIN = 0.01
-"""The error probability of a certain verdict, for each rule and segment."""
+"""A verdict is certain if the probability that it is wrong is at most this value.
+
+This is true for each rule and segment separately.
+"""
 _HALVINGS = 30
 # If there are more distinct scores, scores are rounded up to multiples of 1 / 65,536. This can only
 # widen the bounds.
@@ -82,8 +86,8 @@ class Scale:
     def to_unit(self, values: Floats) -> Floats:
         """Convert scores to [0, 1].
 
-        Raises InputError if a score is NaN, or if it is outside of the range. An excess that
-        rounding can cause is allowed.
+        Raises InputError if a score is NaN, or if it is outside of the range. A score may be
+        outside by as much as rounding can cause.
         """
         unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
         is_inside = (unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING)
@@ -189,15 +193,15 @@ def follow_capital(scores: Floats, mean: float, population: int | None = None) -
     """Return `log_capital` after every score, (..., n). The users must be in random order.
 
     Each of these values is valid at any time. The users may be drawn from a ``population`` without
-    replacement. Then each score is compared with the mean that the remaining users need
-    (Waudby-Smith and Ramdas 2020). The result is infinite if the remaining users cannot have that
-    mean.
+    replacement. Then each score is compared with the mean that the remaining users must have, so
+    that the population has the ``mean`` (Waudby-Smith and Ramdas 2020). The result is infinite if
+    the remaining users cannot have that mean.
     """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
         left = population - np.arange(scores.shape[-1])
         due = population * mean - np.cumsum(scores, axis=-1)
-        # If the needed mean is below 0, the bet is on 0 and cannot win.
+        # If the remaining users would need a mean below 0, the bet is on 0 and cannot win.
         rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
         gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
     parts = [
@@ -222,8 +226,9 @@ def round_ends(count: int) -> list[int]:
 def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
     """Whether the first scores, (..., n), already decide the rule's verdict on ``total`` users.
 
-    The users must be in random order. A user without a score has NaN. To prove a mean below a
-    limit, such users get the highest score. To prove a mean above a limit, they get the lowest.
+    The users must be in random order. A user without a score has NaN. To prove that the mean is
+    below a limit, such users are given the highest score. To prove that it is above a limit, they
+    are given the lowest score.
     """
     low, high = 0.0, 1.0
     if rule.scores is not None and not rule.is_share:
@@ -293,7 +298,8 @@ def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]
     ``log_evidence`` has the natural logarithm of the e-value of each hypothesis. The procedure
     finds the largest k for which the k-th largest e-value is at least K / (alpha k). It rejects the
     hypotheses with the k largest e-values. The expected share of wrong rejections is at most alpha,
-    for any dependence (Wang and Ramdas 2022). Raises InputError if alpha is outside of (0, 1).
+    for any dependence between the hypotheses (Wang and Ramdas 2022). Raises InputError if alpha is
+    outside of (0, 1).
     """
     require_level(alpha)
     evidence = np.asarray(log_evidence, dtype=np.float64)
@@ -320,11 +326,12 @@ def gate_samples(
     """Judge the samples of all segments together, by e-BH over their evidence. See `reject`.
 
     This decision uses the part ``share`` of alpha. The verdicts ``safe`` and ``breach`` may each
-    use all of it. For one mean only one of the two can be wrong, and no data can give both.
+    use this whole part, because for one mean only one of them can be wrong. No data can give both
+    verdicts.
 
-    - ``safe``: all segments are safe only if each of them alone would be safe. If any mean is
-      beyond the margin, all segments are judged safe with probability at most alpha. This holds for
-      any number of segments.
+    - ``safe``: all segments are judged safe only if each of them would be judged safe alone. If any
+      mean is beyond the margin, all segments are judged safe with probability at most alpha. This
+      holds for any number of segments.
     - ``breach``: the expected share of wrong verdicts among all breaches is at most alpha.
 
     Raises InputError unless the margin is inside of the ``scale`` and alpha is in (0, 1).

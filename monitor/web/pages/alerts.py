@@ -79,14 +79,14 @@ class IncidentState(StrEnum):
 
 @immutable
 class AlertsPage:
-    """The data of a page of ended incidents. The first page also shows firing ones and silences."""
+    """A page of ended incidents. The first page also has the firing incidents and the silences."""
 
     filter: IncidentFilter
     state: IncidentState | None
     firing_incidents: tuple[Incident, ...]
     ended_incidents: tuple[Incident, ...]
     page_before: int | None  # the incidents are older than this. None on the first page
-    next_page_before: int | None  # the same for the next page. None on the last page
+    next_page_before: int | None  # those of the next page are older than this. None on the last
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
     unmatched_silences: tuple[str, ...]  # sentences about silences that match nothing
@@ -95,7 +95,7 @@ class AlertsPage:
 
 @immutable
 class SentMessage:
-    """A sent message, composed again from stored values. ``at`` is when it was first accepted."""
+    """A sent message, made again from stored values. ``at`` is when it was first accepted."""
 
     at: datetime
     receivers: tuple[str, ...]

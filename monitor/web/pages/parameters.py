@@ -55,7 +55,8 @@ class ComparisonQuery(PageQuery):
     until: Slot | None = Field(
         None,
         alias="to",
-        description="The last slot, such as 2024-01-08T00:00:00Z. By default the newest slot.",
+        description="The last slot, such as 2024-01-08T00:00:00Z. By default it is the newest "
+        "slot.",
     )
 
 
@@ -65,7 +66,7 @@ class UserQuery(PageQuery):
     slot: Slot | None = Field(
         None,
         description="The slot of the run that the page shows, such as 2024-01-08T00:00:00Z. By "
-        "default the newest slot.",
+        "default it is the newest slot.",
     )
 
 

@@ -167,7 +167,7 @@ def show_number(value: float | None) -> str:
 
 
 def show_duration(seconds: float | None) -> str:
-    """Write a duration in the largest unit of which it has at least two."""
+    """Write a duration in the largest unit that it contains at least twice."""
     if seconds is None:
         return "never"
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):

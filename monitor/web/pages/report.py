@@ -48,7 +48,7 @@ def make_report(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> str:
-    """Return a report on a comparison at one run, as HTML.
+    """Return a report on one run of a comparison, as HTML.
 
     The run has this ``slot``. If ``slot`` is None, it is the newest run up to ``until``. The report
     also shows the users of the run with the least similar lists. If ``since`` is given, it also

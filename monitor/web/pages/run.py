@@ -79,7 +79,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
 
 
 def _with_results(site: Site, run: Run) -> RunRecord:
-    """Return the run with its results. If they were just deleted, the run has no results."""
+    """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
     if latest is not None and latest.mark == run.mark:
         return latest
@@ -195,7 +195,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Return how each item moved. Items that only the baseline's list has come last."""
+    """Return how each item moved. Items that are only in the baseline's list come last."""
     baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []

@@ -11,11 +11,11 @@ The environment variable ``RANKWATCH_ENGINE`` selects the engine:
 - ``numpy`` never uses machine code.
 - ``numba`` always uses machine code. It raises an error if numba is not available.
 
-Numba is the extra ``[fast]``. Loading its machine code takes 0.8 s of CPU time. Machine code takes
-90 to 120 MB of memory. Compiling takes about five seconds, once for each machine and version. The
-cache of machine code is in `__pycache__` next to `compiled_pairs`, in the user's cache directory,
-or in ``NUMBA_CACHE_DIR``. This command fills the cache in advance, for example in an image:
-``python -c "from monitor.measures.kernels.engines.choice import load; load()"``.
+The extra ``[fast]`` installs numba. Loading machine code takes 0.8 s of CPU time. Machine code
+needs 90 to 120 MB of memory. Compiling takes about five seconds, once for each machine and version.
+The cache of machine code is in `__pycache__` next to `compiled_pairs`, in the user's cache
+directory, or in ``NUMBA_CACHE_DIR``. This command fills the cache in advance, for example in an
+image: ``python -c "from monitor.measures.kernels.engines.choice import load; load()"``.
 """
 
 import mmap
@@ -42,13 +42,13 @@ In longer lists, hash collisions could cost up to k**2 steps, and sums of ranks 
 WORTH_LOADING = 10_000_000_000
 """Machine code is loaded after numpy has made this many comparisons within ``PERIOD_S``.
 
-A pair of lists has k**2 comparisons. This number of comparisons takes three to eight seconds. The
-time depends on the length of the lists.
+A pair of lists of length k takes k**2 comparisons. numpy makes this number of comparisons in three
+to eight seconds, depending on the length of the lists.
 """
 PERIOD_S = 60.0
-"""The length of a period. Comparisons are counted anew in each period.
+"""The length of a period. In each period, comparisons are counted from 0.
 
-So a daemon with little work does not load machine code, which would save it only seconds in an
+So a daemon with little work does not load machine code. It would save only a few seconds in an
 hour.
 """
 
@@ -73,15 +73,15 @@ class Engines:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._period_began_s = 0.0
-        self._done = 0  # the number of comparisons in the present period
+        self._done = 0  # the number of comparisons in this period
         self._is_refused = False
         self._compiled: ModuleType | None = None
 
     def compiled(self, comparisons: int = 0) -> ModuleType | None:
         """The module of machine code, or None if numpy must do the work.
 
-        ``comparisons`` is the size of this work. Raises ConfigError if the requested engine is not
-        available.
+        ``comparisons`` is the number of comparisons that this work takes. Raises ConfigError if the
+        requested engine is not available.
         """
         engine = requested()
         if engine is Engine.NUMPY:
@@ -98,7 +98,7 @@ class Engines:
         return self._compiled
 
     def _is_worth_loading(self, comparisons: int) -> bool:
-        """Count these comparisons. Whether the present period has enough of them."""
+        """Count these comparisons, and return whether this period has had enough of them."""
         now_s = self._monotonic()
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s = now_s
@@ -143,4 +143,4 @@ def _load_or_explain() -> ModuleType:
 
 
 compiled = Engines().compiled
-"""`Engines.compiled` of this process."""
+"""Call `Engines.compiled` for this process."""

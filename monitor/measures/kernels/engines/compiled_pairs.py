@@ -1,8 +1,9 @@
-"""Aligns pairs of lists by machine code, compiled by numba. Each bit of the results is numpy's.
+"""Aligns pairs of lists by machine code, compiled by numba.
 
-This is faster than numpy, which reads the memory once for each of the k**2 operations of a pair.
-Machine code works on tiles of users that stay in the first-level cache. The table has millions of
-pairs in a second, for extended tau with RBO on one core of an EPYC:
+The results are bit for bit the same as numpy's. numpy reads the memory once for each of the k**2
+operations of a pair. Machine code is faster, because it works on tiles of users that stay in the
+first-level cache. The table shows how many millions of pairs are scored in a second by extended tau
+and RBO, on one core of an EPYC:
 
 | k | numpy | machine code |
 |---|---|---|
@@ -11,9 +12,9 @@ pairs in a second, for extended tau with RBO on one core of an EPYC:
 | 1000 | 0.005 | 0.06 |
 
 There are two algorithms. For lists of up to `PAIRS_MAX_K` items, all pairs of places are compared,
-for many users at once. For longer lists, each user gets a hash table. Each algorithm was measured
-to be faster for its lengths. Ranks above 255 need two bytes. Their inversions are counted in bit
-sets.
+for many users at once. For longer lists, each user gets a hash table. For its lengths, each
+algorithm was measured to be the faster one. With more than 255 items, ranks need two bytes, and
+inversions are counted with bit sets.
 """
 
 from collections.abc import Callable
@@ -27,8 +28,8 @@ from monitor.model.arrays import Array, Codes, Floats
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-# The length of the longest lists whose pairs of places are all compared. This was measured to be
-# twice as fast as hashing at 20 items, and as fast near 50 items.
+# Up to this length of lists, all pairs of places are compared. Lists of 20 items took half the time
+# of hashing, and lists of about 50 items took the same time.
 PAIRS_MAX_K = 48
 
 _BYTE_MAX_K = 255
@@ -38,12 +39,12 @@ _HASH = np.uint32(2654435769)  # 2**32 / golden ratio: Knuth's multiplicative ha
 
 
 def step(function: Step) -> Step:
-    """Compile a function as a part of its callers."""
+    """Compile a function together with each compiled function that calls it."""
     return cast("Step", njit(nogil=True, error_model="numpy")(function))
 
 
 def compiled_for(*signatures: str) -> Callable[[Step], Step]:
-    """Compile a function for these types at import. A function in numba's cache is loaded."""
+    """Compile a function for these types at import, or load it from numba's cache."""
 
     def compile_it(function: Step) -> Step:
         decorate = njit(list(signatures), nogil=True, error_model="numpy", cache=True)
@@ -97,7 +98,10 @@ def find(
 
 
 def weigh_counts(counts: Ranks, weights: Floats) -> Floats:
-    """``weights @ counts`` for counts (k, n) of 8 or 16 bits, added from the first row down."""
+    """Compute ``weights @ counts`` for counts (k, n) of 8 or 16 bits.
+
+    The terms of a sum are added from the first row down.
+    """
     total = np.empty(counts.shape[1], dtype=np.float64)
     _weigh(counts, np.ascontiguousarray(weights), total)
     return total
@@ -122,7 +126,8 @@ def _match_by_pairs(
 ) -> None:
     """Write the ranks (k * tile) of a tile of users.
 
-    ``theirs`` has k + 3 places. The last three places equal no item.
+    ``theirs`` has k + 3 places, because four places are compared at once. The last three places are
+    padding that equals no item.
     """
     for i in range(k):
         mine = ours[i]
@@ -163,7 +168,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
 
 @step
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
-    """Compute `monitor.measures.kernels.engines.positions.count_earlier_larger` by shifts of the ranks."""
+    """Write how many later ranks are smaller than each rank: (k * tile), by shifts of the ranks."""
     later_smaller[:] = 0
     for shift in range(1, k):
         later = ranks[shift * tile :]
@@ -180,7 +185,7 @@ def _write_places(
     table: Array,
     lost: Array,
 ) -> np.uint32:
-    """Write the place of each candidate item into the table, at the item's hash.
+    """Write the place of each candidate item into the table, at the hash of the item.
 
     Returns how many places were overwritten, and writes these places into ``lost``.
     """
@@ -234,7 +239,10 @@ def _find_lost(
 
 @step
 def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
-    """Copy the ranks of one user to the tile, and count each common item at its depth."""
+    """Copy the ranks of one user to the tile, and count each common item at its depth.
+
+    An item's depth is the larger of its two ranks.
+    """
     k = np.uint32(len(user_ranks))
     cell = np.uint32(user)
     tile = np.uint32(len(ranks) // len(user_ranks))
@@ -267,8 +275,9 @@ def _count_bits(bits: np.uint64) -> np.uint64:
 def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
     """The number of inversions of one pair.
 
-    ``used`` is the set of ranks so far, with 64 ranks in each word. ``below`` is how many of these
-    ranks are in lower words.
+    ``used`` and ``below`` are memory for the computation. ``used`` is a bit set of the ranks that
+    were read so far, with 64 ranks in each word. ``below`` counts, for each word, the ranks in the
+    words before it.
     """
     used[:] = 0
     below[:] = 0
@@ -323,7 +332,8 @@ def _find_by_pairs(
     sums: Codes,
     inversions: Codes,
 ) -> None:
-    # A row has 16 more users than the tile. So the ranks of a user are in different cache lines.
+    # Each row has room for 16 more users than the tile, so that the codes of one user are in
+    # different cache lines.
     ours = np.empty((k, tile + 16), np.int32)
     theirs = np.full((k + 3, tile + 16), -2, np.int32)
     place = np.empty(tile, np.int32)

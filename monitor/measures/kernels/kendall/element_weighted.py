@@ -30,9 +30,9 @@ DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
     "dcg": _discount_as_dcg,
     "hyperbolic": _discount_as_weighted_tau,
 }
-"""How much a rank is worth, as functions of the rank: the discounts of DCG and of weighted tau.
+"""Functions that give the value of a rank: the discounts of DCG and of weighted tau.
 
-The first rank is 1.
+The first rank has the number 1.
 """
 
 
@@ -95,7 +95,7 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
     """Kendall's distance of the common items, with higher costs at the top: float64 (n,), >= 0.
 
     A move of an item between the neighbouring ranks r - 1 and r costs delta_r. This is the
-    difference between what the two ranks are worth (`DISCOUNTS`). The costs are scaled so that a
+    difference between the values of the two ranks (`DISCOUNTS`). The costs are scaled so that a
     move between the first two ranks costs 1. Let a and b be an item's two ranks among the common
     items. Then p is the mean cost of a step between them: the sum of delta between a and b, divided
     by |a - b|. p is 1 if the ranks are equal. The distance is the sum of p_i p_j over the pairs in
@@ -118,8 +118,8 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
 def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
     """The sum of w_i w_j p_i p_j over pairs of common items in opposite order: float64 (n,), >= 0.
 
-    w is an item's weight. p is defined in `position_weighted_kendall_distance`. Identical lists
-    have distance 0. Fewer than two common items give NaN. The metric is symmetric.
+    w is an item's weight. `position_weighted_kendall_distance` defines p. Identical lists have
+    distance 0. Fewer than two common items give NaN. The metric is symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
 
@@ -142,12 +142,12 @@ def rank_values(alignment: Alignment) -> ByArm:
 
 
 def weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
-    """The weights of the common items, at their ranks in the baseline's list. Others are 0."""
+    """The weights of the baseline's items, with 0 for each item that is not common: (k, n)."""
     return rank_values(alignment).baseline * shared.is_common
 
 
 def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:
-    """The scores. A score becomes NaN if a list of the pair has an item without a weight."""
+    """The scores, with NaN for each pair that has an item without a weight in a list."""
     if alignment.weights is not None:
         for weights, lengths in (
             (alignment.weights.baseline, alignment.baseline_lengths),
@@ -158,7 +158,7 @@ def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:
 
 
 def sum_ahead(weights: Floats) -> Floats:
-    """For each rank, the sum of the weights above it: (k, n)."""
+    """For each rank, the sum of the weights at the ranks before it: (k, n)."""
     ahead = np.zeros_like(weights)
     np.cumsum(weights[:-1], axis=0, out=ahead[1:])
     return ahead
@@ -166,17 +166,18 @@ def sum_ahead(weights: Floats) -> Floats:
 
 def sum_pairs(weights: Floats) -> Floats:
     """For each column, the sum of w_i w_j over all pairs of its items."""
-    # This only adds. The formula (sum w)² - sum w² would lose small weights next to large weights.
+    # All terms are added. The formula (sum w)² - sum w² is not used, because its rounding error
+    # could exceed the products of small weights.
     return sum_ranks(weights * sum_ahead(weights))
 
 
 def expect_position_weighted(most: int, discount: str) -> Floats:
     """The mean `position_weighted_kendall_distance` of z items in random order.
 
-    The result has one value for each z from 0 to ``most``: float64 (most + 1,). p of an item
-    depends only on its two ranks. Two items at the ranks i < j move to the ranks a > b with
-    probability 1 / (z (z - 1)). If z grows by one, the sum of p(i, a) p(j, b) grows by one row and
-    one column. Time and memory are O(most²).
+    The result has one value for each z from 0 to ``most``: float64 (most + 1,). An item's p depends
+    only on its two ranks. Two items at the ranks i < j move to the ranks a > b with probability 1 /
+    (z (z - 1)). So the mean is a sum of p(i, a) p(j, b) over a square of ranks. If z grows by one,
+    this square grows by one row and one column. Time and memory are O(most²).
     """
     ranks = np.arange(most)
     costs = average_step_costs(ranks[:, None], ranks[None], discount)
@@ -189,7 +190,7 @@ def expect_position_weighted(most: int, discount: str) -> Floats:
 def average_step_costs(ours: Integers, theirs: Integers, discount: str) -> Floats:
     """The mean cost of a step between two ranks of an item. It is 1 if the ranks are equal.
 
-    The first rank is 0. The first axis has one entry for each of the k ranks.
+    The first rank has the number 0. All ranks are below the length of ``ours``.
     """
     worth = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
     potential = (worth[0] - worth) / (worth[0] - worth[1])
@@ -200,9 +201,10 @@ def average_step_costs(ours: Integers, theirs: Integers, discount: str) -> Float
 
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:
-    """The sum of the products of the weights over the pairs in opposite order.
+    """Add the product of the two weights of each pair in opposite order.
 
-    It is NaN for fewer than two common items. The weights of other items must be 0.
+    The result is NaN for fewer than two common items. Items that are not common must have the
+    weight 0.
     """
     distance = sum_ranks(weights * sum_earlier_larger(alignment.positions, weights))
     distance[count_shared(alignment) <= 1] = np.nan

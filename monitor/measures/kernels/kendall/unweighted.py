@@ -16,16 +16,16 @@ from monitor.measures.kernels.engines.positions import inversions, rank_dtype
 from monitor.measures.kernels.kendall.weighted import Tied, find_tied, rank_tied
 from monitor.model.arrays import Array, Floats, Integers
 
-_NARROW_K = 2**13  # counts of shorter lists fit into 32 bits, which takes half the time
+_NARROW_K = 2**13  # 32 bits are enough for shorter lists, and take half the time
 
 
 def extended_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau of each pair, scaled to [-1, 1]: float64 (n,).
 
     Two lists of the lengths a and b are read as rankings of a universe of a + b members. The
-    members that a list does not have are tied at its end. The tau-b of these rankings does not reach
-    -1 for disjoint lists. So it is scaled linearly: disjoint lists score -1, identical lists 1.
-    z is the number of common items. K0 is defined in `count_misordered`::
+    members that a list does not have are tied at its end. For disjoint lists, the tau-b of these
+    rankings is above -1. So it is scaled linearly. Then disjoint lists score -1 and identical lists
+    score 1. z is the number of common items. K0 is defined in `count_misordered`::
 
         S = a b + z (z - 1) / 2 - 2 K0        D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
         tau_b = S / D        disjoint: -a b / D        scaled = (2 S + a b - D) / (D + a b)
@@ -50,12 +50,12 @@ def extended_tau(alignment: Alignment) -> Floats:
 
 
 def _wide(k: int) -> type[np.signedinteger[Any]]:
-    """The integer type for counts of lists of k items."""
+    """The integer type for counts in lists of k items."""
     return np.int32 if k < _NARROW_K else np.int64
 
 
 def _surplus(alignment: Alignment, product: int | Integers) -> Array:
-    """2 S as an integer. ``product`` is the product of the two lengths.
+    """2 S of `extended_tau` as an integer. ``product`` is the product of the two lengths.
 
     K0 counts three kinds of pairs of members, each pair once:
 
@@ -106,7 +106,7 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
     is -0.69 for 10 items, and -2/3 for long lists. Therefore `extended_tau` scales the value. An
     empty list gives NaN, because all its members are tied. A proper prefix scores below 1. The
     metric is symmetric.
-    Cost: that of counting the inversions.
+    Cost: the same as for counting the inversions.
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14
     July 2016).
     """
@@ -125,12 +125,11 @@ def appended_tau(alignment: Alignment) -> Floats:
         tau = (C(u,2) - C(a-z,2) - C(b-z,2) - 2 K0)
             / sqrt((C(u,2) - C(a-z,2)) (C(u,2) - C(b-z,2)))
 
-    Identical lists score 1, or NaN if they have one item. Reversed lists score -1. This is less
-    than disjoint lists score. Two disjoint lists of length l score -2 l / (3 l - 1). The universe
-    also shrinks as the lists become more similar. For these two reasons van der Geer later added
-    dummy items. Two lists score 1 if one of them lacks only the last item of the other list,
-    because the item is appended at the right place. An empty list gives NaN. The metric is
-    symmetric.
+    Identical lists score 1, or NaN if they have one item. Reversed lists score -1. Disjoint lists
+    score higher: two disjoint lists of length l score -2 l / (3 l - 1). The universe also shrinks
+    as the lists become more similar. For these two reasons van der Geer later added dummy items.
+    Two lists score 1 if one of them lacks only the last item of the other list, because the item is
+    appended at the right place. An empty list gives NaN. The metric is symmetric.
     Source: van der Geer (2016), see `extended_tau_unscaled`, section Appending mismatches.
     """
     a, b, z = _lengths(alignment)
@@ -142,7 +141,7 @@ def appended_tau(alignment: Alignment) -> Floats:
 
 
 def _lengths(alignment: Alignment) -> tuple[Integers, Integers, Integers]:
-    """The lengths of both lists and the number of common items, wide enough for products."""
+    """The lengths of both lists and the number of common items, as int64."""
     a = alignment.baseline_lengths
     b = alignment.candidate_lengths
     return a.astype(np.int64), b.astype(np.int64), count_shared(alignment)
@@ -161,7 +160,7 @@ def kendall_tau(alignment: Alignment) -> Floats:
     their last two items can score 1. Identical lists score 1 and reversed lists score -1. Fewer
     than two common items give NaN. A list in which all common items are tied also gives NaN. The
     metric is symmetric.
-    Cost: that of counting the inversions, and that of a sort for lists with ties.
+    Cost: the same as for counting the inversions. Lists with ties are also sorted.
     Source: Kendall, The treatment of ties in ranking problems (Biometrika 33, 1945);
     scipy.stats.kendalltau.
     """
@@ -197,9 +196,10 @@ def kendall_distance_normalized(alignment: Alignment) -> Floats:
 
 
 def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
-    """n1, n2, n3 and D of `kendall_tau`."""
-    # Knight's algorithm sorts the items in the baseline's order. It orders items that the baseline
-    # ties as the candidate does. Then D is the number of inversions.
+    """The numbers n1, n2, n3 and D that `kendall_tau` defines."""
+    # Knight's algorithm sorts the items by their places in the baseline's list. Items that are tied
+    # there are sorted by their places in the candidate's list. Then D is the number of inversions
+    # of the candidate's places.
     keys = tied.sort()
     k = len(tied.baseline)
     z = tied.count
@@ -215,7 +215,8 @@ def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
 def _count_runs(ordered: Integers, count: Integers) -> Integers:
     """The number of pairs of equal values among the first ``count`` values of each sorted column.
 
-    Equal values follow each other. Each value makes a pair with each earlier equal value.
+    Equal values are neighbours, because the columns are sorted. Each value forms a pair with each
+    earlier value that equals it.
     """
     index = np.arange(len(ordered))[:, None]
     starts = np.zeros(ordered.shape, dtype=np.int64)
@@ -238,10 +239,10 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
       (case 4). p = 0 is the optimistic choice. p = 1/2 is the neutral choice.
 
     Identical lists have distance 0. Disjoint lists of the lengths a and b have the maximum,
-    a b + p (C(a,2) + C(b,2)). An empty list gives NaN, because the four cases would make it close
-    to any list. The cases also apply to lists of unequal length. So a prefix has distance 0 if p is
-    0. The metric is symmetric. Ties are ignored.
-    Cost: that of counting the inversions.
+    a b + p (C(a,2) + C(b,2)). An empty list gives NaN, because by the four cases its distance to
+    any list would be small. The cases also apply to lists of unequal length. So a prefix has
+    distance 0 if p is 0. The metric is symmetric. Ties are ignored.
+    Cost: the same as for counting the inversions.
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (SIAM J. Discrete Math. 17, 2003),
     K^(p).
     """

@@ -40,7 +40,7 @@ class Tied:
 
 
 def find_tied(alignment: Alignment) -> Flags:
-    """Whether a list of the pair has neighbours with equal scores: (n,). NaN equals no score."""
+    """Whether a list of the pair has neighbours with equal scores: (n,). NaN is never equal."""
     has_ties = np.zeros(alignment.positions.shape[1], dtype=np.bool_)
     if alignment.scores is not None:
         for scores in (alignment.scores.baseline, alignment.scores.candidate):
@@ -49,7 +49,7 @@ def find_tied(alignment: Alignment) -> Flags:
 
 
 def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
-    """The places of the common items of these pairs.
+    """The places of the common items, for the pairs in these columns.
 
     Raises ValueError if the alignment has no scores.
     """
@@ -69,7 +69,7 @@ def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
 
 
 def _number_runs(values: Floats | Integers) -> Integers:
-    """The number of each run of equal values. The numbers begin at 0 at the top of each column."""
+    """Number the runs of equal values in each column from 0, from the top down."""
     starts = np.zeros(values.shape, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return np.cumsum(starts, axis=0, dtype=np.int64)
@@ -81,8 +81,10 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
     tau is W / sqrt(W1 W2). W is the weight of the pairs in the same order minus the weight of the
     pairs in opposite order. A pair that is tied in a list has neither order. W1 is the weight of
     the pairs that are not tied in the baseline's list. W2 is the same for the candidate's list. The
-    ranks come from one list. Tied items are ranked by the other list. The result is the mean of
-    both directions. It is NaN if a list ties all common items.
+    weight of a pair depends on the ranks of its items. tau is computed once with the ranks in the
+    baseline's list, and once with the ranks in the candidate's list. The result is the mean. Items
+    that are tied in one list are ranked by the other list. If all common items are tied in a list,
+    the result is NaN.
     """
     # Items that are tied in both lists have equal places. So their order does not matter.
     mean: Floats = (_tau_one_way(tied) + _tau_one_way(tied.exchange())) / 2
@@ -90,9 +92,9 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
 
 
 def _tau_one_way(tied: Tied) -> Floats:
-    """Tau with the baseline's ranks. The candidate's list orders the items that are tied there.
+    """Compute tau with weights by the ranks in the baseline's list.
 
-    The rank of an item decides the weight of its pairs.
+    Items that are tied in the baseline's list are ranked by the candidate's list.
     """
     keys = tied.sort()
     k = len(tied.baseline)
@@ -109,7 +111,7 @@ def _tau_one_way(tied: Tied) -> Floats:
 
 
 def _count_opposite(ranks: Integers) -> Integers:
-    """For each item, the number of items that are in opposite order to it in the two lists."""
+    """For each item, the number of items with which it forms a pair in opposite order."""
     narrow = ranks.astype(rank_dtype(len(ranks)))
     behind = count_earlier_larger(len(ranks) - narrow[::-1])[::-1]
     opposite: Integers = count_earlier_larger(narrow).astype(np.int64) + behind
@@ -117,7 +119,7 @@ def _count_opposite(ranks: Integers) -> Integers:
 
 
 def _count_equal(ranks: Integers) -> Integers:
-    """For each value, how many values of its column equal it. The value itself is counted too.
+    """For each value, how many values of its column are equal to it, including itself.
 
     Values are from 0 to k.
     """
@@ -134,9 +136,9 @@ def weighted_tau(alignment: Alignment) -> Floats:
     1 / (r + 1) + 1 / (s + 1). Take the weight of the pairs in the same order minus the weight of
     the pairs in opposite order. tau is this difference divided by the weight of all pairs. It is
     computed once with the baseline's ranks and once with the candidate's ranks. The result is the
-    mean. This is the default of scipy.stats.weightedtau. Its arguments are scores. There the first
-    item must have the largest score. Let d_i be the number of common items in opposite order to
-    item i, and let a_i and b_i be the item's two ranks::
+    mean. This is the default of scipy.stats.weightedtau. That function takes scores instead of
+    ranks, and the first item of a list must have the largest score. Let d_i be the number of common
+    items in opposite order to item i, and let a_i and b_i be the item's two ranks::
 
         tau = 1 - sum_i d_i (1 / (a_i + 1) + 1 / (b_i + 1)) / ((z - 1) H_z)
 
@@ -151,7 +153,8 @@ def weighted_tau(alignment: Alignment) -> Floats:
     places = shared.candidate
     discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
     loss = sum_ranks(discordant / (ranks + 1.0))
-    # Each direction is added in the order of its list. So exchanged arms give the same bits.
+    # Each of the two sums is added in the order of its list, so that exchanging the arms does not
+    # change any bit.
     loss += sum_ranks(by_candidate_rank(alignment, discordant / (places + 1.0)))
     harmonic = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, alignment.k + 1))))
     tau: Floats = np.maximum(1.0 - divide(loss, (shared.count - 1) * harmonic[shared.count]), -1.0)
@@ -172,8 +175,9 @@ def tau_ap(alignment: Alignment) -> Floats:
         tau_ap = 2 / (z - 1) sum_{i=2..z} C(i) / (i - 1) - 1
 
     Identical lists score 1 and reversed lists score -1. Fewer than two common items give NaN. The
-    metric is NOT symmetric: errors at the top of the candidate's list cost most. `tau_ap_symmetric`
-    is the mean of both directions. Ties are ignored. The cost is that of `weighted_tau`.
+    metric is NOT symmetric, because errors at the top of the candidate's list cost most.
+    `tau_ap_symmetric` is the mean of both directions. Ties are ignored. The cost is that of
+    `weighted_tau`.
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information
     retrieval (SIGIR 2008).
     """
@@ -197,8 +201,9 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
 
 @derive_once
 def _count_ahead_in_both(alignment: Alignment) -> Integers:
-    """For each common item, the number of items that are above it in both lists. Others get 0."""
-    # An earlier baseline item with a smaller position is common. The others have larger positions.
+    """For each common item, how many items are above it in both lists. 0 for any other item."""
+    # An item is above this one in both lists if it has an earlier rank and a smaller position. So
+    # subtract the earlier items with larger positions from all earlier items.
     larger = count_earlier_larger(alignment.positions).astype(np.int64)
     ranks = np.arange(alignment.k)[:, None]
     return np.where(alignment.positions < alignment.k, ranks - larger, 0)

@@ -39,7 +39,8 @@ def rbo_a(alignment: Alignment, p: float) -> Floats:
     All orders are equally likely, and the orders of the two lists are independent. The same is true
     for lists of unequal length, with one exception: a tied group of the longer list begins above
     the end of the shorter list and ends below it. In this case an unseen item is weighted by the
-    probability that it has appeared. The authors define it so. Equation 32 does not do this.
+    probability that it has appeared. The authors define it this way. Equation 32 of Webber, Moffat
+    and Zobel, which `rbo` uses, does not.
 
     A list compared with itself scores 1 if no items are tied. If items are tied, it scores less,
     because two orders of the tied items differ. Disjoint lists and one empty list score exactly 0.
@@ -67,8 +68,8 @@ class _Arm:
     """The tied groups of one arm's lists at each depth: (k, n)."""
 
     before: _Counts  # the number of items in groups that end before the depth
-    through: _Counts  # the same for groups that begin at the depth or before it
-    share: Floats  # how much of each item of the group at this depth belongs to the top
+    through: _Counts  # the number of items in groups that begin at or before the depth
+    share: Floats  # the share of each item of the depth's group that is in the top
     length: Codes
 
 
@@ -76,10 +77,10 @@ class _Arm:
 class _Common:
     """The number of common items at each depth, by the state of their tied groups: (k, n)."""
 
-    ended: _Counts  # their groups have ended in both lists
+    ended: _Counts  # items whose groups have ended in both lists
     ended_in_baseline: _Counts
     ended_in_candidate: _Counts
-    begun: _Counts  # their groups have begun in both lists
+    begun: _Counts  # items whose groups have begun in both lists
 
 
 _Norm = Callable[[_Counts, _Arm, _Arm], Floats]
@@ -99,13 +100,13 @@ def _extrapolate(
     list, the agreement is assumed to stay the same.
 
     Let s be the length of the shorter list. At a depth d below its end, this list has d - s empty
-    places. It is assumed that each place has an untied item, which is in the longer list with
-    probability A_s. Such an item adds a mean share. The mean is over the items in the top d of the
-    longer list that are not common (Corsi and Urbano, section 5).
+    places. It is assumed that each empty place has an untied item, which is in the longer list with
+    probability A_s. The share that such an item adds is a mean over the items that are in the top d
+    of the longer list but are not common (Corsi and Urbano, section 5).
 
     Neighbours with equal scores are tied. A score of NaN is never tied. If the end of a list cuts a
     tied group, only the items in the list belong to the group.
-    Cost: O(k) for each pair, because all counts are integers.
+    Cost: O(k) for each pair.
     """
     if alignment.scores is None:
         raise ValueError("the alignment has no scores, which ties need: give the batch scores")
@@ -125,7 +126,7 @@ def _extrapolate(
 
 
 def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
-    """For each place, the first place of its tied group and the place after the group: (k, n)."""
+    """For each place, the first place of its tied group, and the first place after the group."""
     place = np.broadcast_to(np.arange(len(scores), dtype=np.int32)[:, None], scores.shape)
     is_tied = scores[1:] == scores[:-1]
     start = place.copy()
@@ -168,7 +169,7 @@ def _count_common(
     other_start, other_end = (bound.ravel()[there] for bound in theirs)
 
     def count(first: _Counts) -> _Counts:
-        """The number of items at each depth. An item is counted at row ``first`` and below."""
+        """How many items are counted at each depth. Each is counted from depth ``first`` down."""
         cells = first.astype(np.intp) * n + user
         counts = np.bincount(cells, minlength=(k + 1) * n).reshape(k + 1, n)
         return counts[:k].cumsum(axis=0, dtype=np.int32)
@@ -200,8 +201,9 @@ def _unseen_overlap(
 ) -> Floats:
     """The overlap that the empty places of ``shorter`` add if all have items of ``longer``.
 
-        ``begun`` counts common items: their tie group in ``shorter`` has ended, and their tie group in
-    ``longer`` has begun. The result is 0 for pairs in which ``shorter`` is not the shorter list.
+    ``begun`` is the number of common items whose tied group in ``shorter`` has ended, and whose
+    tied group in ``longer`` has begun. The result is 0 for pairs in which ``shorter`` is not the
+    shorter list.
     """
     is_empty = (depth > shorter.length) & (depth <= longer.length)
     ended = longer.before - common.ended
@@ -219,8 +221,8 @@ def _take_depths(values: Floats, depths: Codes) -> Floats:
 
 
 def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
-    # Weights are differences of multiples of 2**-52. So their sum is exactly 1. cumsum adds the
-    # ranks one by one, for any number of users.
+    # Weights are differences of multiples of 2**-52. So their sum is exactly 1. Unlike sum, cumsum
+    # adds rank after rank for any number of users, so the bits do not depend on this number.
     k = alignment.k
     long = alignment.long
     power = to_units(p ** np.arange(k + 1.0))

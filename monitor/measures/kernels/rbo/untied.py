@@ -28,8 +28,8 @@ def to_units(values: Floats) -> Floats:
 def rbo_weight(p: float, d: int) -> float:
     """The share of RBO's weight at the top ``d`` ranks for the persistence ``p``: in (0, 1].
 
-    It falls if p rises, and rises if d rises. Let h_e be (1-p) p^(e-1) / e. Rank i has the weight
-    sum_{e>=i} h_e. The share is::
+    The share falls if p rises, and rises if d rises. Let h_e be (1-p) p^(e-1) / e. Rank i has the
+    weight sum_{e>=i} h_e. The share is::
 
         1 - p^d + d ((1-p)/p ln(1/(1-p)) - sum_{e=1..d} h_e)
 
@@ -116,10 +116,10 @@ def rbo_min(alignment: Alignment, p: float) -> Floats:
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + X_l sum_{d>l} p^d/d),    sum_{d>=1} p^d/d = ln(1/(1-p))
 
-    The bound is tight: lists that continue with different items reach it. Let m be the larger of an
-    item's two positions, counted from 0. A common item adds sum_{d>m} (1-p) p^(d-1) / d. Identical
-    lists score ``rbo_weight(p, length)``. Disjoint lists and one empty list score exactly 0. Two
-    empty lists score NaN. The metric is symmetric.
+    The bound is tight, because lists that continue with different items reach it. Let m be the
+    larger of an item's two positions, counted from 0. A common item adds sum_{d>m} (1-p) p^(d-1) /
+    d. Identical lists score ``rbo_weight(p, length)``. Disjoint lists and one empty list score
+    exactly 0. Two empty lists score NaN. The metric is symmetric.
     Cost: O(k) for each pair.
     """
     table = _tables(p, alignment.k)
@@ -132,10 +132,10 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
     """How much RBO can grow if the lists continue: float64 (n,) in [0, 1].
 
     It is `rbo_max` minus `rbo_min`. This is equation 30 of Webber, Moffat and Zobel (2010). s is
-    the length of the shorter list and l that of the longer list. X_l is the number of common items.
-    At depth d, at most ``min(d - X_l, (d-s)+ + (d-l)+)`` more items can be common. At depth
-    f = l + s - X_l and below, the agreement can be complete. The value depends only on s, l and
-    X_l. It falls if one of them rises.
+    the length of the shorter list, and l is the length of the longer list. X_l is the number of
+    common items. At depth d, at most ``min(d - X_l, (d-s)+ + (d-l)+)`` more items can be common. At
+    depth f = l + s - X_l and below, the agreement can be complete. The value depends only on s, l
+    and X_l. It falls if any of the three rises.
 
     One empty list scores exactly 1. Two empty lists score NaN. Identical lists score
     ``1 - rbo_weight(p, length)``. Disjoint lists score more. The metric is symmetric. The error is
@@ -154,10 +154,10 @@ def rbo_max(alignment: Alignment, p: float) -> Floats:
     """The highest RBO that the lists can have if they continue: float64 (n,) in [0, 1].
 
     It is `rbo_min` plus `rbo_res`, to the last bit. See Webber, Moffat and Zobel (2010), section
-    4.3 and equation 30. The bound is tight: lists that continue with each other's items reach it.
-    Identical lists, a prefix and one empty list score exactly 1, because the full lists may be
-    equal. Disjoint lists score above 0. Shorter disjoint lists score more than longer ones. Two
-    empty lists score NaN. The metric is symmetric.
+    4.3 and equation 30. The bound is tight, because lists that continue with each other's items
+    reach it. Identical lists, a prefix and one empty list score exactly 1, because the full lists
+    may be equal. Disjoint lists score above 0. Shorter disjoint lists score more than longer ones.
+    Two empty lists score NaN. The metric is symmetric.
     """
     score: Floats = rbo_min(alignment, p) + rbo_res(alignment, p)
     return score
@@ -171,12 +171,12 @@ def residual_by_common(p: float, k: int) -> Floats:
 
 @immutable
 class _Tables:
-    """Values for each depth d from 0 to 2k."""
+    """Numbers for each depth d from 0 to 2k. ``residue`` has one for each length s from 0 to k."""
 
     power: Floats  # p^d
     h: Floats  # sum_{e<=d} (1-p) p^(e-1) / e
     below: Floats  # the same sum, but over e > d
-    residue: Floats  # [s]: rounding error: 1 minus the upper bound of identical lists of length s
+    residue: Floats  # 1 minus the computed `rbo_max` of identical lists of length s
 
 
 @lru_cache(maxsize=32)
@@ -195,8 +195,9 @@ def _sum_below(p: float, deepest: int) -> Floats:
 
     Each sum is rounded to the nearest unit, 2**-52.
     """
-    # The terms are added as integers until a term is 0. With floats, the rounding error of the last
-    # sum would be added once for each common item, which can be a million times.
+    # The terms are rounded to integers, and added until a term is 0. With floats, the total would
+    # have a rounding error. Scores would then contain this error once for each common item, and
+    # there can be a million.
     vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _LONGEST_SUM)
     depth = np.arange(1.0, max(deepest, vanished) + 1)
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
@@ -227,8 +228,8 @@ def rbo(alignment: Alignment, p: float) -> Floats:
 
     This is equation 32 of Webber, Moffat and Zobel, A similarity measure for indefinite rankings,
     TOIS 28(4), 2010. The agreement is assumed to stay the same below both lists. X_d is the overlap
-    of the first d places of both lists. s is the length of the shorter list and l that of the
-    longer list::
+    of the first d places of both lists. s is the length of the shorter list, and l is the length of
+    the longer list::
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d)
             + ((X_l - X_s)/l + X_s/s) p^l
@@ -257,14 +258,14 @@ def rbo(alignment: Alignment, p: float) -> Floats:
 
 @immutable
 class _Weights:
-    """Weights for each d from 0 to k."""
+    """Weights for depths and lengths up to k, as `rbo` uses them."""
 
     g: Floats
     h: Floats
     seen: Floats  # [m]: h[k] - h[m]
     even: Floats  # [m]: g[k] - h[m], for pairs of two full lists
-    # [s]: the rounding error: 1 minus the score of identical lists of length s. It is added to the
-    # first rank.
+    # [s]: 1 minus the computed score of identical lists of length s. This rounding error is
+    # corrected at the first rank.
     residue: Floats
 
 
