@@ -175,8 +175,8 @@ class AppriseReceiver(BaseReceiver):
         body = defuse(plain_text(content, has_title=False))
         timeout_s = self.timeout_s
         if message.picture:
-            # If a service refuses the picture, it is notified again without a picture. This needs
-            # half of the time.
+            # If a service refuses the picture, it is notified again without a picture. So half of
+            # the time is kept for a second attempt.
             timeout_s /= 2
         deadline = Deadline.after(timeout_s)
         outcomes = {}
