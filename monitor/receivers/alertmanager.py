@@ -1,6 +1,6 @@
 """Notifies Prometheus Alertmanager by its API v2. Each peer is one receiver.
 
-README.md has the details.
+`docs/reference/receivers.md` has the details.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Notifies chat and mail services through Apprise. This needs the extra ``apprise``.
 
-A URL names each service. README.md describes what is retried.
+A URL names each service. `docs/reference/receivers.md` describes what is retried.
 """
 
 from __future__ import annotations
