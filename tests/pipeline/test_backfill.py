@@ -46,7 +46,6 @@ def ran(store, what, slot=SLOT, known=None):
         config_hash=what.config_hash,
         rerun=True,
     )
-    assert claim is not None
     opened = arms(
         LISTS,
         OTHERS,

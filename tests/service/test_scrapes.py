@@ -60,7 +60,6 @@ def after_run_of(watched, comparison):
         return page if is_counted_once and is_published else None
 
     page = wait_for(look, f"the first run of {comparison}")
-    assert page is not None
     return page
 
 

@@ -50,7 +50,6 @@ def fill(folder):
 
 def sorted_lists(collector):
     table = collector.pull().rankings
-    assert table.scores is not None
     scores, spans = table.scores.tolist(), itertools.pairwise(table.offsets)
     items = list(map(str, table.items))
     return sorted(
