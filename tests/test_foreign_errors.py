@@ -45,8 +45,7 @@ def duck(query):
 
 
 def of_state(state, text=f"the value {ID}"):
-    error = type("DataError", (Exception,), {"sqlstate": state})(text)
-    return error
+    return type("DataError", (Exception,), {"sqlstate": state})(text)
 
 
 def of_libpq(text):

@@ -51,5 +51,4 @@ def _interpret():
 
 def constants(function):
     """The names of the module in which the function was written."""
-    names = inspect.unwrap(function).__globals__
-    return names
+    return inspect.unwrap(function).__globals__

@@ -51,8 +51,7 @@ def _measured_together():
 class TestEveryVariant(MetricContract):
     @pytest.fixture(params=EVERY, ids=str)
     def metric(self, request):
-        found = request.param
-        return found
+        return request.param
 
 
 def test_no_pairs_give_no_scores():

@@ -81,8 +81,7 @@ def write_world(folder, url):
 
 
 def _points(url):
-    points = got(f"{url}/api/v1/comparisons/feed").json()["points"]
-    return points
+    return got(f"{url}/api/v1/comparisons/feed").json()["points"]
 
 
 def got(url):

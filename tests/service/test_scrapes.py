@@ -59,8 +59,7 @@ def after_run_of(watched, comparison):
         )
         return page if is_counted_once and is_published else None
 
-    page = wait_for(look, f"the first run of {comparison}")
-    return page
+    return wait_for(look, f"the first run of {comparison}")
 
 
 def test_a_reload_takes_a_comparison_away_whole_and_ends_its_alert_and_leaves_the_others(

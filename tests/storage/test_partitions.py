@@ -21,10 +21,9 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 @pytest.fixture
 def url(request):
     """Of a database without tables, unless there is to be a store."""
-    found = request.getfixturevalue(
+    return request.getfixturevalue(
         "migrated_url" if "store" in request.fixturenames else "postgres_url"
     )
-    return found
 
 
 @pytest.fixture
