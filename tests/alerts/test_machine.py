@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import factories
 from factories import DAY, SLOT, comparison, rule, transition
 from monitor.alerts.machine import INSTALLATION, Evaluation, advance, retire_alerts
-from monitor.model.alerts import AlertState, Outcome, State, Verdict
+from monitor.model.alerts import Outcome, State, Verdict
 from monitor.model.rules import Severity
 from tables import cells
 
@@ -38,7 +38,7 @@ def look(day, segment="all"):
 
 
 def walk(*verdicts, by=BAND):
-    state: AlertState | None = None
+    state = None
     transitions = []
     for day, verdict in enumerate(verdicts):
         state, transition = advance(by, verdict, state, look(day))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,8 +56,8 @@ EVERYTHING = comparison(
 def lists_of(seed, spell, asked):
     """Lists of most users: some missing, some empty, some failed, some short, some with a duplicate, some with ties."""
     rng = np.random.default_rng(seed)
-    lists: dict[str, list[Any]] = {}
-    failures: dict[str, CoverageReason] = {}
+    lists = {}
+    failures = {}
     for user in rng.permutation(asked).tolist():
         kind = rng.random()
         if kind < 0.05:

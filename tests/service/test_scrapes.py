@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -134,7 +133,7 @@ def latest(store):
     """Of three comparisons, each with a run."""
     for name in NAMES:
         run(store, SLOT, comparison=name)
-    publisher: Any = Mock()
+    publisher = Mock()
     made = LatestRuns(store, publisher, HeldClock(SLOT + DAY))
     assert made.all is None
     made.refresh(NAMES)

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ def measured(mean, **changes):
 
 
 def put(store, what, day, *found, **changes):
-    whole: dict[str, Any] = {
+    whole = {
         "summaries": found,
         "config_hash": what.config_hash,
         "scores": None,

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 @pytest.fixture
 def url(request):
     """Of a database without tables, unless there is to be a store."""
-    found: str = request.getfixturevalue(
+    found = request.getfixturevalue(
         "migrated_url" if "store" in request.fixturenames else "postgres_url"
     )
     return found
