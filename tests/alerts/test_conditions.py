@@ -246,5 +246,7 @@ def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_
     assert kept.stale(WAIT, NOW + 50 * HOUR) == ()
     (end,) = ignored.stale(WAIT, NOW)
     assert (end.alert, end.is_end) == ("SimilarityLow", True)
-    assert end.reason.endswith("stale is ignored: the alert ended, but was not seen to recover")
+    assert end.reason.endswith(
+        "the configuration ignores stale; the alert ended, but was not seen to recover"
+    )
     assert ignored.stale(WAIT, NOW + HOUR) == ()

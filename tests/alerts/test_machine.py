@@ -76,7 +76,7 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
     is_end_unseen = verdict == "given_up" and was is not QUIET
     is_half_way = (start, verdict) == ("firing", "ok")
     more = (
-        ": the alert ended, but was not seen to recover" * is_end_unseen
+        "; the alert ended, but was not seen to recover" * is_end_unseen
         + "; it is still firing, and ends after 1 more such run" * is_half_way
     )
     given = replace(VERDICTS[verdict], reason=f"{VERDICTS[verdict].reason}{more}")

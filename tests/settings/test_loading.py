@@ -168,7 +168,7 @@ def test_a_configuration_may_come_through_a_pipe():
                 "directive that is out of range"
             ),
         ),
-        (b"\xff" * 10_000_000, ": is larger than 1 MiB, too large for a configuration"),
+        (b"\xff" * 10_000_000, ": is larger than 1 MiB, which is too large for a configuration"),
     ],
     ids=["no UTF-8", "a control character", "deep", "large"],
 )

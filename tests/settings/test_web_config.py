@@ -55,7 +55,8 @@ def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path):
         with pytest.raises(ConfigError, match=r": cannot be read: it is not a file$"):
             load_with(tmp_path, "", web_config_file=name)
     with pytest.raises(
-        ConfigError, match=r"web\.yaml: is larger than 256 KiB, too large for a configuration$"
+        ConfigError,
+        match=r"web\.yaml: is larger than 256 KiB, which is too large for a configuration$",
     ):
         load_with(tmp_path, "#" * ((1 << 18) + 1))
 
