@@ -13,9 +13,16 @@ from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
+from monitor.model.urgency import find_concern
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
-from monitor.texts.actions import NEW_LEVEL, write_firing, write_over, write_urgency
+from monitor.texts.actions import (
+    NEW_LEVEL,
+    WHOLE_POPULATION,
+    write_firing,
+    write_over,
+    write_urgency,
+)
 from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.verdicts import format_value
@@ -120,12 +127,14 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         severity=message.severity,
         is_watched=is_watched(message),
         title=_title(message, leads),
-        situation=_situation(message),
+        situation=_situation(message, run_briefing.explanation),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
         links=links_of(leads[0], external_url),
-        commands=commands_of(leads[0], _segments_of(message)),
+        commands=commands_of(
+            leads[0], _segments_of(message), _alerts_of(message), message.interval
+        ),
         examples=_example_lists(briefing),
     )
     if explanation is None:
@@ -166,27 +175,39 @@ def _title(message: Message, leads: Sequence[Transition]) -> str:
     return bounded_line(title, _LONGEST_TITLE)
 
 
-def _situation(message: Message) -> tuple[str, ...]:
+def _situation(message: Message, explanation: Explanation | None) -> tuple[str, ...]:
     """For whom, since when, whether it is still going on, and how urgent it is."""
     firing = message.firing
     if firing:
         since = min(start.since for start in firing)
-        lines = [write_firing(_extent(firing), since)]
+        lines = [write_firing(_segments_in(firing), since)]
         if message.status is MessageStatus.FIRING:
-            lines.append(write_urgency(message.severity))
+            concern = find_concern(firing, explanation)
+            lines.append(write_urgency(message.severity, concern))
         return _bound(lines, _LONGEST_SENTENCE)
     if not is_watched(message):
         return ()
     ends = message.ends
     since = min(end.since for end in ends)
-    lines = [write_over(_extent(ends), since, max(end.at for end in ends))]
+    lines = [write_over(_segments_in(ends), since, max(end.at for end in ends))]
     if any(end.is_new_normal for end in ends):
         lines.append(NEW_LEVEL)
     return _bound(lines, _LONGEST_SENTENCE)
 
 
+def _segments_in(changes: Sequence[Transition]) -> str:
+    """The segments of the changes. Empty if one change is about all users."""
+    if any(change.segment == ALL for change in changes):
+        return ""
+    return _extent(changes)
+
+
 def _segments_of(message: Message) -> set[str]:
     return {change.segment for change in (*message.changes, *message.firing)}
+
+
+def _alerts_of(message: Message) -> set[str]:
+    return {change.alert for change in (*message.changes, *message.firing)}
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
@@ -195,7 +216,7 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
     ``first`` is the first change of the message. Its reason is not repeated.
     """
     heading = f"{clean(change.alert, _LONGEST_NAME)} {_verb(change, message)}"
-    segment = "all users"
+    segment = WHOLE_POPULATION
     if change.segment != ALL:
         segment = clean(change.segment, _LONGEST_FACT // 2)
         heading += f" in {clean(change.segment, _LONGEST_NAME)}"
@@ -403,12 +424,13 @@ def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
 
 
 def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """Each part of the drop and its share. Empty for a rise.
+    """Each part of the drop and its share. Empty for a rise, or if the cause explains no drop.
 
     If parts cancel each other out, the amounts are given instead of shares.
     """
     drop = explanation.drop
-    if drop < 0:
+    finding = explanation.finding
+    if drop < 0 or (finding is not None and finding.explained is None):
         return ()
     # If parts cancel each other out, the drop is small. Shares of a small drop would mislead.
     largest = max((abs(cause.amount) for cause in explanation.causes), default=0.0)
