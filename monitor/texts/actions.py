@@ -19,6 +19,11 @@ USUAL_INTERVAL = timedelta(days=1)
 CHECK_DATABASE = "rankwatch db check"
 """This command checks whether rankwatch can use the database."""
 
+WITHOUT_DATABASE = (
+    "Recommendations are not affected. Acknowledge this in your pager: the commands of rankwatch "
+    "to acknowledge and silence need its database."
+)
+"""The advice while rankwatch has no database."""
 NEW_LEVEL = "The lists did not return to the old level. Accept the change, or roll it back."
 """The advice if an alert ended because rankwatch now expects the changed level."""
 

@@ -6,19 +6,21 @@ from itertools import islice
 
 from monitor.alerts.incidents import find_leads
 from monitor.measures.presentation import explanation_title, side_by_side
-from monitor.model.alerts import Transition
+from monitor.model.alerts import DATABASE_LABEL, Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
+from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.model.urgency import find_concern
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.actions import (
     NEW_LEVEL,
     WHOLE_POPULATION,
+    WITHOUT_DATABASE,
     write_firing,
     write_over,
     write_urgency,
@@ -184,6 +186,8 @@ def _situation(message: Message, explanation: Explanation | None) -> tuple[str, 
         if message.status is MessageStatus.FIRING:
             concern = find_concern(firing, explanation)
             lines.append(write_urgency(message.severity, concern))
+        if any(start.metric == DATABASE_LABEL for start in firing):
+            lines.append(WITHOUT_DATABASE)
         return _bound(lines, _LONGEST_SENTENCE)
     if not is_watched(message):
         return ()
@@ -227,7 +231,9 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
     if change is not first and reason == first.reason:
         reason = "for the same reason"
     facts = [run]
-    if message.is_repetition:
+    if change.is_about_rankwatch:
+        facts = [(since_label(change), format_instant(change.since))]
+    elif message.is_repetition:
         reason = ""
     else:
         since = (since_label(change), format_instant(change.since))
@@ -347,6 +353,15 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
     measured = f"{change.statistic} of {change.metric}"
+    users = ("users", f"{change.users:,}")
+    if change.kind is RuleKind.SIMILARITY:
+        derived, _ = parse_derived(change.metric)
+        floor = Statistic.parse(change.statistic).floor
+        if derived is DerivedMetric.OVER_FLOOR:
+            measured = f"distance beyond the noise ({measured})"
+        if floor is not None:
+            below = round(change.value * change.users)
+            users = (f"users below {floor:.15g}", f"{below:,} of {change.users:,}")
     if change.kind is RuleKind.STANDSTILL:
         measured = f"changes that the {change.statistic} missed"
     value = format_value(change.value, change.threshold)
@@ -355,7 +370,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
         value += " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
     facts = [
         (measured, value),
-        ("users", f"{change.users:,}"),
+        users,
         ("threshold", f"{change.direction} {threshold}"),
     ]
     if change.normal is not None:
