@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from monitor.model.alerts import Transition
+from monitor.model.errors import ConfigError
 from monitor.model.explanation import Explanation
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
@@ -50,7 +51,7 @@ def _of_values(changes: Iterable[Transition]) -> Iterator[Concern]:
             continue
         if change.kind is RuleKind.CONDITION and change.statistic == Condition.ERROR:
             yield Concern(users=0, compared=0)
-        elif change.kind is RuleKind.STANDSTILL:
+        elif change.kind is RuleKind.STANDSTILL and change.statistic in set(Arm):
             arm = Arm(change.statistic)
             yield Concern(users=change.users, compared=change.users, arms=(arm,))
         elif change.value is not None and change.direction is Direction.ABOVE and change.users:
@@ -62,9 +63,20 @@ def _of_values(changes: Iterable[Transition]) -> Iterator[Concern]:
 
 def _arms_of_share(change: Transition) -> tuple[Arm, ...] | None:
     """Return the arms with the fault. None if the alert's value is not a share of users."""
-    if change.kind is RuleKind.COVERAGE:
-        arm = CoverageShare.parse(change.statistic).arm
-        return () if arm is None else (arm,)
-    if change.kind is RuleKind.SIMILARITY and Statistic.parse(change.statistic).floor is not None:
+    if change.kind is RuleKind.SIMILARITY and find_floor(change) is not None:
         return (Arm.CANDIDATE,)
-    return None
+    if change.kind is not RuleKind.COVERAGE:
+        return None
+    try:
+        arm = CoverageShare.parse(change.statistic).arm
+    except ConfigError:
+        return None  # another version stored the alert
+    return () if arm is None else (arm,)
+
+
+def find_floor(change: Transition) -> float | None:
+    """Return the x of an alert on ``share_below(x)``. None for alerts on other statistics."""
+    try:
+        return Statistic.parse(change.statistic).floor
+    except ConfigError:
+        return None  # another version stored the alert

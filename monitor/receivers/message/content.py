@@ -13,8 +13,8 @@ from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
-from monitor.model.urgency import find_concern
+from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.urgency import find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.actions import (
@@ -356,7 +356,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     users = ("users", f"{change.users:,}")
     if change.kind is RuleKind.SIMILARITY:
         derived, _ = parse_derived(change.metric)
-        floor = Statistic.parse(change.statistic).floor
+        floor = find_floor(change)
         if derived is DerivedMetric.OVER_FLOOR:
             measured = f"distance beyond the noise ({measured})"
         if floor is not None:
