@@ -1,4 +1,4 @@
 """Judges what a run measured, moves the states of alerts, and decides what is sent.
 
-Pure: no I/O, no clock.
+The functions are pure. They use no I/O and no clock.
 """

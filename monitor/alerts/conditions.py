@@ -34,11 +34,11 @@ from monitor.texts.root_causes import write_missed, write_stale
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
 MOVED = 0.02
-"""An arm's lists have changed if at least this share of their items was replaced."""
+"""An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
-"""An arm stands still if it replaces at most this part of what the other arm replaces.
+"""An arm stands still if its share of replaced items is at most this part of the other arm's share.
 
-While its alert is firing, the limit is twice as high.
+While an alert on standstill is firing, the limit is twice as high.
 """
 
 
@@ -90,7 +90,8 @@ def judge_condition(
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
     """Return the verdict, marked as ignored if the configuration ignores its condition.
 
-    An ignored verdict ends pending and firing alerts, since rankwatch does not wait for data then.
+    An ignored verdict ends pending and firing alerts, because rankwatch does not wait for data
+    then.
     """
     if verdict.is_learning or verdict.outcome in (Outcome.OK, Outcome.BREACH):
         return verdict
@@ -114,15 +115,16 @@ class Staleness:
 
     since: datetime  # slot of the newest ok run, or when the wait for the first ok run began
     has_succeeded: bool
-    # `stale_after` runs may fail. This is the deadline of the last of them.
+    # `stale_after` runs may fail. This is the deadline of the last one of these runs.
     overdue_at: datetime
-    # Monotonic time since the latest of these: start of this process, success, clock jump, sleep.
+    # Monotonic time since the latest of these events: this process started, a run succeeded, the
+    # clock jumped, the machine slept.
     seen_s: float
-    needed_s: float  # another run must have ended once ``seen_s`` reaches this
+    needed_s: float  # once ``seen_s`` reaches this, another run must have ended
     cause: RootCause = field(default_factory=RootCause)
 
     def is_over(self, now: datetime) -> bool:
-        """Whether both clocks say that it is too long. A jump of the wall clock is not enough."""
+        """Whether the time is too long by both clocks. A jump of the wall clock is not enough."""
         return now >= self.overdue_at and self.seen_s >= self.needed_s
 
 
@@ -134,10 +136,11 @@ def judge_stale(
     *,
     installation: str = "",
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """The states that change while no run succeeds, and their transitions.
+    """Return the states that change because no run succeeds, and their transitions.
 
-    Nothing changes before the wait is over. Then rules on staleness fire. Only the next ok run ends
-    them. If the configuration ignores staleness, the pending and firing alerts end instead.
+    Nothing changes before the wait is over. Then the alerts of rules on staleness fire. Only the
+    next ok run ends these alerts. If the configuration ignores staleness, the pending and firing
+    alerts end instead.
     """
     if not wait.is_over(now):
         return (), ()
@@ -146,7 +149,7 @@ def judge_stale(
     transitions: list[Transition] = []
     for rule, segment, verdict in _judge_wait(comparison, states, wait):
         before = stored.get((rule.alert, segment))
-        # Failed runs may have judged this alert after the newest ok run.
+        # Failed runs may have judged this alert after the newest ok run. Then their slot is used.
         newest = max(wait.since, before.judged_slot) if before else wait.since
         evaluation = Evaluation(
             comparison=comparison.name,
@@ -189,7 +192,7 @@ def count_standstills(
     scores: Sequence[ArmScore],
     past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
-    """The counts of each rule on standstill after this run, in the order of the rules."""
+    """Update the counts of each rule on standstill by this run, in the order of the rules."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}
@@ -217,11 +220,12 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     churn_of_other = churn[before.arm.other]
     still = STILL * churn_of_other
     if was_firing:
-        # Otherwise the alert would start and end repeatedly if the arm has a tenth of the churn.
+        # Otherwise the alert would start and end repeatedly if the arm's churn is about a tenth of
+        # the other arm's churn.
         still *= 2
     if churn_of_other >= MOVED and churn_of_arm <= still:
         return replace(before, missed=before.missed + 1)
-    # Neither arm changed, so neither was trained.
+    # The arm did not change, and the other arm did not change enough for a standstill.
     if churn_of_arm < MOVED:
         return before
     # A standstill that fired was not normal, so its length is not learned.
@@ -236,7 +240,8 @@ def judge_standstill(
 
     The value is the number of times that the other arm changed since this arm's last change.
 
-    - ``breach``: the value exceeds the learned limit. The arm's next change recovers it.
+    - ``breach``: the value exceeds the learned limit. The verdict is recovered after the arm's next
+      change.
     - ``no_data``: the lists of this run cannot be compared with those of the last run.
     - ``too_few``: too few users were compared, or the rule is still learning.
     """
@@ -249,7 +254,7 @@ def judge_standstill(
     users = churn[rule.arm].n
     if users < rule.min_users:
         return undecided(Outcome.TOO_FEW, write_too_few(users, rule.min_users), users)
-    # The usual time between changes is known after two changes.
+    # Only after two changes is the usual time between changes known.
     if standstill.limit is None:
         reason = write_unlearned(standstill)
         return undecided(Outcome.TOO_FEW, reason, users, is_learning=True)

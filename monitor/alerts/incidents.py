@@ -1,6 +1,6 @@
-"""Incidents: which alerts report one fault, how many users they concern, how often they page.
+"""Decides which alerts report one fault, how many users they concern, and how often they page.
 
-README.md explains the rules.
+docs/explanation/delivery.md explains the rules.
 """
 
 from collections import defaultdict
@@ -26,19 +26,22 @@ from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
 GROUP_FOR = timedelta(days=1)
-"""The default of `group_for`. Alerts join an incident for `MOST_PERIODS` times this long."""
+"""The default of `group_for`. Alerts can join an incident for `MOST_PERIODS` times as long."""
 MOST_PERIODS = 7
 """Alerts join an incident until this many times `group_for` have passed since it began."""
 
 _CARRIED = 0.2
-"""A segment explains a change if the other users changed by at most this share of its change."""
+"""A segment explains a change of all users if the other users hardly changed.
+
+Their change must be at most this share of the segment's change.
+"""
 _GROWN = 2.0
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
 
 
 class Problem(StrEnum):
-    """What an alert reports. Alerts of the first two problems report two faults."""
+    """What an alert reports. The first two problems are different faults."""
 
     NO_LIST = "users get no list"
     OTHER_LIST = "users get another list"
@@ -47,7 +50,7 @@ class Problem(StrEnum):
 
 
 def find_problem(kind: RuleKind, statistic: str) -> Problem:
-    """The problem that a rule or an alert of this kind, on this statistic, reports."""
+    """Find the problem that rules and alerts of this kind report about this statistic."""
     if kind is RuleKind.CONDITION:
         is_outage = statistic in (Condition.ERROR, Condition.STALE)
         return Problem.OUTAGE if is_outage else Problem.CONDITION
@@ -64,20 +67,20 @@ def assign_incidents(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Add the incident to each state and transition of one run.
 
-    ``before`` are the comparison's stored states.
+    ``before`` has the comparison's stored states.
 
-    Alerts that start join the newest open incident. An incident is open if its first firing that
-    still lasts began at most `MOST_PERIODS` times ``group_for`` ago. If no incident is open, they
-    begin a new incident together. Alerts that still fire stay in their incident.
+    Alerts that start join the newest open incident. An incident is open if the oldest of its firing
+    alerts began at most `MOST_PERIODS` times ``group_for`` ago. If no incident is open, the alerts
+    that start begin a new incident together. Alerts that still fire stay in their incident.
 
-    An outage (no run succeeds) joins only three kinds of incident:
+    Alerts on an outage (no run succeeds) join only two kinds of incident:
 
-    - incidents of conditions,
-    - incidents whose alerts all began after the outage,
-    - incidents with alerts on users without a list.
+    - incidents with alerts on users without a list,
+    - incidents in which each alert reports a condition, or did not begin before the outage.
 
-    Alerts on users without a list may join an outage. Other alerts on drift may not. A condition of
-    all users concerns as many users as have no list.
+    Alerts on users without a list may join an incident with an outage. Other alerts on drift may
+    not. If a condition concerns all users, its number of users is the number of users without a
+    list.
     """
     problems = {
         rule.alert: find_problem(rule.kind, str(rule.subject.statistic)) for rule in judging.rules
@@ -133,7 +136,7 @@ def _may_join(
 ) -> bool:
     """Whether these starting alerts may join an incident with these states."""
     problem = problems[starts[0].alert]
-    # If the rule of a firing was removed, its problem is None.
+    # The problem is None if the rule of a firing alert was removed.
     of_incident = {problems.get(state.alert) for state in incident}
     if problem is not Problem.OUTAGE:
         return problem is Problem.NO_LIST or Problem.OUTAGE not in of_incident
@@ -150,9 +153,9 @@ def _count_users_of_conditions(
     before: Sequence[AlertState],
     problems: Mapping[str, Problem],
 ) -> tuple[Transition, ...]:
-    """Set the number of users of each condition of all users that starts in this run.
+    """Set the number of users of each starting alert on a condition of all users.
 
-    It is the number of users without a list. If that is unknown, it is the number of all users.
+    It is the number of users without a list. If that is not known, it is the number of all users.
     """
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
@@ -177,12 +180,15 @@ def _is_blind(change: Transition) -> bool:
 
 
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
-    """Which incident of ``firing`` the new alerts of this slot join. None if none is open."""
+    """Find the incident of ``firing`` that the new alerts of this slot join.
+
+    None if none is open.
+    """
     beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
         if state.incident:
             beginnings[state.incident].append(state.since)
-    # Several may be open, since an incident may last after the time for joining it.
+    # Several incidents may be firing, because an incident can last longer than alerts may join it.
     newest = max(
         (
             (max(began), name)
@@ -197,10 +203,10 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
     """Select the changes that represent all of these changes, in their order.
 
-    If an alert changes on all users, only this change is written, and not those on segments. But
-    if one segment explains the change of all users, only this segment's change is written. If the
-    alert does not change on all users, each segment's change is written. Starts,
-    acknowledgements and ends are treated separately.
+    If an alert changes on all users, only this change is selected. Its changes on segments are left
+    out. But if one segment explains the change of all users, only this segment's change is
+    selected. If the alert does not change on all users, its changes on all segments are selected.
+    Starts, acknowledgements and ends are treated separately.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
@@ -239,11 +245,12 @@ def _is_share(change: Transition) -> bool:
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
-    """Number of users that these firings concern.
+    """Count the users that these firing alerts concern.
 
-    Each alert on a share of users has a count of users. The largest count of an alert is returned.
-    The counts of an alert's segments of one dimension are added. If no alert has a count, all users
-    of the alerts are counted. Then a later count, or another order of items, is not growth.
+    Each alert on a share of users counts users, but not if it is about the order of items. An
+    alert's counts on segments of one dimension are added. The largest count is returned. If no
+    alert counts users, all users of the alerts are counted. So an alert that counts users and
+    starts later is not taken for growth.
     """
     starts = tuple(starts)
     counts: list[tuple[Transition, float]] = []
@@ -253,7 +260,8 @@ def count_concerned(starts: Iterable[Transition]) -> float:
             counts.append((start, users))
     if not counts:
         counts = [(start, float(start.users)) for start in find_leads(starts)]
-    # In messages the alert on all users represents its segments. Here their users are counted too.
+    # In messages an alert on all users represents the alerts on its segments. Here the users of the
+    # segments are counted too.
     concerned: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for start, users in counts:
         segments = concerned[start.alert, start.segment.partition("=")[0]]
@@ -262,7 +270,7 @@ def count_concerned(starts: Iterable[Transition]) -> float:
 
 
 def _count_users(start: Transition) -> float | None:
-    """Number of users that have what the alert reports. None if the alert counts no users."""
+    """Number of users that the alert concerns. None if the alert counts no users."""
     if _is_blind(start):
         return float(start.users)
     if not _is_share(start) or start.value is None or start.statistic.startswith(ABOUT_ORDER):
@@ -280,10 +288,11 @@ class Paging:
     pages: int = 0
     severity: Severity = Severity.INFO
     users: float = 0.0
-    concerns_most: bool = False  # at least half of the users of its largest alert
+    # Whether it concerns at least half of the users of its largest alert
+    concerns_most: bool = False
     faults: frozenset[Problem] = frozenset()
     worse: str | None = None
-    has_grown: bool = False  # only its growth caused the last page
+    has_grown: bool = False  # whether only growth caused the last page
 
 
 def count_pages(starts: Sequence[Transition]) -> Paging:
@@ -296,8 +305,8 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
     - another fault joins,
     - the number of concerned users has doubled since the last page.
 
-    A slow loss doubles many times. So directly after a page for growth, growth pages only if it
-    concerns most users.
+    If users lose their lists slowly, the number of users doubles many times. So directly after a
+    page for growth, the incident pages for growth again only if most users are concerned.
     """
     paging = Paging()
     seen: list[Transition] = []

@@ -29,7 +29,8 @@ class Evaluation:
     slot: datetime
     at: datetime  # when the rule is judged
     learned_limit: float | None = None  # the learned limit for this run
-    # Makes the keys of firings unique. Used if the rule has no label `INSTALLATION`.
+    # Makes the keys of firings unique among installations. It is used if the rule has no label
+    # `INSTALLATION`.
     installation: str = ""
 
 
@@ -66,7 +67,7 @@ def advance(
     now, streak = _step(state_before, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(
-            verdict, reason=f"{verdict.reason}: the alert ended, but was not seen to recover"
+            verdict, reason=f"{verdict.reason}; the alert ended, but was not seen to recover"
         )
     if now is State.FIRING and verdict.is_recovered:
         left = count_of(rule.resolve_after - streak, "more such run")
@@ -127,7 +128,7 @@ def _state(
     if previous is not None and previous.state is state:
         since = previous.since
         if state is State.FIRING:
-            # Receivers identify the firing by its severity and key.
+            # Receivers identify the firing by its severity and key, so both stay the same.
             severity = previous.severity
             dedup_key = previous.dedup_key
     elif state is State.FIRING:
@@ -200,7 +201,10 @@ def _transition(
 
 
 def stable_key(slot: datetime, *names: str) -> str:
-    """Key of a firing or an incident that begins in the slot. Equal on every machine."""
+    """Return the key of a firing or incident that begins in the slot.
+
+    It is equal on every machine.
+    """
     named = json.dumps([*names, slot.astimezone(UTC).isoformat()])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
@@ -217,8 +221,9 @@ def retire_alerts(
     Returns the transitions to quiet. Receivers get them like any other end of an alert.
 
     ``comparisons`` are all configured comparisons. Rules with ``segments: each`` or ``named`` watch
-    every segment. ``causes`` are the stored transitions, oldest first. An alert's end takes metric
-    and labels from its last transition. No run belongs to these ends, so their slot is ``at``.
+    every segment. ``causes`` are the stored transitions, oldest first. The end of an alert gets
+    metric and labels from the alert's last transition. No run caused these ends, so their slot is
+    ``at``.
     """
     # If a rule has changed but still exists, its alert continues.
     rules = {

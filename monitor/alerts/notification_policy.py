@@ -53,7 +53,7 @@ _MUTING = ("error", "no_data", "stale")
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``.
+    """A test of one label: ``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``.
 
     A regular expression (RE2) must match the whole value. A missing label has the empty value.
     """
@@ -67,7 +67,7 @@ class Matcher:
     def parse(cls, text: str) -> Self:
         """Read a matcher. Raises ConfigError if the text is not a valid matcher.
 
-        A value may be in double quotes. Quotes inside the value then need a backslash.
+        A value may be in double quotes. Quotes inside such a value need a backslash.
         """
         match = None
         if len(text) <= _MOST_CHARACTERS:
@@ -104,10 +104,11 @@ class Matcher:
 @lru_cache(maxsize=1000)
 def _regex_error(pattern: str) -> str | None:
     try:
-        _search(pattern, "")  # also without the group, in which `a)(b` would be valid
+        # The pattern is checked alone too, because `a)(b` is valid only inside of the group
+        _search(pattern, "")
         _search(_full_match(pattern), "")
     except ValueError as error:
-        # The message repeats the pattern after a colon, so only its beginning is used.
+        # The message repeats the pattern after a colon, so only the part before the colon is used.
         return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
     return None
 
@@ -176,9 +177,9 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
 
 
 class Route(Protocol):
-    """Alerts that match all matchers are sent to these receivers.
+    """Alerts that match all matchers are sent to the route's receivers.
 
-    With ``goes_on`` the routes after this one can add receivers.
+    If ``goes_on`` is true, the routes after this one can add receivers.
     """
 
     match: tuple[Matcher, ...]
@@ -193,7 +194,7 @@ class MaintenanceWindow(Protocol):
     match: tuple[Matcher, ...]
 
     def ends_at(self, now: datetime) -> datetime | None:
-        """When the window closes. None if the window is closed."""
+        """When the open window closes. None if the window is not open now."""
 
 
 @immutable
@@ -203,7 +204,8 @@ class NotificationPolicy:
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
     muted: frozenset[tuple[str, str]] = frozenset()  # (comparison, alert) of rules in dry run
-    # By receiver: the receiver that gets the messages that this one rejected permanently.
+    # For each receiver, the other receiver that gets the messages that the first one rejected
+    # permanently.
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     shows_items: bool = True  # whether messages name items and show lists
     # The longest time between two runs, by comparison
@@ -218,7 +220,8 @@ class NotificationPolicy:
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the routes send the change to the receiver.
 
-        Only the first matching route is used. With ``goes_on`` the next matching route is used too.
+        Only the first matching route is used. If it ``goes_on``, the next matching route is used
+        too.
         """
         chosen: set[str] = set()
         for route in self.routes:
@@ -279,7 +282,8 @@ class Dispatch:
         fallback receives them if the other receiver rejected them. `compose_messages` decides which
         starts page and which are updates.
         """
-        # If a start may have arrived, its end must be sent. Otherwise the receiver keeps it open.
+        # If a start may have arrived, its end must be sent. Otherwise the receiver keeps the alert
+        # open.
         arrived = set()
         for delivery in deliveries:
             if delivery.transition.is_start and delivery.may_be_known:
@@ -356,7 +360,8 @@ class Dispatch:
         return Decision(delivery, _SENT)
 
     def _inhibited(self, start: Transition) -> str | None:
-        # Alerts on users without a list are not inhibited: failed runs count these users too.
+        # Alerts on users without a list are not inhibited, because failed runs count these users
+        # too.
         if find_problem(start.kind, start.statistic) is not Problem.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
@@ -379,13 +384,14 @@ def is_silenced(silence: Silence, start: Transition) -> bool:
 def compose_messages(
     changes: Sequence[Transition], snapshot: FiringSnapshot
 ) -> tuple[Message, ...]:
-    """Compose one message for each incident, in the order of first changes, without briefing.
+    """Compose one message for each incident, in the order of the incidents' first changes.
 
-    A message pages if the incident begins for the receiver, becomes worse (`count_pages`), or is
-    over. Other messages are updates.
+    The messages have no briefing yet. A message pages if the incident begins for the receiver,
+    becomes worse (`count_pages`), or is over. Other messages are updates.
     """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
-    # Acknowledgements get a message of their own: some receivers show only the first change.
+    # Acknowledgements get a message of their own, because some receivers show only the first
+    # change.
     for change in sorted(changes, key=attrgetter("is_acknowledgement")):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
@@ -404,7 +410,8 @@ def _message(
     sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
-    # The starts are in the order of sending, so a repetition has the same first start.
+    # The starts are in the order in which they were sent. So a repeated message has the same first
+    # start.
     starts = sent + [
         start
         for key, start in begun.items()
@@ -436,5 +443,5 @@ def _message(
 
 
 def _incident_of(change: Transition) -> str:
-    # Old firings were stored without an incident. Each of them is its own incident.
+    # Old firings were stored without an incident. Each of them is an incident of its own.
     return change.incident or change.dedup_key or ""

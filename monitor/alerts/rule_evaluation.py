@@ -55,7 +55,7 @@ NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Summaries by segment and metric, coverage by segment, and shares of users with a trait."""
+    """Summaries by segment and metric, coverage by segment, and shares of users by trait."""
 
     summaries: Mapping[tuple[str, str], Summary]
     coverage: Mapping[str, CoverageRow]
@@ -116,7 +116,8 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)
-    # If fewer lists changed, the arm was not trained. A rule on standstill watches for how long.
+    # If fewer lists changed, the arm was not trained. A rule on standstill watches how long this
+    # lasts.
     return moved > STILL * others
 
 
@@ -129,9 +130,9 @@ class _Run:
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
-    # Verdicts of the rules on drift by segment, for the rules on conditions.
+    # Verdicts of the rules on drift, by segment. The rules on conditions read them.
     verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
-    # Segments that rules name, and segments without data in which an alert is firing.
+    # Segments that should have data. A rule names them, or an alert fires there without data.
     awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
@@ -203,7 +204,7 @@ def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
 
 
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
-    """Segments in which too few users were compared, each with a text that has the figures.
+    """Segments in which too few users were compared, each with a text of its figures.
 
     These segments are neither shown nor judged.
     """
@@ -314,8 +315,8 @@ def segments_of(
 ) -> tuple[str, ...]:
     """Segments that the rule judges in this run.
 
-    If the rule names its segments, they are in the rule's order. With ``each`` they are ``all``,
-    and then by name:
+    If the rule names its segments, they are in the rule's order. For ``segments: each`` the first
+    one is ``all``. These segments follow, ordered by name:
 
     - the ``measured`` segments,
     - segments in which the rule's alert is pending or firing,
@@ -323,7 +324,7 @@ def segments_of(
     """
     if rule.segments != "each":
         return (ALL,) if isinstance(rule.segments, str) else tuple(dict.fromkeys(rule.segments))
-    # A segment without figures must not stay ok: it vanished, or the run failed.
+    # A segment without figures must not stay ok, because it vanished or the run failed.
     own_states = [state for state in states if state.alert == rule.alert]
     newest = max((state.judged_slot for state in own_states), default=None)
     segments = set(measured)

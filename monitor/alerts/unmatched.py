@@ -17,12 +17,15 @@ _OF_STATES = ("alert", "comparison", "segment", "severity")
 
 
 def named_segments(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """The segments that rules on drift name, in their order. Each occurs once, ``all`` never."""
+    """Return the segments that rules on drift name, in the order of the rules.
+
+    Each segment occurs once. ``all`` is left out.
+    """
     return tuple(_group_alerts(rules))
 
 
 def _group_alerts(rules: Iterable[Rule]) -> dict[str, list[str]]:
-    """For each segment that rules on drift name: the alerts of these rules."""
+    """Return the alerts of the rules on drift that name a segment, by segment."""
     alerts: dict[str, list[str]] = {}
     for rule in rules:
         if rule.kind is not RuleKind.CONDITION and not isinstance(rule.segments, str):
@@ -35,9 +38,9 @@ def _group_alerts(rules: Iterable[Rule]) -> dict[str, list[str]]:
 def find_unmatched_segments(
     rules: Iterable[Rule], present: Collection[str]
 ) -> tuple[UnmatchedName, ...]:
-    """Segments that rules on drift name although they are not ``present``.
+    """Find the segments that rules on drift name, but that are not ``present``.
 
-    Rules that name the same segment share one entry.
+    The result has one entry for each such segment.
     """
     unmatched = []
     for name, alerts in _group_alerts(rules).items():
@@ -70,12 +73,13 @@ def find_unmatched_matchers(
 
 
 def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
-    """Names in rules, routes and maintenance windows that match nothing in ``present`` segments.
+    """Find names in rules, routes and maintenance windows that match nothing.
 
-    For routes and windows these are matchers that match no possible alert.
+    In rules these are segments that are not ``present``. In routes and windows these are matchers
+    that match no possible alert.
     """
     rules = comparison.judging.rules
-    # If a rule names an absent segment, the rule is reported. Routes that name it are not.
+    # If a rule names an absent segment, the rule is reported. Routes with this segment are not.
     alerts = list(possible_alerts(comparison, {*present, *named_segments(rules)}))
     unmatched = list(find_unmatched_segments(rules, present))
     for owner, expressions in comparison.judging.selectors.items():
@@ -86,7 +90,7 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
 
 
 def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[Labels]:
-    """Labels of the comparison's possible alerts in the segments that are present."""
+    """Return the labels of each alert that the comparison can have in the ``present`` segments."""
     for rule in comparison.judging.rules:
         segments: Collection[str] = present
         if rule.segments == "all":
@@ -109,13 +113,14 @@ def find_unmatched_silences(
     states: Collection[AlertState],
     comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
-    """Names in silences that match no alert that was judged so far.
+    """Find matchers of silences that match no alert that was judged so far.
 
-    ``comparisons`` are the configured comparisons. The value is None if the rules of a comparison
-    are not known here. Then only alert, comparison, segment and severity are compared.
+    ``comparisons`` has the configured comparisons by name. A value is None if the rules of this
+    comparison are not known here. Then only the labels alert, comparison, segment and severity are
+    compared.
 
-    A comparison that was never judged may have any segment. If its rules are not known, it may also
-    have any alert.
+    For a comparison that was never judged, any segment is possible. If its rules are not known, any
+    alert is possible too.
     """
     judged = {state.comparison for state in states}
     alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
@@ -132,7 +137,8 @@ def find_unmatched_silences(
         try:
             matchers = [*map(Matcher.parse, silence.matchers)]
         except ConfigError:
-            # Another version wrote this matcher. It silences nothing.
+            # Another version of rankwatch wrote this matcher. It cannot be read, so it silences
+            # nothing.
             continue
         if None in comparisons.values():
             matchers = [matcher for matcher in matchers if matcher.name in _OF_STATES]
@@ -182,8 +188,9 @@ def share_selectors(
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """Assign each selector to the only comparison whose alerts it may match.
 
-    A selector that matches no rule is assigned to all comparisons. A selector that matches alerts
-    of several comparisons is left out.
+    A selector is the matchers of one route or maintenance window. A selector that matches no rule
+    is assigned to all comparisons. A selector that matches alerts of several comparisons is left
+    out.
     """
     shared: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
     alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
@@ -200,7 +207,10 @@ def share_selectors(
 
 
 def with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
-    """Add the names that exist. For a segment, these are the segments of its dimension."""
+    """Add the nearest name and the names that exist.
+
+    For a segment, the names that exist are the segments of its dimension.
+    """
     kin = tuple(present)
     if "=" in name:
         dimension = f"{name.rpartition('=')[0]}="

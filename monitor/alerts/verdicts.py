@@ -1,4 +1,4 @@
-"""Judges one rule on one segment of one run: compares its value with its limit."""
+"""Judges one rule on one segment of one run, by comparing a value with the rule's limit."""
 
 import math
 from collections.abc import Iterable
@@ -39,20 +39,21 @@ from monitor.texts.wording import count_of
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends if the value is at most this many standard deviations worse than expected.
 
-A trend can be smaller than two standard deviations, so its limit is lower. It has the limit of a
-drop if the expectation is the newest level.
+A trend can be smaller than two standard deviations, so its limit is lower. A trend has the limit of
+a drop if its expected value is that of the newest level.
 """
 MOST_AGAIN = 3.0
-"""An alert may also end halfway back from the fault, but at most this many deviations away.
+"""An alert may also end if the value is halfway back from the fault to the expected value.
 
-The healthy level may have moved during the fault.
+The reason is that the healthy level may have moved during the fault. But the value must be at most
+this many standard deviations worse than expected.
 """
 LEAST_MISSING = 0.5
 """A smaller number of users is a rounding error and changes no verdict."""
 
 
 class Reading(NamedTuple):
-    """The value of a series in one segment of one run, and the users behind it."""
+    """The value of a series in one segment of one run, and the number of its users."""
 
     value: float
     users: int
@@ -60,7 +61,7 @@ class Reading(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """For a share of users: the number of users with the property, and of all users."""
+        """The number of users with the property, and of all users, if the value is a share."""
         return round(self.value * self.users), self.users
 
 
@@ -113,7 +114,7 @@ def read_coverage(
     Coverage is judged in failed runs too.
 
     - ``error``: the run ended before it asked for any user.
-    - ``no_data``: the run asked for no user of the segment, or it has no lists to compare.
+    - ``no_data``: the run asked for no user of the segment, or there are no lists to compare with.
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
     is_trait = rule.share.lack in TRAITS
@@ -131,7 +132,7 @@ def read_coverage(
         return _by_run(
             Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
         )
-    # Missing lists are often why a run fails, so failed runs are judged too.
+    # Runs often fail because lists are missing, so coverage is judged in failed runs too.
     if reading.users < rule.min_users:
         was = "could be checked" if is_trait else "were asked"
         reason = (
@@ -190,12 +191,12 @@ def judge_threshold(
 
 
 def is_beyond(direction: Direction, value: float, limit: float) -> bool:
-    """Whether the value is below, or above, the limit. A value equal to the limit is not."""
+    """Whether the value is below or above the limit, by ``direction``. False if both are equal."""
     return value < limit if direction is Direction.BELOW else value > limit
 
 
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
-    """Return ``no_data`` for a segment without users: its name is wrong, or its users left.
+    """Return ``no_data`` for a segment without users. Its name is wrong, or its users left.
 
     The reason names the largest segments of the same dimension.
     """
@@ -208,7 +209,7 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
 def undecided(
     outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False
 ) -> Verdict:
-    """Return a verdict without a value: there is no value, or it must not be compared."""
+    """Return a verdict without a value. There is no value, or it must not be compared."""
     return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
 
 
@@ -235,9 +236,10 @@ def judge_learned(
 ) -> Verdict:
     """Judge a value by a limit that the rule learned from earlier runs.
 
-    - ``breach``: the value is beyond the limit. For a trend, its evidence has reached the limit.
+    - ``breach``: the value is beyond the limit. For a trend, its evidence has reached
+      ``evidence_limit``.
     - ``too_few``: fewer than MIN_HEALTHY_RUNS healthy runs were seen, so the rule is learning. Or
-      no possible value is beyond the limit.
+      no value that is possible would be beyond the limit.
     - ``no_data``: the value is too uncertain.
 
     The verdict is recovered if the value is normal.
@@ -350,9 +352,9 @@ def apply_bounds(
 ) -> Verdict:
     """Return the verdict, or ``no_data`` if the users without a score could change it.
 
-    If the limit is fixed, the scores of all users without a score are assumed to be the worst or
-    the best possible. If the limit is learned, this is assumed only for those users without a score
-    that exceed the usual number, because the limit was learned with the usual number missing.
+    If the limit is fixed, every user without a score may have any possible score. If the limit is
+    learned, only the users beyond the usual number of users without a score may. The reason is that
+    the limit was learned while the usual number had no score.
     """
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return verdict
@@ -376,7 +378,9 @@ def apply_bounds(
     if is_beyond(rule.direction, low, limit) == is_beyond(rule.direction, high, limit):
         return verdict
     users = count_of(round(missing), "user")
-    could = f"{users} without a score could make it anything from {low:.3g} to {high:.3g}"
+    could = (
+        f"{users} without a score could change the value to anything from {low:.3g} to {high:.3g}"
+    )
     headline = f"cannot be decided: {could}"
     return Verdict(
         outcome=Outcome.NO_DATA,

@@ -53,7 +53,8 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with rules: and maybe false_alarm_every:, or a complete configuration.",
+            help="YAML file with rules: and, if you like, false_alarm_every:. A complete "
+            "configuration works too.",
         ),
     ],
     since: Since = None,
@@ -62,11 +63,11 @@ def backtest(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List the alerts that other rules would have sent.
+    """List the alerts that other rules would have caused.
 
-    The list also shows the alerts that were sent. Every stored run is judged again in order. Runs
-    before --since are judged too, because rules learn from them. Nothing is stored or sent. The exit
-    code is 0 for any result, and 2 for a wrong file or name.
+    For comparison, the command also counts the alerts that were sent. It judges every stored run
+    again, in order. Runs before --since are judged too, because rules learn from them. Nothing is
+    stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings
@@ -177,7 +178,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
 
 
 def _draw(result: Backtest, subject: Subject) -> Markup:
-    """Draw a statistic over all users, with the times when its alerts fired or would have fired."""
+    """Draw a statistic over all users. Mark when its alerts fired or would have fired."""
     from monitor.charts.time_chart import Level, Point, Span, draw_series
     from monitor.model.rules import FixedLimit
     from monitor.web.pages.comparison import alert_spans
@@ -211,9 +212,9 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
 def _worst_of_groups(
     values: Mapping[datetime, float | None], direction: Direction
 ) -> list[datetime]:
-    """Group neighbouring slots, and return the worst slot of each group.
+    """Return the slots to draw. If there are too many, return the worst slot of each group.
 
-    There are at most _MOST_POINTS groups.
+    A group has neighbouring slots. There are at most _MOST_POINTS groups.
     """
 
     def worst_first(slot: datetime) -> float:

@@ -1,4 +1,4 @@
-"""Classes of typer's commands: help in groups, plain metavars, and old spellings of options."""
+"""Classes for typer's commands. They write the help, and accept old spellings of options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PERIOD = {"--from": "--since", "--to": "--until"}
 _COMMENT = {"-m": "--comment"}
 _USERS = {"-n": "--users"}
 
-# Spellings of options that still work in this version, by command.
+# For each command, old spellings of options that still work in this version, and the new spellings.
 OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "replay": _PERIOD,
     "backfill": _PERIOD,
@@ -31,12 +31,12 @@ OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
 _METAVARS = {int: "N", float: "NUMBER", Path: "FILE", Path | None: "FILE"}
 _METAVARS |= {int | None: "N", float | None: "NUMBER"}
 
-# Click's classes are not typed here, because typer has its own private copy of click.
+# Click's classes have no types here, because typer uses a private copy of click.
 _Context = Any
 
 
 class Command(TyperCommand):
-    """A command with plain metavars. It accepts old spellings of options, and prints a notice."""
+    """A command that accepts old spellings of options. For an old spelling it prints a notice."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in typer
         super().__init__(*args, **kwargs)
@@ -63,7 +63,7 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands, listed by the purpose of the commands."""
+    """A group of commands. Its help lists the commands by their purpose."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - likewise
         super().__init__(*args, **kwargs)
@@ -74,7 +74,7 @@ class CommandGroup(TyperGroup):
         return ["[OPTIONS]", "COMMAND"]
 
     def format_options(self, ctx: _Context, formatter: Any) -> None:  # noqa: ANN401 - likewise
-        """Write the options and the commands. Commands come first, because people look for them."""
+        """Write the commands and then the options, because people look for commands first."""
         self.format_commands(ctx, formatter)
         _write_params(self.get_params(ctx), formatter)
 
@@ -108,7 +108,7 @@ class ListingGroup(CommandGroup):
 
 
 def _path_of(ctx: _Context) -> str:
-    """Return the names of the command without the program's, such as ``alerts ack``."""
+    """Return the full name of the command, without the program, such as ``alerts ack``."""
     names: list[str] = []
     while ctx.parent is not None:
         names.insert(0, ctx.info_name)
@@ -135,7 +135,7 @@ def _replace_spellings(
 
 
 def _set_metavars(params: Sequence[Any]) -> None:
-    """Give each option and argument without a metavar the one of its type, else its own name."""
+    """Set each missing metavar to the usual word for the type, or else to the parameter's name."""
     for param in params:
         if param.metavar is not None:
             continue
@@ -163,7 +163,7 @@ def _write_params(params: Sequence[Any], formatter: Any) -> None:  # noqa: ANN40
 
 
 def option_names(param: Any) -> str:  # noqa: ANN401 - likewise
-    """Return the names of an option, the short one first, and its metavar."""
+    """Return the names of an option, with the short name first, and its metavar."""
     names = ", ".join(sorted(param.opts, key=len))
     return names if param.is_flag else f"{names} {param.metavar}"
 

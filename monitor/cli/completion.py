@@ -1,6 +1,6 @@
-"""Values that the shell completes. They come from the configuration and the database.
+"""Finds values that the shell completes, in the configuration and the database.
 
-Completion prints nothing but values: any error means that there are none.
+Completion must print only values. So after an error it offers none.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 DEFAULT_CONFIG = Path("rankwatch.yaml")
 
-_PATIENCE_S = 2.0  # for a database that does not answer
+_PATIENCE_S = 2.0  # how long completion waits for the database
 _MOST_SLOTS = 50
 
 _Complete = Callable[[Any, str], list[str]]
 
 
 def _completed(find: Callable[[Any], Iterable[str]]) -> _Complete:
-    """Make a function for typer: the values that begin with the typed text, or none."""
+    """Make a function for typer that returns the values that begin with the typed text."""
 
     def complete(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - typer's own click
         try:
@@ -37,7 +37,7 @@ def _completed(find: Callable[[Any], Iterable[str]]) -> _Complete:
 
 
 def _config_of(ctx: Any) -> Path:  # noqa: ANN401 - likewise
-    """Return the configuration file of the typed line. Options before the command count too."""
+    """Return the configuration file of the typed line. It may also be named before the command."""
     for context in (ctx, ctx.find_root()):
         config = context.params.get("config")
         if config is not None and config != DEFAULT_CONFIG:

@@ -194,7 +194,7 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
 def _first_change(
     preview: Preview, settings: Settings, config: Path
 ) -> tuple[str, str, int] | None:
-    """Return the file, the setting to change first, and its line. None if lists were compared."""
+    """Return where to change a setting if no lists were compared: file, setting and line."""
     from monitor.settings.excerpt import line_of_setting
 
     setting = preview.unread_setting
@@ -203,7 +203,7 @@ def _first_change(
     name = preview.comparison.name
     for options in settings.comparisons:
         if options.name == name and options.users.all and setting == "users":
-            setting = "baseline"  # the users are those of its lists
+            setting = "baseline"  # the users come from the baseline's lists
     return str(config), setting, line_of_setting(config, name, setting)
 
 

@@ -1,4 +1,4 @@
-"""The commands `db`, for the schema, the size and old rows of the database."""
+"""The commands `db`. They manage the schema, the size and the old rows of the database."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def upgrade_schema(
 ) -> None:
     """Create the tables, or upgrade them to this version.
 
-    The command warns if a daemon is using the tables.
+    The command prints a warning if a daemon is using the database.
     """
     from monitor.storage import schema_version
 
@@ -58,7 +58,9 @@ def upgrade_schema(
     schema_version.upgrade(url, revision)
     after = schema_version.current(url)
     if user and before != after:
-        print_error(f"{user} is using the database: replace it now if its version is older")
+        print_error(
+            f"{user} is using the database: if it is an older version of rankwatch, replace it now"
+        )
     if as_json:
         print_json({"before": before, "after": after})
     elif before == after:
@@ -85,8 +87,8 @@ def downgrade_schema(
 ) -> None:
     """Downgrade the schema to an earlier revision.
 
-    Back up the database first, because data that only newer versions store are lost. The command
-    fails while a daemon uses the database. On PostgreSQL it also fails during a run.
+    Back up the database first, because data that the earlier revision cannot store are lost. The
+    command fails while a daemon uses the database. On PostgreSQL it also fails during a run.
     """
     from monitor.storage import schema_version
 
@@ -104,7 +106,7 @@ def downgrade_schema(
 
 @app.command("current", cls=Command)
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the schema's revision, and the revision needed."""
+    """Print the schema's revision, and the one that is needed."""
     from monitor.storage import schema_version
 
     current = schema_version.current(_database_url(config))
@@ -121,22 +123,23 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 
 @app.command("check", cls=Command)
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Check the tables and the database file for damage.
+    """Check the database: its tables, and its file if it is SQLite.
 
-    The tables must be as this version expects, and a SQLite file must be undamaged. The command
-    reads the complete file. This takes about ten seconds for each gigabyte. The exit code is 0 if
-    all is well. Otherwise it is 4, and the command prints the damage or the differences.
+    The tables must be as this version expects them. A SQLite file must have no damage. The command
+    reads the complete file, which takes about ten seconds for each gigabyte. The exit code is 0 if
+    no problem is found. Otherwise it is 4, and the command prints the problems.
     """
     from monitor.storage import schema_version
 
     url = _database_url(config)
-    examined = schema_version.damage_in(url)  # first, because damage causes further errors
+    # Look for damage first, because damage causes further errors.
+    examined = schema_version.damage_in(url)
     damage, advice = examined or ([], "")
     current = schema_version.current(url)
     wanted = schema_version.head()
     differences = []
     if current in {None, wanted} and not damage:
-        # This check also raises an error if the file is missing. Then there is no version.
+        # Without a revision the file may be missing. Then this check raises the error about it.
         differences = schema_version.check(url)
     if as_json:
         print_json(
@@ -160,8 +163,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         )
     if differences:
         raise SchemaError(
-            f"the tables differ from what this version expects: {'; '.join(differences)}: undo these "
-            "changes, or restore a backup"
+            f"the tables differ from what this version expects: {'; '.join(differences)}: undo "
+            "these changes, or restore a backup"
         )
     if not as_json:
         print_line(f"schema {current}: as expected")
@@ -173,7 +176,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Show the size of the database by kind of data.
 
-    The table also shows how much each run adds.
+    The table also shows how much one run adds.
     """
     with opened_database(config) as (store, _):
         size = store.maintenance.measure()
@@ -192,7 +195,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Delete expired data now.
 
-    The daemon does this every hour. The command is safe while a daemon runs.
+    The daemon does this every hour. You can use the command while a daemon is running.
     """
     from monitor.model.instants import utc_now
     from monitor.settings.loader import load_settings
@@ -234,4 +237,4 @@ def _size_row(size: KindSize) -> tuple[str, ...]:
 def _bytes(count: float) -> str:
     from rich.filesize import decimal
 
-    return decimal(round(count))  # in powers of 1000, like sizes in settings
+    return decimal(round(count))  # a kB has 1000 bytes, as in settings

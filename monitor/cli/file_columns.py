@@ -1,4 +1,4 @@
-"""Finds the columns of files with lists. `compare` and `init` need no names of usual columns."""
+"""Finds the columns of files with lists, so that users need not give columns with usual names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ COLUMN_ADVICE = (
 
 
 def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, object]]:
-    """Return the usual shapes of files: a column of lists, or one item in each row with its rank.
+    """Return the options for each usual shape of a file.
 
-    ``common`` has the options of every shape.
+    A row has a list, or it has one item with its rank. ``common`` has options that all shapes
+    share.
     """
     from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS
 
@@ -39,7 +40,7 @@ def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, obje
 
 @contextmanager
 def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], str | None]]:
-    """A function that says which of these columns the file lacks, or None if it has them."""
+    """Yield a function that gets names of columns, and returns which of them the file lacks."""
     from monitor.sources.file import FileUsersOptions
     from monitor.sources.file.database import FileView, open_database
     from monitor.sources.file.file_set import find_files
@@ -83,9 +84,9 @@ def shaped(
     *,
     is_required: bool = False,
 ) -> FileSourceOptions:
-    """Return the options of the first user column and the first shape that the file has.
+    """Return the options for the first user column and the first shape that fit the file.
 
-    If it has none, the first ones are returned, or with ``is_required`` InputError is raised.
+    If none fits, the first of each is used. With ``is_required`` this raises InputError instead.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions

@@ -1,6 +1,7 @@
-"""Asks the health page of a daemon once, with or without TLS.
+"""Asks a daemon once whether it is healthy, with or without TLS.
 
-The time limit covers the complete answer, so a slow server cannot extend it.
+The time limit covers the complete answer. So the command ends in time even if the answer arrives
+slowly.
 """
 
 import ssl
@@ -27,15 +28,16 @@ def probe(
     tls: ssl.SSLContext,
     timeout_s: float,
 ) -> tuple[bool, str]:
-    """Return whether the daemon is in the state ``word``, ``healthy`` or ``ready``, and its answer.
+    """Return whether the daemon is in this state, and a text. ``word`` is ``healthy`` or ``ready``.
 
-    If there is no answer, or the answer is not from rankwatch, the text says why.
+    The text is the answer of the daemon. If there is no answer from rankwatch, the text says why.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     plain = HTTPConnection(host, port, timeout=timeout_s)
     encrypted = HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
-        # The time limit of a socket restarts with every byte. A name lookup has no limit.
+        # Use a thread with a deadline. The time limit of a socket is not enough, because it begins
+        # again with every byte, and does not cover the lookup of the name.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
     except (OverdueError, TimeoutError):
@@ -58,7 +60,7 @@ def _fetch(
     encrypted: HTTPSConnection,
     path: str,
 ) -> tuple[int, str]:
-    """Return status and text of the answer. Uses TLS if the server ends a plain connection."""
+    """Return status and text of the answer. If the server ends the plain connection, try TLS."""
     plain.connect()
     try:
         return _get(plain, path)
@@ -73,13 +75,13 @@ def _fetch(
     try:
         return _get(encrypted, path)
     except (ssl.SSLError, *_CLOSED) as error:
-        # In TLS 1.3 the server checks the client's certificate only after the handshake.
+        # In TLS 1.3 the server may refuse the client's certificate after the handshake.
         raise _refusal(error) from None
 
 
 def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
     with closing(connection):
-        # The server may have answered before it closed the connection.
+        # Continue, because the server may have answered before it closed the connection.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request("GET", path)
         answer = connection.getresponse()
@@ -87,13 +89,13 @@ def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
 
 
 class _RefusedError(ConnectionError):
-    """The daemon ended the TLS connection. The text contains nothing from the daemon."""
+    """The daemon ended the TLS connection. The text of the error is not from the daemon."""
 
 
 def _refusal(error: Exception) -> _RefusedError:
     return _RefusedError(
-        f"it ended the TLS connection ({_tls_reason(error) or 'no reason'}): if it requires "
-        "certificates, name one with --cert that it trusts"
+        f"it ended the TLS connection ({_tls_reason(error) or 'no reason'}): if it requires a "
+        "client certificate, give one that it trusts with --cert"
     )
 
 
@@ -102,14 +104,14 @@ def _tls_reason(error: Exception) -> str:
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Make a TLS context that verifies nothing, and shows the client's certificate if there is one.
+    """Make a TLS context that presents the client's certificate, if there is one.
 
-    The server is not verified, because the answer is not secret.
+    The context does not verify the server, because the answer is not secret.
 
     Raises BadParameter if the certificate or the key cannot be used.
     """
     context = ssl.create_default_context()
-    # A probe on the same host uses the IP address. Certificates usually do not contain it.
+    # A probe on the same host uses an IP address, which certificates usually do not contain.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if cert is None:
@@ -119,10 +121,11 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
         if not file.is_file():  # reading from a pipe would block
             raise typer.BadParameter(f"{file} is not a file: name a file in PEM")
     try:
-        # Without a password OpenSSL would ask for one on a terminal.
+        # With an empty password OpenSSL asks for none on the terminal.
         context.load_cert_chain(cert, key, password="")
     except OSError:  # the base class of ssl.SSLError
         raise typer.BadParameter(
-            f"{cert} and {key} must be a certificate and its key in PEM; the key has no password"
+            f"{cert} and {key} must be a certificate and its key in PEM, and the key must have "
+            "no password"
         ) from None
     return context

@@ -1,4 +1,4 @@
-"""The command `rankwatch`. It lists the commands in the order of the help, and handles errors."""
+"""The command `rankwatch`. Lists the commands in the order of the help, and handles errors."""
 
 import atexit
 import gc
@@ -68,7 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# All commands, in the order of the help, by what a person wants to do.
+# All commands by purpose, in the order in which the help shows them.
 COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Try": {
         "demo": serve.demo,
@@ -139,7 +139,9 @@ def _root(
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="Configuration file. May also follow the command."),
+        typer.Option(
+            "--config", "-c", help="Configuration file. You can also give it after the command."
+        ),
     ] = None,
 ) -> None:
     """Watch how far two recommenders drift apart.
@@ -148,7 +150,7 @@ def _root(
     two files. To watch two recommenders: `rankwatch init`, then `rankwatch check`, then `rankwatch
     run-once`.
 
-    A TIME is 2024-01-08 or 2024-01-08T06:00Z in UTC, or a time ago, such as 3h or 2d.
+    Write a TIME as 2024-01-08 or 2024-01-08T06:00Z (UTC), or as a time ago, such as 3h or 2d.
     """
     if config is not None:
         os.environ[CONFIG_VARIABLE] = str(config)
@@ -157,12 +159,13 @@ def _root(
 def main() -> None:
     """Run the command line.
 
-    If a user can fix an error, it is printed as one line on standard error, never as a traceback.
+    An error that a user can fix is printed as one line on standard error, without a traceback.
     """
-    # Almost no object becomes garbage while a command loads. With default thresholds the garbage
-    # collector takes a tenth of the loading time.
+    # Let Python collect garbage less often. While a command loads, almost no object becomes
+    # garbage, but the default takes a tenth of the loading time.
     gc.set_threshold(500_000, 20, 20)
-    # Waiting threads of OpenBLAS use CPU time, and no command multiplies matrices.
+    # Use one thread of OpenBLAS. More threads use CPU time while they wait, and no command
+    # multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -180,10 +183,10 @@ def main() -> None:
         code = OUTPUT_EXIT
     except KeyboardInterrupt:  # a second interrupt
         code = INTERRUPTED_EXIT
-    # From this line an interrupt would only show a traceback.
+    # Ignore interrupts from here on, because they would only print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A normal exit would take a quarter of a second to unload modules, and would retry failed
-    # writes.
+    # Skip Python's normal exit, because it unloads modules for a quarter of a second. It would also
+    # write failed output again.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public function
     os._exit(code if isinstance(code, int) else bool(code))
 
@@ -198,7 +201,8 @@ def _run() -> str | int | None:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except SystemExit as end:
-        # Without this, typer and rich would exit with 1, and that could be a verdict.
+        # If the output is a closed pipe, typer and rich exit with 1. But 1 can be a verdict, so
+        # raise the error.
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
         return end.code

@@ -1,4 +1,4 @@
-"""The commands `metrics` and `series`. They list what can be measured, and what is exported."""
+"""The commands `metrics` and `series`. They list metrics, and series for Prometheus."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ def metrics(
         typer.Argument(
             metavar="METRIC",
             autocompletion=complete_metrics,
-            help="Metric to show in full. It may have parameters: rbo(p=0.8)@5.",
+            help="Metric to show with all its properties. It may have parameters, such as "
+            "rbo(p=0.8)@5.",
         ),
     ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the similarity metrics that can be measured.
+    """List the metrics that can be measured.
 
-    The properties of a metric are its range, its scores of identical and disjoint lists, its needs
-    and its meaning. `rankwatch series` lists the series for Prometheus.
+    For each metric the list has the range, the scores of identical and of disjoint lists, the data
+    that it needs, and its meaning. `rankwatch series` lists the series for Prometheus.
     """
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS
@@ -151,7 +152,7 @@ def _chance(metric: Metric) -> dict[str, object]:
 
 
 def _parameters(metric: Metric) -> dict[str, object]:
-    """Return value, default and possible values of each parameter."""
+    """Return the value, the default and the possible values of each parameter."""
     parameters: dict[str, object] = {}
     for field in fields(metric):
         name = field.name
@@ -171,7 +172,7 @@ def _value_text(value: float | None) -> float | str:
 
 
 def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the table cells of a metric. An arm-wide metric has no score of identical lists."""
+    """Return the table cells of a metric. Arm metrics have fewer cells."""
     scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
     limits = f"{_text(facts['low'])} to {_text(facts['high'])}"
     return (str(facts["metric"]), limits, *scores, _text(facts["need"]), str(facts["meaning"]))

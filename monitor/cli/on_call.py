@@ -53,18 +53,19 @@ _STATE_COLUMNS = (
 _TRANSITION_COLUMNS = (
     "slot comparison alert segment from_state to_state value> threshold> users> reason"
 )
-_REASONS = 4  # the largest number of reasons listed for a comparison's quiet alerts
+_REASONS = 4  # how many reasons are listed for the quiet alerts of a comparison
 
 alerts_app = typer.Typer(
     cls=ListingGroup,
     help=(
-        "List, acknowledge and resolve alerts. The default command is `ls`, with all its options."
+        "List, acknowledge and resolve alerts. Without a command this is `ls`, and accepts its "
+        "options."
     ),
 )
 
 silence_app = typer.Typer(
     cls=ListingGroup,
-    help="Suppress notifications of alerts for a time. The default command is `ls`.",
+    help="Suppress notifications of alerts for a time. Without a command this is `ls`.",
 )
 _SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
 notify_app = typer.Typer(
@@ -91,7 +92,7 @@ def list_alerts(
             "-n",
             min=1,
             max=1_000_000,
-            help="Number of newest transitions to show. Default: all.",
+            help="Show at most this number of transitions, the newest ones. Default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -101,9 +102,9 @@ def list_alerts(
 ) -> None:
     """List pending and firing alerts, and every transition.
 
-    Quiet alerts are counted by reason. With --states the command shows the state of each alert.
-    With --json it prints one object for each transition, oldest first. With --states --json it
-    prints one object for each alert and segment.
+    The command only counts quiet alerts, by reason. With --states it shows the state of each alert
+    instead. With --json it prints one object for each transition, oldest first. With --states
+    --json it prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -126,7 +127,7 @@ def list_alerts(
         _TRANSITION_COLUMNS,
         as_json=as_json,
         title="Transitions",
-        empty="no alert has changed its state yet",
+        empty="no transitions yet: no alert has changed its state",
     )
 
 
@@ -141,7 +142,7 @@ def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
 
 
 def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
-    """Return one line for each comparison, with the number of its quiet alerts by reason."""
+    """Return one line for each comparison. It counts the comparison's quiet alerts by reason."""
     reasons_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for state in states:
         if state.state == "quiet":
@@ -162,16 +163,16 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "resolve",
     cls=Command,
     help=(
-        "Resolve firing alerts by hand. If further runs are in breach, they fire again as new "
-        "alerts. Use `silence` to suppress them."
+        "Resolve firing alerts by hand. If later runs are in breach, new alerts fire. To "
+        "suppress alerts, use `silence`."
     ),
 )
 @alerts_app.command(
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. They are not sent again until they end. Receivers that "
-        "support acknowledgements get it too."
+        "Acknowledge firing alerts. They are not sent again until they end. If a receiver "
+        "supports acknowledgements, it gets the acknowledgement too."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
@@ -215,7 +216,7 @@ def accept(  # noqa: PLR0913 - the command's options
             "--since",
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot of the first run at the new level. A time ago, such as 2d, means the first "
+            help="Slot of the first run with the change. A time ago, such as 2d, means the first "
             "run after that time.",
         ),
     ],
@@ -229,9 +230,10 @@ def accept(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Accept a change of the lists as normal.
 
-    Rules learn from the run of this slot and from later runs. Alerts end with the next run at this
-    level. If a slot is accepted again, nothing changes. `--undo` takes effect with the next run.
-    `rankwatch alerts` and `rankwatch show` list who accepted what and when.
+    Rules then learn only from the run of this slot and from later runs. Alerts on the change end
+    with the next run that is like the accepted ones. If you accept the same slot again, nothing
+    changes. `--undo` takes effect with the next run. `rankwatch alerts` and `rankwatch show` list
+    who accepted what, and when.
     """
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
@@ -282,8 +284,9 @@ def add_silence(  # noqa: PLR0913 - the command's options
         list[str],
         typer.Argument(
             metavar="MATCHER...",
-            help="name=value, name!=value, name=~regex or name!~regex. All must match. A name is "
-            "alert, comparison, segment, severity, metric, statistic or a label of the rule.",
+            help="name=value, name!=value, name=~regex or name!~regex. If there are several, all "
+            "must match. A name is alert, comparison, segment, severity, metric, statistic or a "
+            "label of the rule.",
         ),
     ],
     *,
@@ -296,7 +299,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--until",
             metavar="TIME",
-            help="End, or the time until then, such as 2h. Replaces --for.",
+            help="When the silence ends: a time, or a duration from now, such as 2h. Replaces "
+            "--for.",
         ),
     ] = None,
     since: Annotated[
@@ -304,7 +308,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Start, or the time until then, such as 2h. Default: now.",
+            help="When the silence begins: a time, or a duration from now, such as 2h. Default: "
+            "now.",
         ),
     ] = None,
     by: Author = None,
@@ -316,8 +321,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
 
     Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
 
-    If an alert still fires when the silence ends, it is sent then. If it ended before, it is never
-    sent.
+    If an alert still fires when the silence ends, receivers are notified then. If the alert has
+    ended before, they are not notified of it.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence
 
@@ -372,7 +377,7 @@ def expire_silences(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """End silences now. If their alerts still fire, they are sent."""
+    """End silences now. If silenced alerts still fire, receivers are notified."""
     now = utc_now()
     with opened_database(config) as (store, _):
         missing = []
@@ -381,7 +386,8 @@ def expire_silences(
                 missing.append(str(number))
     if missing:
         raise ConfigError(
-            f"silence {', '.join(missing)} has ended or does not exist: see `rankwatch silence ls`"
+            f"silence {', '.join(missing)} has ended or does not exist: choose one from "
+            "`rankwatch silence ls`"
         )
     if as_json:
         print_json({"expired": numbers})
@@ -418,15 +424,18 @@ def list_deliveries(
     *,
     every: Annotated[
         bool,
-        typer.Option("--all", help=f"Also list the newest {_SETTLED} dead or dropped deliveries."),
+        typer.Option(
+            "--all",
+            help=f"Also list the newest {_SETTLED} deliveries that are dead or were dropped.",
+        ),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List pending deliveries and why each one waits.
+    """List pending deliveries, and why they are pending.
 
-    Some reasons are: the alert is silenced or inhibited, it is a dry run, the receiver refused it.
-    The column `message` has a short form of the text.
+    For example, the alert is silenced or inhibited, its rule is a dry run, or the receiver refused
+    the message. The column `message` has the reason of the alert.
     """
     with opened_database(config) as (store, _):
         deliveries = store.outbox.deliveries(
@@ -458,16 +467,16 @@ def try_receivers(
             "--wait",
             metavar="DURATION",
             show_default=False,
-            help="How long the test fires, such as 1m. Default: it ends at once. Alertmanager "
-            "drops alerts that end before its group_wait.",
+            help="How long the test alert fires, such as 1m. Default: it ends at once. "
+            "Alertmanager drops alerts that end before its group_wait.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages are marked as a test. They bypass routes, silences and the outbox. The exit code
-    is 5 if the test could not be sent to one of the receivers.
+    Both messages say that they are a test. They are sent directly, so routes, silences and the
+    outbox have no effect. The exit code is 5 if a receiver did not accept a message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test

@@ -28,25 +28,27 @@ if TYPE_CHECKING:
 
     from monitor.model.runs import Evidence, PullProgress, Summary
 
-# Functions import rich when they need it, because `--version`, `--json` and completion do not.
+# Functions import rich only when they need it, so that `--version`, `--json` and completion are
+# quick.
 
 TRACEBACK_VARIABLE = "RANKWATCH_TRACEBACK"
 UNHEALTHY_EXIT = 1
 SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
-# These are the codes of a shell.
+# A shell uses the same codes.
 INTERRUPTED_EXIT = 130
 TERMINATED_EXIT = 143
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
-# These are the codes for errors of `gate`. They are from sysexits.h, and differ from verdicts.
+# Codes for errors of `gate`, from sysexits.h. They differ from the codes of verdicts.
 USAGE_EXIT = 64
 INTERNAL_EXIT = 70
 
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
-_LARGE = 1e4  # larger numbers are short; evidence of learned rules can be huge
+# larger numbers are written in short form, because evidence of learned rules can be huge
+_LARGE = 1e4
 _STYLES = {
     "ok": "green",
     "quiet": "green",
@@ -74,7 +76,7 @@ def print_error(text: str) -> None:
 def report_internal(error: Exception) -> None:
     """Print the type of an unexpected error and its place in our code.
 
-    The error's text may quote data. It is printed only if RANKWATCH_TRACEBACK is set.
+    The error's text is printed only if RANKWATCH_TRACEBACK is set, because it may quote data.
     """
     print_error(
         f"internal error: {describe_fault(error)}. This is a bug in rankwatch: please report it. "
@@ -89,7 +91,7 @@ def _shows_tracebacks() -> bool:
 
 
 def report_unwritten(error: OSError) -> None:
-    """Print which output could not be written. Ignores a closed pipe, for example to ``head``."""
+    """Print which output could not be written. Print nothing if it is a closed pipe."""
     if isinstance(error, BrokenPipeError) and error.filename is None:
         return
     with suppress(OSError):
@@ -109,17 +111,17 @@ def print_json(*values: object) -> None:
 
 
 def indented_json(value: object) -> str:
-    """Return the JSON object as the text of a file, with one key on each line."""
+    """Return the value as JSON for a file, with one key on each line."""
     return json.dumps(_plain(value), indent=2) + "\n"
 
 
 def pick(value: object, *names: str) -> dict[str, object]:
-    """Return the attributes with these names, in this order."""
+    """Return these attributes of the value by name, in this order."""
     return {name: getattr(value, name) for name in names}
 
 
 def summary_dict(summary: Summary) -> dict[str, Any]:
-    """Return a summary for JSON."""
+    """Return a summary in the form of the JSON output."""
     names = "segment metric n n_undefined mean standard_error statistics"
     return pick(summary, *names.split())
 
@@ -139,7 +141,7 @@ def _plain(value: object) -> object:
 
 
 def _key(key: object) -> str:
-    # Join the parts as the API does: "candidate,missing".
+    # Join the parts of a key as the API does, such as "candidate,missing".
     return ",".join(key) if isinstance(key, tuple) else str(key)
 
 
@@ -152,7 +154,7 @@ def print_table(
     """Print a table.
 
     A column is right-aligned if its name ends with ``>``. Cells are text, never markup. On a
-    terminal long texts are folded, but numbers and short words are not. In a pipe every row is one
+    terminal, long texts are broken into lines. Otherwise, for example in a pipe, every row is one
     line.
     """
     from rich.cells import cell_len
@@ -195,7 +197,7 @@ def print_table(
     if is_terminal:
         sys.stdout.write(drawn.get())
         return
-    # Strip the padding of the last column, because a pipe does not need it.
+    # Strip the blanks after the last column, because only a terminal needs them.
     for row_text in drawn.get().splitlines():
         sys.stdout.write(f"{row_text.rstrip()}\n")
 
@@ -211,8 +213,8 @@ def print_records(
 ) -> None:
     """Print each record as a JSON object, or all records as a table with these keys.
 
-    ``>`` after a key marks a column of numbers. ``empty`` is printed in place of a table without
-    rows: what to do next.
+    If a key ends with ``>``, its column has numbers. If there are no rows, ``empty`` is printed,
+    which says what to do next.
     """
     if as_json:
         print_json(*records)
@@ -231,7 +233,7 @@ def print_records(
 def cells_of(
     records: Iterable[Mapping[str, object]], columns: str
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the titles of these columns, and one row of texts for each record."""
+    """Return the titles of the columns, and a row of texts for each record."""
     keys = columns.replace(">", "").split()
     rows = [[cell(record.get(key)) for key in keys] for record in records]
     return [column.replace("_", " ") for column in columns.split()], rows
@@ -257,7 +259,7 @@ def _one_line(text: str) -> str:
 
 
 def instant(value: datetime) -> str:
-    """Return an instant for people, in ISO 8601 and UTC, without fractions of a second."""
+    """Write an instant for people: ISO 8601 in UTC, without fractions of a second."""
     return format_instant(value.replace(microsecond=0))
 
 
@@ -269,7 +271,7 @@ def number(value: float | None, digits: int = 4) -> str:
 def progress() -> Progress:
     """Return a progress bar on standard error. It disappears at the end.
 
-    Without a terminal it is off.
+    If standard error is not a terminal, nothing is shown.
     """
     from rich.console import Console
     from rich.progress import (
@@ -292,7 +294,7 @@ def progress() -> Progress:
 
 
 def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
-    """Show the progress of a pull. Each pull of a comparison has its own bar."""
+    """Show how far a pull is. Each pull of a comparison has its own bar."""
     name = f"{comparison} {pull.what}"
     tasks = {bar.description: bar.id for bar in bars.tasks}
     task = tasks[name] if name in tasks else bars.add_task(name)
@@ -326,8 +328,8 @@ def scores_line(evidence: Evidence) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write the complete text, or write nothing.
 
-    If the path is an open stream, such as ``/dev/stdout``, it writes to the stream. Raises OSError,
-    which names the path.
+    If the path is an open stream of this process, such as ``/dev/stdout``, the text is written to
+    the stream. Raises OSError with the path.
     """
     from monitor.boundary.files import replace_file
 
@@ -354,13 +356,13 @@ def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -
 def print_written(path: Path) -> None:
     """Print the path of the written file on standard error.
 
-    Standard output may contain a table, or may itself be the file.
+    Standard output is not used, because it may contain a table or be the file itself.
     """
     typer.echo(f"written: {escape_controls(str(path))}", err=True)
 
 
 def require_writable(path: Path) -> None:
-    """Raise OSError if `write_whole` would fail now. It writes nothing."""
+    """Raise OSError if `write_whole` could not write to this path now. Writes nothing."""
     from monitor.boundary.files import require_replaceable
 
     if _stream_of(path) is None:
@@ -377,7 +379,7 @@ def _stream_of(path: Path) -> TextIO | None:
 
 
 def log_errors_only() -> None:
-    """Log only errors, in the form for people, on standard error.
+    """Log only errors, on standard error, in the form for people.
 
     Commands that run slots or ask sources call this first.
     """

@@ -1,4 +1,4 @@
-"""Options that several commands share, functions that parse their values, and the database."""
+"""Options that several commands share, functions that parse values, and access to the database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from monitor.model.instants import FIRST_INSTANT, read_instant, utc_now
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
-# The default is `DEFAULT_CONFIG`.
+# Commands use `DEFAULT_CONFIG` as its default.
 Config = Annotated[
     Path,
     typer.Option(
@@ -83,7 +83,7 @@ Metric = Annotated[
         "--metric",
         "-m",
         autocompletion=complete_metrics,
-        help="Metric. Default: the comparison's first one.",
+        help="Name of a metric. Default: the first metric of the comparison.",
     ),
 ]
 Segments = Annotated[
@@ -92,7 +92,8 @@ Segments = Annotated[
         "--segment",
         "-s",
         autocompletion=complete_segments,
-        help="Segment, or `each` for all. May be repeated. Default: the segment `all`.",
+        help="Name of a segment, or `each` for every segment. May be repeated. Default: the "
+        "segment `all`.",
     ),
 ]
 OneSegment = Annotated[
@@ -113,7 +114,10 @@ OneAlert = Annotated[
 Author = Annotated[
     str | None,
     typer.Option(
-        "--by", metavar="NAME", help="Your name. Default: your account.", show_default=False
+        "--by",
+        metavar="NAME",
+        help="Your name. Default: the name of your account.",
+        show_default=False,
     ),
 ]
 Comment = Annotated[
@@ -136,7 +140,7 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
 
 def require_known(comparison: str | None, configured: Sequence[str]) -> None:
-    """Raise ConfigError for a name that is neither configured nor stored, such as a typo."""
+    """Raise ConfigError for an unknown name. Call it if nothing is stored under the name."""
     if comparison is None or comparison in configured:
         return
     problem = f"no comparison named {comparison!r}: nothing is stored under this name. "
@@ -162,7 +166,7 @@ def author_name(by: str | None) -> str:
 def parse_address(text: str, name: str) -> tuple[str, int]:
     """Parse ``host:port``.
 
-    Raises BadParameter, which contains ``name``, for any other text.
+    Raises BadParameter for any other text. The error contains ``name``.
     """
     from monitor.settings.addresses import split_address
 
@@ -187,16 +191,16 @@ def parse_instant(text: str) -> datetime:
 
 
 def parse_fixed(option: str, text: str) -> datetime:
-    """Parse an instant that does not move. Raises BadParameter for a time ago."""
+    """Parse an instant. Raises BadParameter for a time ago, because its instant changes."""
     if is_time_ago(text):
         raise typer.BadParameter(
-            f"{option} {text} moves with the clock: give a fixed time, such as 2024-01-08"
+            f"{option} {text} depends on the present time: give a fixed time, such as 2024-01-08"
         )
     return parse_instant(text)
 
 
 def parse_ahead(text: str) -> datetime:
-    """Parse an instant like `parse_instant`, but ``2h`` means in two hours."""
+    """Parse an instant like `parse_instant`. But here ``2h`` means in two hours."""
     ahead = _read_duration(text)
     if ahead is None:
         return parse_instant(text)
@@ -204,14 +208,14 @@ def parse_ahead(text: str) -> datetime:
 
 
 def is_time_ago(text: str) -> bool:
-    """Whether `parse_instant` counts the time back from now."""
+    """Whether the text is a time ago, such as ``2d``."""
     return _read_duration(text) is not None
 
 
 def _read_duration(value: str) -> timedelta | None:
     """Return a duration such as ``2d``, or None for any other value."""
     if not value[-1:].isalpha() or value.endswith("Z"):
-        return None  # without importing pydantic, which is slow
+        return None  # return early, because importing pydantic is slow
     from monitor.boundary.options import parse_duration
 
     try:

@@ -1,4 +1,4 @@
-"""The command `gate`. It decides on a rollout, by an exit code and a certificate."""
+"""The command `gate`. It decides on a rollout. The result is an exit code and a certificate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from monitor.model.gate import GateResult
     from monitor.service.gate import Certificate
 
-_CLICK_USAGE = 2  # the exit code of usage errors in other commands
+_CLICK_USAGE = 2  # click's exit code for wrong usage
 
 _MOST_LOOKS = 24
 _MOST_CHARTS = 6
@@ -60,10 +60,10 @@ _COLUMNS = (
 
 
 class GateCommand(Command):
-    """A command whose errors never end with the exit code of a verdict."""
+    """A command whose exit code after an error is never that of a verdict."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in click
-        """Parse the options. Wrong options end the command with 64."""
+        """Parse the options. If they are wrong, the command ends with exit code 64."""
         try:
             return super().make_context(*args, **kwargs)
         except OSError:
@@ -72,9 +72,9 @@ class GateCommand(Command):
             _end(error)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
-        """Run the command. Each kind of error ends it with its own exit code.
+        """Run the command. Each kind of error has its own exit code.
 
-        Without this, a bug would end it with 1, and that means a breach.
+        Without this, the exit code after a bug would be 1, which means a breach.
         """
         try:
             return super().invoke(ctx)
@@ -89,7 +89,7 @@ class GateCommand(Command):
             raise typer.Exit(error.exit_code) from None
         except OSError as error:
             if error.filename is None:
-                raise  # standard output failed, and `main` reports this
+                raise  # standard output could not be written, and `main` reports this
             report_unwritten(error)
             raise typer.Exit(OUTPUT_EXIT) from None
         except Exception as error:  # noqa: BLE001 - likewise
@@ -97,9 +97,9 @@ class GateCommand(Command):
 
 
 def _end(error: Exception) -> NoReturn:
-    """Raise an error of click. Wrong usage gets the exit code 64.
+    """End the command because of an error.
 
-    Any other error is reported, and ends the command with 70.
+    Wrong usage ends it with exit code 64. An unexpected error is reported, and ends it with 70.
     """
     if not hasattr(error, "exit_code"):
         report_internal(error)
@@ -114,7 +114,7 @@ def gate(  # noqa: PLR0913 - the command's options
     *,
     margin: Annotated[
         float,
-        typer.Option(help="The lowest mean excess that is too much, in units of the metric."),
+        typer.Option(help="The lowest mean excess that is too high, in units of the metric."),
     ],
     alpha: Annotated[
         float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
@@ -125,7 +125,7 @@ def gate(  # noqa: PLR0913 - the command's options
             "--metric",
             "-m",
             autocompletion=complete_metrics,
-            help="Metric to judge. Default: the comparison's first one.",
+            help="Metric to judge. Default: the first metric of the comparison.",
         ),
     ] = None,
     segment: Annotated[
@@ -134,7 +134,8 @@ def gate(  # noqa: PLR0913 - the command's options
             "--segment",
             "-s",
             autocompletion=complete_segments,
-            help="Segment to judge, or each. May be repeated. All segments must be safe.",
+            help="Segment to judge, or `each`. May be repeated. Then all these segments must be "
+            "safe.",
         ),
     ] = None,
     since: Annotated[
@@ -142,14 +143,15 @@ def gate(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="INSTANT",
             autocompletion=complete_slots,
-            help="The first slot to judge. Choose it before you look. A time ago is an error, "
-            "because the verdict is valid for a fixed start only.",
+            help="The first slot to judge. Choose it before you see results. You cannot give a "
+            "time ago, because the verdict is valid only for a fixed start.",
         ),
     ] = None,
     reference: Annotated[
         float | None,
         typer.Option(
-            help="Score that means no excess. Default: the noise floor, or identical lists' score."
+            help="The score that means no excess. Default: the noise floor, or else the score of "
+            "identical lists."
         ),
     ] = None,
     certificate: Annotated[
@@ -164,11 +166,11 @@ def gate(  # noqa: PLR0913 - the command's options
     """Decide whether a rollout is safe, from stored runs.
 
     It is safe if the candidate's mean excess is below the margin. The verdict is valid even if you
-    look often.
+    use this command after every run.
 
     Exit codes: 0 safe, 1 breach, 2 inconclusive, 64 wrong usage, configuration or input, 70
-    internal failure, 74 output, 3 a source, 4 database, 130 interrupted.
-    docs/explanation/gate.md explains what the verdict promises.
+    internal failure, 74 output, 3 a source, 4 database, 130 interrupted. docs/explanation/gate.md
+    explains what the verdict means.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide, describe_certificate, make_question
@@ -253,7 +255,7 @@ def _as_page(certificate: Certificate) -> dict[str, object]:
 
 
 def _draw_course(certificate: Certificate, place: int) -> Markup:
-    """Draw the mean and the bounds of one segment at each look, with the margin."""
+    """Draw the mean of one segment at each look, with its bounds and the margin."""
     from monitor.charts.time_chart import Level, Point, draw_series
 
     points = []

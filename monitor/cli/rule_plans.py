@@ -44,7 +44,8 @@ def suggest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--false-alarm-every",
             metavar="DURATION",
-            help="Accepted time between false alerts, such as 90d. Default: the comparison's.",
+            help="Accepted time between false alerts, such as 90d. Default: the value of the "
+            "comparison.",
         ),
     ] = None,
     statistic: Annotated[
@@ -60,9 +61,10 @@ def suggest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suggest thresholds, learned from healthy runs.
 
-    The command shows when each threshold would have fired. Together, all thresholds are expected to
-    fire falsely once in the accepted time. Fixed thresholds do not follow seasons or slow, wanted
-    changes. Rules with `learned:` do. The exit code is 2 if no stored run can be used.
+    The command shows when an alert with each threshold would have fired. All thresholds together
+    are expected to cause one false alert in the accepted time. A fixed threshold does not adapt to
+    seasons or to slow, wanted changes, but a rule with `learned:` does. The exit code is 2 if no
+    stored run can be used.
     """
     from monitor.service.analysis.thresholds import (
         STATISTICS,
@@ -124,7 +126,9 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         print_line()
         return
     print_line(write_false_alerts(every))
-    print_line("seen with 50 or 95 percent: the change that one run detects with this probability")
+    print_line(
+        "seen with 50 or 95 percent: one run detects this change with a probability of 50 or 95 %"
+    )
     for each in suggestions:
         if each.caught:
             slots = ", ".join(instant(page.slot) for page in each.caught)
@@ -133,10 +137,12 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
-    # JSON strings and numbers are also valid YAML.
+    # Write values as JSON, because JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
-        print_line("rules: []  # nothing can be suggested yet: run more slots, or replay past ones")
+        print_line(
+            "rules: []  # nothing can be suggested yet: run more slots, or replay past slots"
+        )
         return
     print_line("rules:")
     for rule in rules:
@@ -156,7 +162,7 @@ def plan(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Argument(
             autocompletion=complete_comparisons,
-            help="A comparison with stored runs. Without it give --sd and --wander.",
+            help="A comparison with stored runs. Without a comparison, give --sd and --wander.",
         ),
     ] = None,
     *,
@@ -168,23 +174,31 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=1.0,
-            help="Instead of --drop: the share of users with broken lists, such as 0.02.",
+            help="The share of users with broken lists, such as 0.02. Replaces --drop.",
         ),
     ] = None,
     score: Annotated[
         float | None,
         typer.Option(
-            help="With --share: the score of these users. Default: the score of disjoint lists."
+            help="With --share: the score of users with broken lists. Default: the score of "
+            "disjoint lists."
         ),
     ] = None,
     users: Annotated[
         int | None,
-        typer.Option(min=2, max=10**9, help="Users in each run. The number of runs is computed."),
+        typer.Option(
+            min=2,
+            max=10**9,
+            help="Number of users in each run. The command computes the number of runs.",
+        ),
     ] = None,
     runs: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**6, help="Runs judged together. The number of users is computed."
+            min=1,
+            max=10**6,
+            help="Number of runs that are judged together. The command computes the number of "
+            "users.",
         ),
     ] = None,
     power: Annotated[
@@ -195,7 +209,8 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Probability of a false alert in each look. Default: from the comparison.",
+            help="Probability of a false alert each time runs are judged. Default: from the "
+            "comparison.",
         ),
     ] = None,
     metric: Metric = None,
@@ -204,17 +219,20 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),
     ] = "all",
     mean: Annotated[
-        float | None, typer.Option(help="Healthy mean. Default: from stored runs.")
+        float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
     ] = None,
     sd: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Standard deviation over users. Default: from stored runs."),
+        typer.Option(
+            min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
+        ),
     ] = None,
     wander: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Standard deviation of the true mean between runs. Default: from stored runs.",
+            help="How much the true mean varies from run to run (standard deviation). Default: "
+            "from stored runs.",
         ),
     ] = None,
     learned: Annotated[
@@ -222,21 +240,21 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=2,
             max=10**6,
-            help="Number of earlier healthy runs. Default: the number of stored ones.",
+            help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
         ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Compute how many users or runs detect a drop.
+    """Compute how many users or runs are needed to detect a drop.
 
-    The drop is a lower mean, or a share of users with broken lists.
+    The drop is a lower mean (--drop), or a share of users with broken lists (--share).
 
-    The command compares the mean of the runs with earlier healthy runs, by Student's t. This is
-    exact if the runs are normally distributed. With --users and --runs it computes the probability
-    of detection. With --share it plans for the configured rules, and names the rule that detects
-    the change first. If few users are affected, a percentile or a share below a floor can detect
-    them earlier than the mean.
+    The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
+    t-test. The result is exact if the means of runs are normally distributed. With both --users and
+    --runs the command computes the probability of detection. With --share it uses the configured
+    rules, and names the rule that detects the change first. If few users are affected, a rule on a
+    percentile or on share_below(x) can detect the change earlier than a rule on the mean.
     """
     from monitor.service.analysis import sample_size
 

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 IDLE_S = 3600.0
 _GARBAGE_THRESHOLDS = 700, 10, 10
-"""Python's defaults. A daemon must collect garbage more often than a short command."""
+"""Python's defaults. The daemon restores them, because it must collect garbage more often."""
 
-# The addresses at which a server answers that listens on all addresses.
+# If a server listens on all addresses, the probe uses the loopback address.
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
-    """Run the daemon: all slots on schedule, and web pages.
+    """Run the daemon. It runs all slots on schedule, and serves web pages.
 
-    SIGTERM or Ctrl-C stops it. SIGHUP reloads the configuration. So does POST /-/reload with a
-    password.
+    SIGTERM or Ctrl-C stops the daemon. To reload the configuration, send SIGHUP, or POST /-/reload
+    with a password.
     """
     from monitor.service.daemon.daemon import Daemon
     from monitor.service.heaps import share_heaps
@@ -54,11 +54,11 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
 
 
 def _receive_signals() -> int:
-    """Return a pipe that receives the number of each signal as a byte."""
+    """Return a pipe. For each signal it receives a byte with the number of the signal."""
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
-    # Python runs handlers between bytecodes. If a signal arrived just before the main thread
-    # blocks, its handler would wait until the next signal. A byte in a pipe is never missed.
+    # Python runs signal handlers between bytecodes. If a signal arrives just before the main thread
+    # blocks, its handler runs only after the next signal. A byte in a pipe is never missed.
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _ignore)
@@ -66,7 +66,7 @@ def _receive_signals() -> int:
 
 
 def _ignore(*_: object) -> None:
-    """Do nothing about a signal, because its number is already in the pipe."""
+    """Ignore a signal, because its number is already in the pipe."""
 
 
 def _follow_log_settings(settings: Settings) -> None:
@@ -78,13 +78,13 @@ def _follow_log_settings(settings: Settings) -> None:
 def _obey(daemon: Daemon, signals: int) -> None:
     """Handle signals until a signal stops the daemon.
 
-    While the daemon is healthy, this notifies the watchdog of systemd.
+    While the daemon is healthy, also notify the watchdog of systemd.
     """
     interval = watchdog_interval_s() or IDLE_S
     while True:
         is_readable, _, _ = select.select([signals], [], [], interval)
-        # Handle all pending signals at once. Equal signals are handled once, and none delays
-        # another.
+        # Read all pending signals at once. Equal signals are handled only once, and a stop does not
+        # wait for a reload.
         received = set(os.read(signals, 1 << 20)) if is_readable else set()
         if received - {signal.SIGHUP}:
             return
@@ -116,7 +116,7 @@ def notify_systemd(*states: str) -> None:
 
 
 def watchdog_interval_s() -> float | None:
-    """Return half of the watchdog time of systemd, or None if systemd does not watch."""
+    """Return half of systemd's watchdog time, or None without a watchdog."""
     try:
         microseconds = int(os.environ.get("WATCHDOG_USEC", "0"))
     except ValueError:
@@ -130,7 +130,10 @@ def demo(
     *,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="End after the story. Exit code 0 if all of it happened."),
+        typer.Option(
+            "--fast",
+            help="End after the story. The exit code is 0 if everything happened as expected.",
+        ),
     ] = False,
     directory: Annotated[
         Path | None,
@@ -144,7 +147,8 @@ def demo(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve only the two recommenders at this address, for another rankwatch.",
+            help="Serve only the two recommenders, at this address. Another rankwatch can watch "
+            "them.",
         ),
     ] = None,
 ) -> None:
@@ -160,7 +164,8 @@ def demo(
         raise typer.Exit(run_demo(fast=fast, directory=directory, console=console))
     if fast:
         raise typer.BadParameter(
-            "--fast would end the demo, but --recommenders serves until it is stopped: omit --fast"
+            "--fast ends the demo, but --recommenders serves until it is stopped: omit one of "
+            "the two"
         )
     address = parse_address(recommenders, "--recommenders")
     raise typer.Exit(run_recommenders(address, directory=directory, console=console))
@@ -187,14 +192,14 @@ def healthcheck(
 ) -> None:
     """Check whether a daemon is healthy.
 
-    The exit code is 0 if it is healthy, and 1 if not. The command works with and without TLS, and
-    needs no password. It does not verify the daemon's certificate, because the answer is not
-    secret.
+    The exit code is 0 if the daemon is healthy, and 1 if not. The command works with and without
+    TLS, and needs no password. It does not verify the daemon's certificate, because the answer is
+    not secret.
     """
     from monitor.cli.health_probe import probe, tls_context
 
     if key is not None and cert is None:
-        raise typer.BadParameter("--key is the key of a certificate: give --cert too")
+        raise typer.BadParameter("--key needs the certificate that it belongs to: give --cert too")
     tls = tls_context(cert, key)
     host, port = parse_address(address, "HOST:PORT")
     word = "ready" if ready else "healthy"

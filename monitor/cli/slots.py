@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from monitor.model.runs import Run, RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
 
-    # The first cells of a row, the mean of each metric, and the last cells.
+    # A row of a table: its first cells, the mean of each metric, and its last cells.
     _Row = tuple[Sequence[str], Mapping[str, float | None], Sequence[str]]
 
 PUSH_VARIABLE = "RANKWATCH_PUSH"
@@ -55,7 +55,8 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Ask live sources again for stored slots. The stored run is kept as NAME@ATTEMPT.",
+        help="Run stored slots again, although live sources answer differently now. The stored "
+        "run is kept under the name NAME@ATTEMPT.",
     ),
 ]
 
@@ -69,8 +70,8 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="TIME",
             autocompletion=complete_slots,
-            help="The slot. A time ago, such as 2d, means the slot due at that time. Default: the "
-            "newest slot.",
+            help="Slot to run. A time ago, such as 2d, means the newest slot at that time. "
+            "Default: the newest slot.",
         ),
     ] = None,
     again: _Again = False,
@@ -78,7 +79,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         Path | None,
         typer.Option(
             metavar="FILE.prom",
-            help="File of metrics to write, for the textfile collector of node_exporter.",
+            help="Also write metrics to this file, for the textfile collector of node_exporter.",
         ),
     ] = None,
     push: Annotated[
@@ -86,7 +87,8 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="URL",
             envvar=PUSH_VARIABLE,
-            help="Pushgateway to which metrics are pushed. Put user:password@ into the variable.",
+            help="Also push metrics to this Pushgateway. If the URL has user:password@, put it "
+            "into the variable.",
         ),
     ] = None,
     push_instance: Annotated[
@@ -99,12 +101,13 @@ def run_once(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run the newest slot once, send alerts, and exit.
 
-    This is rankwatch without a daemon. It runs one slot of each comparison. If a slot has already
-    run, and its sources would answer differently now, it runs again only with --again.
+    Use this command instead of the daemon, for example with cron. It runs one slot of each
+    comparison. If a slot has already run, it is run again. But if its sources are live, it is run
+    again only with --again, because they would answer differently now.
 
     Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or the Pushgateway could not be
     reached, 74 the textfile could not be written. Finished runs stay stored after an error. The
-    textfile and the Pushgateway also get failed runs.
+    textfile and the Pushgateway also get metrics of failed runs.
     """
     from monitor.export.exposition import require_textfile
     from monitor.model.runs import Run
@@ -139,7 +142,7 @@ def run_once(  # noqa: PLR0913 - the command's options
                     stored.append(outcome)
                 else:
                     results.append(outcome)
-        # Print the runs before the delivery. They stay stored even if the delivery fails.
+        # Print the runs before the delivery, because they stay stored even if the delivery fails.
         if as_json:
             print_json(*map(result_dict, results))
         else:
@@ -156,7 +159,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 
 
 def _raise(errors: Sequence[MonitorError | OSError]) -> None:
-    """Raise the last error, if there is one, and print the earlier errors."""
+    """Print all errors but the last one, and raise the last one. Without errors do nothing."""
     for each in errors[:-1]:
         if isinstance(each, OSError):
             report_unwritten(each)
@@ -185,8 +188,8 @@ def replay(  # noqa: PLR0913 - the command's options
 
     Each slot runs as if it were due now.
 
-    Rules, states and transitions use the time of the slot. Sources without history answer for the
-    present time. Stored runs of such sources are replaced only with --again.
+    Rules and alerts use the time of the slot. Sources without history answer for the present time.
+    Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -252,9 +255,9 @@ def result_dict(result: RunResult) -> dict[str, object]:
 
 
 def _believable(result: RunResult) -> tuple[Summary, ...]:
-    """Return the summaries of an ok run, or () for any other run.
+    """Return the summaries of an ok run, and none for any other run.
 
-    Other runs compared too few users to represent all users.
+    If a run is not ok, it compared too few users to represent all users.
     """
     if result.status != "ok":
         return ()
@@ -262,7 +265,7 @@ def _believable(result: RunResult) -> tuple[Summary, ...]:
 
 
 def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) -> None:
-    """Print runs, and rows of runs that were stored before."""
+    """Print a table of new runs, after the rows of runs that were already stored."""
     rows = list(stored)
     if not rows and not results:
         return
@@ -306,19 +309,19 @@ def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
 
 
 def _means(summaries: Iterable[Summary]) -> dict[str, float | None]:
-    """Return the mean of each metric over all users, but for metrics of the noise floor."""
+    """Return the mean over all users of each metric, without the metrics of the noise floor."""
     from monitor.model.statistics import parse_derived
 
     means = {}
     for summary in _of_all(summaries):
-        # With the noise floor the table would be too wide.
+        # Leave out the noise floor, because the table would be too wide.
         if parse_derived(summary.metric)[0] is None:
             means[summary.metric] = summary.mean
     return means
 
 
 def _print_means(columns: str, rows: Sequence[_Row], last_columns: str) -> None:
-    """Print a table with a column for each metric between the other columns."""
+    """Print a table. The columns of the metrics are between the first and the last columns."""
     metrics: dict[str, None] = {}
     for _, means, _ in rows:
         metrics |= dict.fromkeys(means)
@@ -346,7 +349,7 @@ def backfill(
             "--since",
             metavar="TIME",
             autocompletion=complete_slots,
-            help="First slot. Default: the oldest that waits for relevance.",
+            help="First slot. Default: the oldest slot that waits for relevance.",
         ),
     ] = None,
     until: Until = None,
@@ -354,9 +357,9 @@ def backfill(
 ) -> None:
     """Measure relevance that arrived after its runs.
 
-    The command uses the lists that are stored with each run. Rules do not judge the result. The
-    output lists the runs that now have labels, and the runs that still wait for them. The exit code
-    is 3 if existing relevance could not be used.
+    The command uses the lists that are stored with each run. No rule judges the result. The output
+    lists the runs that got labels now, and the runs that still wait for labels. The exit code is 3
+    if relevance has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -89,7 +89,7 @@ def show(
             "--users",
             min=0,
             max=1_000_000,
-            help="Number of users with the least similar lists to show.",
+            help="Number of users to show. They are the users with the least similar lists.",
         ),
     ] = 3,
     as_json: AsJson = False,
@@ -135,7 +135,7 @@ def show(
         return
     _print_run(run)
     if before is not None and run.has_input_of(before):
-        print_line(f"the same lists as in the run of {instant(before.slot)}")
+        print_line(f"this run has the same lists as the run of {instant(before.slot)}")
     for change in transitions:
         if change.alert == ACCEPTED:
             since = instant(change.slot)
@@ -159,16 +159,18 @@ def report(
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    The file shows the comparison over time, the newest run or the run of --slot, and both lists of
-    the users with the least similar lists. With --since and --until it also shows the runs in which
-    alerts began. It needs no server and no network.
+    The file shows the comparison over time, and one run: the newest run, or the run of --slot. It
+    also shows both lists of the users with the least similar lists. With --since and --until it
+    also shows the runs in which alerts began. The file can be opened without a server and a
+    network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings
 
     if slot is not None and (since or until):
         raise typer.BadParameter(
-            "--slot selects a run, and --since and --until select a period: give only one of the two"
+            "--slot selects one run, but --since and --until select a period: give either --slot "
+            "or a period"
         )
     chosen = None
     first, last = parse_period(since, until)
@@ -185,7 +187,7 @@ def report(
 
 
 def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
-    """Return the names of stored earlier attempts of the slot."""
+    """Return the names under which earlier attempts of the slot are stored."""
     from monitor.model.runs import KEPT_MARK
 
     prefix = f"{run.comparison}{KEPT_MARK}"
@@ -205,7 +207,7 @@ def _find(
     *,
     is_ago: bool,
 ) -> RunRecord | None:
-    """Return the newest finished run of this slot, or with ``is_ago`` up to this time."""
+    """Return the finished run of this slot. With ``is_ago``, the newest one up to this time."""
     listed = store.history.runs(
         comparison=comparison,
         limit=_LOOKED_THROUGH,
@@ -267,7 +269,7 @@ def _print_notes(run: Run) -> None:
     elif run.labels_until is not None:
         print_line(
             f"relevance: the run waits for labels until {instant(run.labels_until)}. rankwatch "
-            f"backfill {run.comparison} looks for them"
+            f"backfill {run.comparison} looks for new labels"
         )
 
 

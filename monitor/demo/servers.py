@@ -1,6 +1,6 @@
-"""The shop of the demo, and its web servers.
+"""The shop of the demo, and its web server.
 
-The servers are the two recommenders, and an on-call person that receives webhooks.
+The server answers as the two recommenders, and receives webhooks in place of on-call.
 """
 
 import json
@@ -33,9 +33,9 @@ _COUNTRY_SHARES = (0.25, 0.2, 0.2, 0.35)
 _ACTIVITY_SHARES = (0.3, 0.45, 0.25)
 _GENRES = 12
 _MODEL_ERROR = np.array([0.36, 0.28, 0.21])
-"""Standard deviation of a model's error, by the user's activity, in logarithms of appeal."""
+"""Standard deviation of a model's error in the logarithm of appeal, for each activity of users."""
 _TRAINING_ERROR = 0.1
-"""Standard deviation of the error that each training adds, in logarithms of appeal."""
+"""Standard deviation of the error that each training adds to the logarithm of appeal."""
 
 HOST = "127.0.0.1"
 
@@ -43,7 +43,7 @@ HOST = "127.0.0.1"
 class Shop:
     """Users, items and two models.
 
-    All lists depend only on the seed and the day, not on the order of the days.
+    The lists of a day depend only on the seed and the day, not on the days before.
     """
 
     def __init__(self, *, users: int = 1500, items: int = 800, seed: int = 7) -> None:
@@ -64,10 +64,10 @@ class Shop:
         self._seed = seed
 
     def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
-        """Train both models on this day, and rank the items of every user by each model.
+        """Train both models on this day. Return the best items of each model for every user.
 
-        If ``is_broken``, the candidate finds no purchases of the users in one country, because of a
-        broken join. It treats them as new users, and recommends the popular items.
+        If ``is_broken``, a join of the candidate is broken, and it finds no purchases of users in
+        one country. It treats these users as new users, and recommends popular items to them.
         """
         random = np.random.default_rng((self._seed, day))
         lists = {}
@@ -81,13 +81,13 @@ class Shop:
 
 
 def _appeal_by_genre(random: np.random.Generator, items: int) -> Floats:
-    """Return the appeal of each item to users that like only one genre: (genres, items).
+    """Return the appeal of items to users that like only one genre, as an array (genres, items).
 
-    Each genre has a few popular items and a long tail.
+    Each genre has a few popular items and many unpopular ones.
     """
     popularity = random.permutation(1.0 / (10.0 + np.arange(items)) ** 0.8)
     fit = random.gamma(1.0, size=(_GENRES, items)) * 0.05
-    # Every item belongs to one genre, and also fits the other genres a little.
+    # Every item belongs to one genre, and fits every other genre a little.
     fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
     appeal: Floats = fit * popularity
     return appeal
@@ -95,7 +95,7 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> Floats:
 
 @contextmanager
 def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterator[str]:
-    """Serve the routes while the block runs, and yield the address. Port 0 means any free port.
+    """Serve the routes until the block ends, and yield the address. Port 0 means any free port.
 
     Raises ConfigError if the address cannot be used.
     """
@@ -119,7 +119,7 @@ class Recommenders:
 
     def retrain(self, day: int, *, is_broken: bool) -> None:
         """Train both models on this day, and serve their lists."""
-        # Assign both at once, so that no answer mixes two trainings.
+        # Assign the lists of both arms at once, so that no request sees a mixture of two trainings.
         self.lists = self.shop.lists(day, is_broken=is_broken)
 
     @property
@@ -136,7 +136,7 @@ class Recommenders:
 
 @immutable
 class ReceivedAlert:
-    """An alert in a webhook that is new or has a new ``status``: ``firing`` or ``resolved``."""
+    """An alert that a webhook reported. Its ``status`` is ``firing`` or ``resolved``."""
 
     at: datetime
     status: str
@@ -162,7 +162,8 @@ class OnCall:
 
     async def _take(self, request: Request) -> Response:
         now = utc_now()
-        # A message lists all firing alerts. Keep only new pairs of key and status.
+        # A message lists all firing alerts, so the same alert arrives several times. Keep it only
+        # if its status is new.
         for alert in json.loads(await request.body())["alerts"]:
             status = alert["status"]
             labels = alert["labels"]

@@ -1,6 +1,6 @@
-"""Runs the demo: it starts the recommenders, on-call and the daemon, and stops them at the end.
+"""Runs the demo: starts the recommenders, on-call and the daemon, and stops them at the end.
 
-This module also prepares the directory of the demo.
+Also prepares the directory of the demo.
 """
 
 import fcntl
@@ -27,7 +27,8 @@ DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"
 INTERRUPTED = 130
 _PATIENCE_S = 180.0
-"""How long --fast waits for the end of the story. The story usually takes a fifth of this time."""
+"""How long --fast waits for the end of the story, which usually comes after a fifth of this time.
+"""
 _LOOK_S = 0.2
 _STYLES = {
     "STORY": "cyan",
@@ -47,8 +48,8 @@ def run_demo(
 ) -> int:
     """Run the demo in the directory (default: ``rankwatch-demo``), and return the exit code.
 
-    With ``fast`` the code is 0 if exactly the expected story happened, 1 if not, and 130 after an
-    interrupt. Without ``fast`` the demo runs until Ctrl-C or SIGTERM, and returns 0.
+    With ``fast`` the code is 0 if the story happened exactly as expected, and 1 otherwise. After an
+    interrupt it is 130. Without ``fast`` the demo runs until Ctrl-C or SIGTERM, and the code is 0.
 
     Raises ConfigError if the directory cannot be used.
     """
@@ -83,7 +84,7 @@ def run_demo(
     except KeyboardInterrupt:
         _print(
             console,
-            f"Stopped. This lists the stored runs: rankwatch runs --config {workspace.config}",
+            f"Stopped. To list the stored runs: rankwatch runs --config {workspace.config}",
         )
         return INTERRUPTED if fast else 0
 
@@ -91,7 +92,7 @@ def run_demo(
 def _play(played: simulation.Simulation, console: Console, *, until_over: bool) -> None:
     """Print what happens.
 
-    With ``until_over`` the function returns after the story. Otherwise only an interrupt ends it.
+    With ``until_over`` this ends when the story is over. Otherwise only an interrupt ends it.
     """
     printed = set[simulation.LogNote]()
     while True:
@@ -112,7 +113,7 @@ def _verify(played: simulation.Simulation, workspace: "Workspace", console: Cons
     for problem in problems:
         _print(console, f"demo failed: {problem}")
     if problems:
-        _print(console, f"The daemon's log is {workspace.log}.")
+        _print(console, f"The log of the daemon is {workspace.log}.")
         return 1
     _print(
         console,
@@ -124,7 +125,7 @@ def _verify(played: simulation.Simulation, workspace: "Workspace", console: Cons
 
 
 def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
-    """Serve both arms until Ctrl-C or SIGTERM, and write ``users.csv``.
+    """Write ``users.csv``, and serve both arms until Ctrl-C or SIGTERM.
 
     Both models are retrained every day. Raises ConfigError if the directory cannot be used.
     """
@@ -140,12 +141,16 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
         ):
             write_users(workspace, recommenders.shop)
             addresses = f"{url}/baseline and {url}/candidate"
-            _print(console, f"Recommenders serve {addresses}. The users are in {workspace.users}")
+            _print(
+                console,
+                f"The recommenders answer at {addresses}. The users are in {workspace.users}",
+            )
             while True:
                 if scene.since_day == scene.day:
                     _print(console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}")
                 time.sleep(simulation.UNWATCHED_STORY.day_s)
-                # The daemon runs elsewhere and cannot be asked, so a chapter ends after its days.
+                # The daemon is another process, so it is unknown what it has noticed. A chapter
+                # ends after its number of days.
                 scene = simulation.next_day(simulation.UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)
     except KeyboardInterrupt:
@@ -157,7 +162,7 @@ def _print(console: Console, text: str) -> None:
 
 
 class Workspace:
-    """The paths in the demo's directory."""
+    """The directory of the demo, and the paths of its files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -171,7 +176,8 @@ class Workspace:
 def open_workspace(workspace: Workspace) -> Iterator[None]:
     """Create or empty the directory, and lock it while the block runs.
 
-    Raises ConfigError if it has other files, if another demo uses it, or if it cannot be written.
+    Raises ConfigError if the directory has other files, is used by another demo, or cannot be
+    written.
     """
     directory = workspace.directory
     try:
@@ -216,7 +222,7 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
 
 
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
-    """Write the configuration of the daemon. Recommenders and on-call are under ``url``."""
+    """Write the configuration of the daemon. ``url`` is the address of recommenders and on-call."""
     text = _TEXT.format(
         url=url,
         comparison=simulation.DEMO_COMPARISON,

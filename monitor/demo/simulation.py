@@ -1,6 +1,6 @@
 """The story of the demo. Days pass while the daemon watches.
 
-The module reads events from the store of the daemon, and compares them with the expected story.
+This module reads what happened from the daemon's store, and compares it with the expected story.
 """
 
 import time
@@ -24,15 +24,15 @@ DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 EXPECTED_ALERTS = frozenset(
     {("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")}
 )
-"""The alerts that the fault should cause, each with its segment. No other alerts are expected."""
+"""The alerts that the fault should cause, each with its segment. No other alert should fire."""
 
 _REMEMBERED_RUNS = 60
 _RUNS_FIRST = 2
-"""Even on a slow machine a chapter lasts until it has this number of ok runs."""
+"""A chapter lasts at least until it has this number of ok runs, also on a slow machine."""
 
 
 class Chapter(StrEnum):
-    """The health of the candidate."""
+    """A part of the story. It says how well the candidate works."""
 
     HEALTHY = "healthy"
     BROKEN = "broken"
@@ -42,7 +42,8 @@ class Chapter(StrEnum):
 _EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
     (*alert, "resolved", Chapter.HEALED) for alert in EXPECTED_ALERTS
 }
-"""The events that should happen exactly once: alert, segment, new status and chapter."""
+"""The changes that should happen exactly once. Each has an alert, segment, new status and chapter.
+"""
 
 CHAPTER_TEXTS = {
     Chapter.HEALTHY: (
@@ -56,32 +57,32 @@ CHAPTER_TEXTS = {
         f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again."
     ),
 }
-"""A text about each chapter."""
+"""What the demo prints at the beginning of each chapter."""
 
 
 @immutable
 class Story:
-    """The plan: the length of a day, the interval of runs, and the least days of each chapter."""
+    """The plan: the length of a day, the interval of runs, and the least days in each chapter."""
 
     day_s: float
-    every: str  # as in the configuration
+    every: str  # the interval of runs, as in the configuration
     healthy_days: int
     broken_days: int
-    calm_days: int | None  # from the repair to the next fault; None if no fault follows
+    calm_days: int | None  # days from the repair to the next fault; None if no fault follows
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
 FAST_STORY = Story(day_s=1.5, every="4s", healthy_days=2, broken_days=2, calm_days=None)
 UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
-"""The first fault comes after 12 minutes, is repaired 8 minutes later, and recurs after 22 more.
+"""The fault begins after 12 minutes, is repaired after 8 more, and returns after 22 more.
 
-So learned rules have enough time to learn before the fault.
+So rules that learn have enough healthy runs before each fault.
 """
 
 
 @immutable
 class StoryDay:
-    """The state of the story: the day, the chapter, and the first day of the chapter."""
+    """One day of the story, with its chapter and the first day of this chapter."""
 
     day: int = 0
     chapter: Chapter = Chapter.HEALTHY
@@ -94,10 +95,10 @@ class StoryDay:
 
 
 def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> StoryDay:
-    """Return the state of the next day.
+    """Return the next day of the story.
 
-    ``is_noticed`` says whether the daemon has noticed the present chapter. Until then the chapter
-    continues.
+    ``is_noticed`` says whether the daemon has noticed what changed with this chapter. Until then
+    the chapter continues.
     """
     day = scene.day + 1
     chapter = scene.chapter
@@ -115,7 +116,7 @@ def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> Story
 
 @immutable
 class LogNote:
-    """An event of the story. ``kind`` is STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
+    """A line about an event. ``kind`` is STORY, RUN, FIRING, RESOLVED or NOTIFIED."""
 
     at: datetime
     kind: str
@@ -124,9 +125,9 @@ class LogNote:
 
 @dataclass(slots=True, kw_only=True)
 class Simulation:
-    """One run of the story, and everything that has happened so far, oldest first.
+    """The story as it happens, and all its events so far, oldest first.
 
-    It begins when this object is created.
+    The story begins when this object is created.
     """
 
     recommenders: Recommenders
@@ -134,10 +135,10 @@ class Simulation:
     story: Story
     store: SqlStore
     scene: StoryDay = field(default_factory=StoryDay)
-    # Each chapter, with the moment just before its lists were served.
+    # Each chapter, and the time just before its first lists were served.
     chapters: list[tuple[datetime, Chapter]] = field(init=False)
     runs: list[RunRecord] = field(default_factory=list)
-    firing: int = 0  # the number of alerts that fire
+    firing: int = 0  # the number of alerts that are firing now
     transitions: tuple[Transition, ...] = ()  # starts and ends of alerts
     received: tuple[ReceivedAlert, ...] = ()
     _began_s: float = field(default_factory=time.monotonic)
@@ -153,8 +154,8 @@ class Simulation:
         return time.monotonic() - self._began_s
 
     def step(self) -> None:
-        """Read the store, and begin the next day if the present one is over."""
-        # Read on-call first, because the store is never behind on-call.
+        """Read the store. If the present day is over, begin the next one."""
+        # Read on-call first. Then the store has every alert that on-call has received.
         self.received = self.on_call.received
         last = self.runs[-1].slot if self.runs else None
         ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
@@ -170,7 +171,7 @@ class Simulation:
         ok_runs = 0
         for each in self.runs:
             ok_runs += each.status is RunStatus.OK and each.started_at >= chapter_began
-        # The fault ends only when all its alerts fire. It begins only when none fires.
+        # The fault ends only after all its alerts fire. It begins only while no alert fires.
         if self.scene.is_broken:
             is_noticed = self.firing >= len(EXPECTED_ALERTS)
         else:
@@ -184,12 +185,12 @@ class Simulation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the candidate is healed, no alert fires, and on-call got every start and end."""
+        """Whether the candidate is healed, no alert fires, and on-call got all starts and ends."""
         is_healed = self.scene.chapter is Chapter.HEALED
         return is_healed and not self.firing and len(self.received) >= len(self.transitions)
 
     def notes(self) -> list[LogNote]:
-        """Return every event of the story, oldest first."""
+        """Return a line about every event of the story, oldest first."""
         notes = [LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[it]) for at, it in self.chapters]
         for record in self.runs:
             if record.finished_at is not None:
@@ -205,12 +206,12 @@ class Simulation:
         return sorted(notes, key=attrgetter("at"))
 
     def unmet_expectations(self) -> Iterator[str]:
-        """Yield a sentence for each expected event that is missing, and for each unexpected one."""
+        """Yield a sentence for each expected event that is missing, and each unexpected event."""
         # Insufficient runs are allowed, because an overloaded machine causes them.
         failed = [each for each in self.runs if each.status is RunStatus.FAILED]
         if failed:
             last = failed[-1].reason or "none given"
-            yield f"{len(failed)} runs failed, the last for this reason: {last}."
+            yield f"{len(failed)} runs failed. The reason for the last failure: {last}."
         if not any(each.status is RunStatus.OK for each in self.runs):
             yield "No run ended with the status ok."
         happened: Counter[tuple[str, str, str, Chapter]] = Counter()
@@ -224,7 +225,7 @@ class Simulation:
             if happened[event] != expected:
                 yield (
                     f"{alert} {segment} became {became} {happened[event]} times while the "
-                    f"candidate was {chapter}, expected {expected}."
+                    f"candidate was {chapter}, but {expected} times were expected."
                 )
         notified = {(each.alert, each.segment, each.status) for each in self.received}
         for alert, segment, became, _ in sorted(_EXPECTED):
@@ -236,7 +237,7 @@ def _run_text(run: RunRecord) -> str:
     words = [f"{run.status} paired {run.paired or 0}/{run.asked or 0}"]
     for summary in run.summaries:
         if summary.segment == ALL and summary.mean is not None:
-            # The configuration writes metrics without the depth.
+            # Omit the depth, because the configuration names metrics without it.
             metric = summary.metric.partition("@")[0]
             words.append(f"{metric} {summary.mean:.3f}")
     if run.reason:

@@ -1,4 +1,4 @@
-"""Receivers of notifications: one module with options and code for each vendor."""
+"""Receivers of notifications. Each vendor has one module with its options and its code."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,8 @@ from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-# All kinds of receivers by their key in the configuration. A kind has options and a class.
+# The built-in kinds of receivers by their key in the configuration, each with its options and its
+# class.
 BUILT_IN: Mapping[str, ReceiverKind] = {
     "alertmanager": (AlertmanagerOptions, Alertmanager),
     "pagerduty": (PagerDutyOptions, PagerDuty),
@@ -46,9 +47,9 @@ class ReceiverOptions(OneOf):
 def open_receivers(
     options: Sequence[ReceiverOptions], *, external_url: str
 ) -> tuple[Receiver, ...]:
-    """The receivers, in the order of the configuration.
+    """Open the receivers, in the order of the configuration.
 
-    Each peer of Alertmanager is one receiver. Messages link to pages at ``external_url``.
+    Each peer of Alertmanager is one receiver. Messages contain links to pages at ``external_url``.
     """
     receivers = []
     for entry in options:

@@ -1,6 +1,6 @@
 """Notifies Prometheus Alertmanager by its API v2. Each peer is one receiver.
 
-README.md has the details.
+`docs/reference/receivers.md` has the details.
 """
 
 import base64
@@ -31,7 +31,7 @@ _are_once = must(
 )
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
-# With batches of this size, a thousand alerts are sent within a lease.
+# With this batch size, a thousand alerts can be sent before the lease of a delivery expires.
 _BATCH = 250
 _LONGEST_TEXT = 500
 
@@ -46,7 +46,7 @@ class BasicAuth(Options):
 
 
 class AlertmanagerOptions(HttpReceiverEntry):
-    """Notify every peer of a Prometheus Alertmanager separately."""
+    """Notify a Prometheus Alertmanager. Every peer of its cluster is notified separately."""
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
         json_schema_extra={"minItems": 1, "uniqueItems": True}
@@ -61,12 +61,12 @@ class AlertmanagerOptions(HttpReceiverEntry):
     bearer_token: HeaderSecret | None = None
     """Token for the header `Authorization: Bearer`."""
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"job": "rankwatch"}])
-    """Further labels of every alert that is sent here. Give the labels that Prometheus adds to its
-    own alerts about this rankwatch (`job`, `namespace`, `cluster`). Then these alerts inhibit each
-    other, and do not inhibit alerts of other environments."""
+    """Further labels of every alert that is sent here. Prometheus adds labels such as `job`,
+    `namespace` and `cluster` to its own alerts about rankwatch. Give the same labels here. Then
+    alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
     resend_every: Duration = timedelta(minutes=1)
     """How often a firing alert is sent again. `run-once` uses the interval of the comparison if it
-    is longer. If `run-once` is started less often, give the time between two starts."""
+    is longer. If you start `run-once` less often than that, give the time between two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:
@@ -83,10 +83,11 @@ class AlertmanagerOptions(HttpReceiverEntry):
 def group_alerts(
     changes: Iterable[Transition], firing: Iterable[Transition]
 ) -> list[tuple[Transition, ...]]:
-    """The starts and ends that belong to each alert of Alertmanager that changed.
+    """Group starts and ends into the alerts that Alertmanager shows.
 
-    In Alertmanager, all segments of one rule of an incident are one alert. ``firing`` has
-    everything that is firing in these incidents. So an alert ends only when its last segment ends.
+    All segments of one rule in an incident are one alert of Alertmanager. Alerts without changes
+    are left out. ``firing`` has all starts that are still firing in these incidents. Because of
+    them an alert ends only when its last segment ends.
     """
     groups: dict[tuple[tuple[str, str], ...], dict[str | None, Transition]] = {}
     for change in changes:
@@ -106,7 +107,8 @@ def _labels_of(transition: Transition) -> dict[str, str]:
     labels = alert_labels(transition)
     if not transition.incident:
         return labels
-    # Segments can join and leave while the alert is firing. Its labels must not change.
+    # An alert must keep its labels while it is firing, although its segments can change. So it has
+    # no label with a segment.
     del labels["segment"]
     return {"incident": transition.incident, **labels}
 
@@ -117,9 +119,9 @@ def alert_of(
     external_url: str,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """One alert of `group_alerts`, with ``labels`` as further labels.
+    """Return one alert as JSON. ``members`` is a group of `group_alerts`.
 
-    Its start is the earliest start of its members.
+    ``labels`` are added to the alert's labels. The alert starts with the earliest member.
     """
     firing = [member for member in members if member.is_start]
     shown = firing or members
@@ -138,7 +140,7 @@ def alert_of(
 
 
 def _annotations(lead: Transition, segments: Sequence[str]) -> dict[str, str]:
-    """The annotations, with at most 4,000 characters. The names of segments have at most 500."""
+    """The annotations. All together have at most 4,000 characters, and the segments at most 500."""
     annotations = alert_annotations(lead)
     if len(annotations.get("runbook_url", "")) > _LONGEST_TEXT:
         del annotations["runbook_url"]
@@ -157,14 +159,15 @@ class Alertmanager(HttpReceiver):
 
     def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
         url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
-        # Alertmanager ends alerts that are not sent again. It groups, inhibits and repeats alerts.
+        # Alertmanager itself groups, inhibits and repeats alerts. But it ends an alert that is not
+        # sent again for some time.
         treatment = Treatment(
             resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH
         )
         super().__init__(url, name, options, external_url, treatment)
         self._options = options
         self.intervals: Mapping[str, timedelta] = {}
-        """The time between two starts of `run-once`, for each comparison. Empty in a daemon."""
+        """The expected time between two starts of `run-once`, by comparison. Empty in a daemon."""
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post starts and ends in batches. Acknowledgements are not posted.
@@ -173,7 +176,7 @@ class Alertmanager(HttpReceiver):
         """
         every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
         ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
-        # If a message has no changes, everything that is firing is sent again.
+        # A message without changes is a repetition. Then all firing alerts are sent again.
         changes = [
             change for change in message.changes or message.firing if not change.is_acknowledgement
         ]

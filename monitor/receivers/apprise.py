@@ -1,6 +1,6 @@
-"""Notifies chat and mail services through Apprise, which is an extra.
+"""Notifies chat and mail services through Apprise. This needs the extra ``apprise``.
 
-Each service has a URL. README.md describes what is retried.
+A URL names each service. `docs/reference/receivers.md` describes what is retried.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def open_service(name: str, url: str) -> apprise.Apprise:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
         raise ConfigError(f"Apprise is not installed: {write_extra('apprise')}") from None
-    # Apprise logs unreadable URLs and the answers of services. Both may contain secrets.
+    # Apprise logs URLs that it cannot read, and answers of services. Both may contain secrets.
     logging.getLogger("apprise").setLevel(_SILENT)
-    # Apprise must not load plugins from files, store anything on disk, follow redirects, use
-    # templates, or make emojis or escapes from the text.
+    # With these options, Apprise loads no plugins from files, stores nothing on disk and follows no
+    # redirects. It uses no templates, and sends the text without changes.
     asset = apprise.AppriseAsset(
         plugin_paths=(),
         storage_mode=apprise.PersistentStoreMode.MEMORY,
@@ -71,7 +71,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
             f"{name} is not a URL that Apprise can read: use a form from Apprise's list of services"
         )
     if "overflow=" not in url.lower():
-        # Without this, services refuse long messages. The start of a message is the most
+        # Cut long messages, because services refuse them. The start of a message is its most
         # important part.
         for plugin in service:
             plugin.overflow_mode = apprise.OverflowMode.TRUNCATE
@@ -109,7 +109,8 @@ def notify_service(
 
 
 def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    # Apprise reads each URL now. So an unreadable URL is an error of the configuration.
+    # Let Apprise read each URL now, so that a wrong URL is reported as an error of the
+    # configuration.
     for name, url in urls.items():
         try:
             open_service(name, url.get_secret_value())
@@ -127,8 +128,8 @@ class AppriseOptions(ReceiverEntry):
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    """The services, each with a name for messages and a URL of Apprise. `NAME_file` gives a file
-    that contains the URL. The URLs are secrets and never shown."""
+    """The services. Each has a name, which messages show, and a URL for Apprise. The URL can also
+    be in a file: give the file as `NAME_file`. The URLs are secrets and are never shown."""
     timeout: Timeout = timedelta(seconds=20)
     """How long all services together may take for one message."""
     repeat_every: RepeatEvery = timedelta(hours=24)
@@ -168,14 +169,14 @@ class AppriseReceiver(BaseReceiver):
         )
 
     def _notify_each(self, message: Message, names: Sequence[str]) -> dict[str, str]:
-        """Notify one service after the other until the deadline. Returns the outcome by name."""
+        """Notify one service after another until the deadline. Returns the outcome by name."""
         content = content_of(message, self.external_url)
         title = defuse(content.title)
         body = defuse(plain_text(content, has_title=False))
         timeout_s = self.timeout_s
         if message.picture:
-            # Services that refuse pictures are notified again without one. Half of the time is
-            # left for this.
+            # If a service refuses the picture, it is notified again without a picture. So half of
+            # the time is kept for a second attempt.
             timeout_s /= 2
         deadline = Deadline.after(timeout_s)
         outcomes = {}
@@ -195,5 +196,5 @@ class AppriseReceiver(BaseReceiver):
 
 
 def defuse(text: str) -> str:
-    """Text that makes no mentions or links: a zero-width blank follows each @ and each <."""
+    """Add a zero-width blank after each @ and <, so that the text has no mentions or links."""
     return re.sub(r"[@<](?=\S)", "\\g<0>\u200b", text)

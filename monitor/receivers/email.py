@@ -1,6 +1,6 @@
-"""Sends e-mail over SMTP: one mail for each message, and one thread for each incident.
+"""Sends e-mail over SMTP. Each message is one mail. All mails of an incident are one thread.
 
-README.md describes which addresses get a mail again.
+`docs/reference/receivers.md` describes which addresses get a mail a second time.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class EmailOptions(ReceiverEntry):
     host: str = Field(pattern=_HOST, examples=["smtp.example.com"])
     """Host of the mail server, without a port."""
     port: int | None = Field(None, ge=1, le=65535)
-    """Port of the mail server. The default is 587, with `tls: implicit` 465, and with `tls: none`
-    25."""
+    """Port of the mail server (default: 587; with `tls: implicit` 465; with `tls: none` 25)."""
     tls: Literal["starttls", "implicit", "none"] = "starttls"
-    """`starttls` begins TLS by STARTTLS, and sends nothing if the server does not offer it.
-    `implicit` uses TLS from the first byte. `none` sends mails that others can read on the way."""
+    """`starttls` begins TLS with the command STARTTLS, and sends nothing if the server does not
+    offer STARTTLS. `implicit` uses TLS from the first byte. With `none`, others can read the mails
+    on their way."""
     username: str | None = Field(None, pattern=r"^[ -~]+$")
     """Name for the login. Needs `password` and TLS."""
     password: Annotated[SecretStr, _is_plain] | None = None
@@ -90,7 +90,8 @@ class EmailOptions(ReceiverEntry):
     """Addresses of the recipients."""
     ca_file: CaFile = None
     timeout: Timeout = timedelta(seconds=20)
-    """How long one mail may take, from the connection until the server accepts it."""
+    """How long one mail may take, from connecting to the server until the server accepts the mail.
+    """
     repeat_every: RepeatEvery = timedelta(hours=24)
 
     def _problems(self) -> Iterator[str]:
@@ -98,13 +99,13 @@ class EmailOptions(ReceiverEntry):
             yield "give both username and password, or neither of them"
         if self.password is not None and self.tls == "none":
             yield (
-                "a password is not sent without TLS: leave out username and password, or leave out "
+                "rankwatch sends no password without TLS: remove username and password, or remove "
                 "tls: none"
             )
 
     @property
     def port_in_use(self) -> int:
-        """The configured port. If none is configured, the usual port."""
+        """The configured port, or the usual port for this kind of TLS."""
         return self.port or PORTS[self.tls]
 
 
@@ -151,8 +152,8 @@ class Email(BaseReceiver):
             raise self._refused_by_some(refused)
 
     def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
-        # The other addresses have the mail. The refused addresses are tried again if a refusal is
-        # temporary.
+        # All other addresses have got the mail. If a refusal is temporary, the refused addresses
+        # are tried again.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
         advice = "rankwatch will try these addresses again"
@@ -200,10 +201,10 @@ def _compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """The subject: status and severity in brackets, and a part that never changes.
+    """The subject of a mail: status and severity in brackets, and then a constant part.
 
-    Mail programs put equal subjects into one thread. The part that never changes has the
-    comparison, the cause of the incident's first alert, and a mark.
+    Mail programs group mails by the constant part. It names the comparison, the cause of the
+    incident's first alert, and the incident.
     """
     status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
@@ -217,9 +218,9 @@ def _digest(text: str) -> str:
 
 
 def mail_page(content: MessageContent, cid: str | None = None) -> str:
-    """The content as HTML. All texts are escaped. The mail program loads nothing.
+    """The content as HTML, with all texts escaped. The mail program does not need to load anything.
 
-    ``cid`` is the id of the picture.
+    ``cid`` is the id of the attached picture, or None without a picture.
     """
     return _template().render(
         content=content,

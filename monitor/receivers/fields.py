@@ -1,6 +1,6 @@
-"""Fields and checks that the options of several receivers use: URLs, headers, time-outs.
+"""Fields and checks for the options of several receivers: URLs, headers, time-outs.
 
-Errors never contain a secret.
+The texts of errors never contain a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.ports import Receiver
 
-# The lease of a delivery is longer. So no other daemon sends the delivery at the same time.
+# Shorter than the lease of a delivery, so that two daemons never send the same delivery at once.
 LONGEST_TIMEOUT = timedelta(seconds=30)
 GRACE_S = 1.0
-"""A plugin should end by its own time-out. rankwatch waits this much longer before it gives up."""
+"""How much longer than a plugin's time-out rankwatch waits, because the plugin should end first."""
 
 
 def _has_no_credentials(url: str) -> bool:
@@ -49,7 +49,7 @@ _is_bare = must(
 
 
 def without_path(path: str, advice: str) -> AfterValidator:
-    """A check of a URL to which ``path`` will be appended."""
+    """Make a check for URLs. rankwatch later appends ``path`` to such a URL."""
 
     def has_no_path(url: str) -> bool:
         parts = urlsplit(url)
@@ -59,7 +59,7 @@ def without_path(path: str, advice: str) -> AfterValidator:
 
 
 def check_further_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """Refuse headers with invalid names, and headers that rankwatch itself sets."""
+    """Raise ValueError for headers with invalid names, and for headers that rankwatch sets."""
     for name in check_headers(headers):
         if name.lower() in _RESERVED or name.lower().startswith("x-rankwatch-"):
             raise ValueError(f"{name} is set by rankwatch: leave it out")
@@ -72,7 +72,7 @@ _RESERVED = frozenset({
 })  # fmt: skip
 
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
-"""The name of a receiver. It is the value of a metric label and a key in the outbox."""
+"""The name of a receiver. Metrics use it as a label, and the outbox uses it as a key."""
 Url = Annotated[str, _has_encoded_login, _is_url, _is_bare]
 SecretUrl = Annotated[SecretStr, _has_encoded_login, _is_url, _is_bare]
 Timeout = Annotated[
@@ -137,20 +137,20 @@ def repeated(
     *,
     shows_pictures: bool = False,
 ) -> Treatment:
-    """The treatment of a receiver that repeats incidents. ``every`` is the time between repeats."""
+    """Return the treatment of a receiver that repeats an incident after the time ``every``."""
     every_s = None if every is None else every.total_seconds()
     return Treatment(repeat_every_s=every_s, updates=updates, shows_pictures=shows_pictures)
 
 
 ReceiverKind = tuple[type[ReceiverEntry], Callable[..., Receiver]]
-"""The options of a kind of receiver, and a function that opens such a receiver.
+"""A kind of receiver: its options, and a function that opens such a receiver.
 
-The arguments of the function are ``(options, name, external_url=...)``. It does no I/O.
+The function has the arguments ``(options, name, external_url=...)`` and does no I/O.
 """
 
 
 def read_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - of an entry point
-    """The kind of receiver of an installed package, with guards around it.
+    """Return the kind of receiver of an installed package. Guards limit its calls.
 
     Raises PluginError if the kind is invalid.
     """
@@ -167,9 +167,9 @@ def read_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 -
 
 
 class _PluginReceiver:
-    """Passes messages to a plugin. It implements the port Receiver.
+    """A receiver that passes messages to a plugin.
 
-    Each failure is treated as temporary. After a failure, the message may have arrived.
+    Each failure is treated as temporary, and the message is treated as if it may have arrived.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Posts over HTTP before a deadline, and interprets the status of the answer.
 
-The deadline is for the whole exchange. The exchange begins with the lookup of the host name.
+The deadline covers everything from the lookup of the host name to the end of the answer.
 Certificates are verified. Bodies are never decompressed. Redirects are never followed. Cookies,
-.netrc and the proxies of the environment are not used. The option `proxy` can name a proxy.
+.netrc and the proxies of the environment are ignored. Only the option `proxy` names a proxy.
 """
 
 import json
@@ -33,7 +33,7 @@ _ADVICE = {
     413: "the message is too large for this receiver",
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
-# With these statuses, the receiver refuses the message itself, not its sender or address.
+# With these statuses the receiver refuses this message, so another message may be accepted.
 _OF_MESSAGE = frozenset({400, 413, 422})
 
 
@@ -41,13 +41,12 @@ _OF_MESSAGE = frozenset({400, 413, 422})
 class HttpAnswer:
     """The status, headers and body of an answer.
 
-    The body may repeat secrets of the request. So receivers show only parts of the body that cannot
-    be secret.
+    A body may repeat secrets of the request. So only parts that cannot be secret are shown.
     """
 
     status: int
     headers: Mapping[str, str]
-    body: bytes | None = None  # the first 16 KiB, None if the body did not arrive completely
+    body: bytes | None = None  # at most 16 KiB; None if the body did not arrive completely
 
     @property
     def status_name(self) -> str:
@@ -61,7 +60,7 @@ class HttpAnswer:
 class HttpClient:
     """Posts to one URL. Each request has a new connection. This class is thread-safe.
 
-    ``who`` is the receiver's name and origin, as errors show it.
+    ``who`` is the receiver's name with the scheme and host of its URL. Errors show it.
     """
 
     def __init__(
@@ -82,8 +81,9 @@ class HttpClient:
     def post(self, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Send the content and wait for the answer.
 
-        Raises DeliveryError if there is no answer. Its ``may_be_known`` is true if everything was
-        sent. The body of the answer may be missing.
+        Raises DeliveryError if there is no answer. In this case ``may_be_known`` of the error is
+        true if the complete request was sent. If only the status arrived, the body of the answer is
+        None.
         """
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - slow to import
 
@@ -106,15 +106,16 @@ class HttpClient:
         if exchange.head is not None:
             status, answer_headers = exchange.head
             return HttpAnswer(status=status, headers=answer_headers, body=exchange.body)
-        # The error is raised outside of the handler. So it is not chained to the vendor's error,
-        # which contains the URL.
+        # Raise the error outside of the handler. Otherwise Python would chain it to the vendor's
+        # error, which contains the URL.
         raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=exchange.is_sent)
 
 
 class HttpReceiver(BaseReceiver):
-    """The base of receivers over HTTP."""
+    """The base class of receivers that use HTTP."""
 
-    # Whether all messages of this receiver are small. Then a smaller message would be refused too.
+    # Whether all messages to this receiver are small. If a small message is refused, a smaller one
+    # would be refused too.
     is_bounded: ClassVar[bool] = False
 
     def __init__(
@@ -135,7 +136,7 @@ class HttpReceiver(BaseReceiver):
         )
 
     def _post(self, body: object, now: datetime) -> HttpAnswer:
-        """Post the body as JSON. Raises DeliveryError unless it is accepted."""
+        """Post the body as JSON. Raises DeliveryError if the receiver does not accept it."""
         content = encode_json(body)
         return self._post_bytes(content, {}, now)
 
@@ -151,7 +152,7 @@ class HttpReceiver(BaseReceiver):
         return answer
 
     def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for subclasses
-        """The reason of a refusal, from the body of the answer. It contains no secrets."""
+        """The reason for a refusal, if the body of the answer gives one without secrets."""
         return None
 
 
@@ -170,9 +171,9 @@ def require_accepted(
 ) -> None:
     """Raise DeliveryError unless the receiver accepted the message (status 2xx).
 
-    A status 4xx is a permanent failure, except 408, 421, 425 and 429. A status 5xx and a redirect
-    are temporary failures. After 5xx, the message may have arrived. The error has the value of the
-    answer's ``Retry-After``.
+    Statuses 4xx are permanent failures, except 408, 421, 425 and 429. Redirects and statuses 5xx
+    are temporary failures. After a status 5xx the message may have arrived. The error contains the
+    pause from the header ``Retry-After``.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names

@@ -1,7 +1,7 @@
 """Sends one HTTP request before one deadline.
 
-requests prepares the request. It cannot send it before a deadline: its time-outs begin again with
-each byte.
+The library requests only prepares the request. It cannot send it before a deadline, because its
+time-outs begin again with each byte.
 """
 
 import socket
@@ -24,11 +24,11 @@ from monitor.boundary.link_local import refuse_link_local
 from monitor.boundary.web_proxy import WebProxy, refuse_link_local_behind
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
-"""The errors of requests, urllib3 and the standard library if there is no answer."""
+"""The errors that requests, urllib3 and the standard library raise if there is no answer."""
 _PIECE_BYTES = 16 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
-"""How many bytes of an answer's body are stored to show them."""
+"""The largest number of bytes that are used of the body of an answer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,13 +43,13 @@ class HttpExchange:
     deadline: Deadline
     is_connected: bool = False
     is_sent: bool = False  # whether the whole content was sent
-    head: tuple[int, Mapping[str, str]] | None = None  # status and headers, None until they arrive
-    body: bytes | None = None  # the start of the answer's body, None unless the whole body arrived
+    head: tuple[int, Mapping[str, str]] | None = None  # None until status and headers arrive
+    body: bytes | None = None  # the start of the body; None if it is incomplete
 
     def perform(self) -> None:
         """Send the request and read the answer.
 
-        This runs in a background thread. The connection is closed when no thread waits for it.
+        Run this in a background thread. The connection is closed as soon as no thread waits for it.
         """
         request = requests.Request(
             "POST", self.url, headers=self.headers, data=self.content
@@ -60,14 +60,15 @@ class HttpExchange:
             target = str(request.url)
             headers |= self.proxy.headers
         with closing(self._connection()) as connection:
-            # Each address of the host gets half of the time. So time is left if one is dead.
+            # Each address of the host gets half of the remaining time. So if one address does not
+            # answer, there is time for the next.
             connection.timeout = self.deadline.remaining_s / 2
             if self.proxy is not None:
                 refuse_link_local_behind(self.url)
             connection.connect()
             refuse_link_local(connection.sock.getpeername()[0])  # nothing has been sent yet
             self.is_connected = True
-            # The connection drops its socket if the answer announces the end of the connection.
+            # Keep the socket, because the connection drops it if the answer ends the connection.
             sock = connection.sock
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s
@@ -80,7 +81,8 @@ class HttpExchange:
                     decode_content=False,
                 )
                 with closing(connection.getresponse()) as response:
-                    self.deadline.require_time()  # a cut answer looks like complete headers
+                    # headers that were cut at the deadline look complete
+                    self.deadline.require_time()
                     self.head = response.status, response.headers
                     self.body = _read_body(response, self.deadline)
 
@@ -104,7 +106,7 @@ class HttpExchange:
 
 
 def _read_body(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
-    """The beginning of a body. None if the body is late, too large or broken."""
+    """Return the beginning of a body, or None if the body is late, too large or broken."""
     beginning = bytearray()
     size = 0
     try:

@@ -1,4 +1,4 @@
-"""Explains why there is no answer, and what to do. The texts do not contain the address."""
+"""Explains why a server did not answer, and what to do. The texts do not contain the address."""
 
 import re
 import socket
@@ -12,7 +12,7 @@ from monitor.texts.tls_faults import write_tls_fault
 
 _CAUSES: Mapping[type[Exception], str] = {
     socket.gaierror: "has a host name that cannot be resolved: check it",
-    # Some invalid host names raise ValueError.
+    # The standard library raises ValueError for some invalid host names.
     ValueError: "has a host name that cannot be resolved: check it",
     LinkLocalError: (
         "has a link-local address or the address of a cloud's metadata, and rankwatch sends "
@@ -20,13 +20,14 @@ _CAUSES: Mapping[type[Exception], str] = {
     ),
     ConnectionRefusedError: "refused the connection: check that the receiver runs on this port",
 }
-"""The reason for each type of error. The first type that is in the chain of causes is used."""
+"""The text for each type of error. If an error has several causes, the first matching type is used.
+"""
 _TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
-"""The standard library's error text for a proxy that refuses to connect."""
+"""The text of the error that the standard library raises if a proxy refuses to connect."""
 
 
 def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
-    """The text on what happened and what to do."""
+    """Write what happened and what to do."""
     chain = list(_chain(error))
     if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
         return f"did not answer within {timeout_s:g} s"
@@ -40,9 +41,9 @@ def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
 
 
 def proxy_reason(error: Exception, proxy: str, reason: str) -> str:
-    """The text on why the proxy did not connect.
+    """Write why the connection through the proxy failed.
 
-    ``reason`` is the text for the same error without a proxy.
+    ``reason`` is the text that `failure_reason` made from this error.
     """
     chain = list(_chain(error))
     if find_tls_fault(error) is not None or any(isinstance(link, LinkLocalError) for link in chain):

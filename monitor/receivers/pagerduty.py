@@ -1,6 +1,6 @@
-"""Notifies PagerDuty by its Events API v2. An incident is one open alert in PagerDuty.
+"""Notifies PagerDuty by its Events API v2. An incident has one open alert in PagerDuty.
 
-If the incident becomes worse, a new alert replaces this alert.
+If the incident becomes worse, a new alert replaces the open one.
 """
 
 import json
@@ -38,10 +38,10 @@ _LONGEST_WORD = 24
 
 
 class PagerDutyOptions(HttpReceiverEntry):
-    """Page through PagerDuty's Events API v2.
+    """Send pages through PagerDuty's Events API v2.
 
-    An incident has one alert in PagerDuty. The alert is acknowledged and resolved with the
-    incident.
+    An incident has one alert in PagerDuty. When the incident is acknowledged or resolved, so is the
+    alert.
     """
 
     routing_key: Annotated[SecretStr, _is_key]
@@ -61,11 +61,11 @@ def pagerduty_events(
     routing_key: str,
     external_url: str,
 ) -> list[dict[str, object]]:
-    """The bodies of the requests. The first one is for the incident's newest alert.
+    """The bodies of the requests. The first request is about the incident's newest alert.
 
-    If this alert replaces an older alert, a second request resolves the older alert.
+    If the newest alert replaces an older alert, a second request resolves the older alert.
     """
-    # The content is always much smaller than the 512 KB that PagerDuty accepts.
+    # PagerDuty accepts 512 KB. The content is always much smaller.
     content = content_of(message, external_url)
     event: dict[str, object] = {
         "routing_key": routing_key,
@@ -83,7 +83,7 @@ def pagerduty_events(
 
 
 def _dedup_key(message: Message, page: int) -> str:
-    """The key of an alert in PagerDuty: the key of the incident, and from the second page its number."""
+    """The key of an alert in PagerDuty: the incident's key, plus a number for later pages."""
     key = message.incident
     if page > 1:
         key = f"{key}:{page}"
@@ -137,13 +137,13 @@ class PagerDuty(HttpReceiver):
         self._key = options.routing_key.get_secret_value()
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Trigger, acknowledge or resolve the incident's alert.
+        """Trigger, acknowledge or resolve the alert of the incident.
 
-        Raises DeliveryError if PagerDuty did not confirm it.
+        Raises DeliveryError if PagerDuty did not confirm this.
         """
         for event in pagerduty_events(message, self._key, self.external_url):
             answer = self._post(event, now)
-            # If PagerDuty failed, ``status`` has a short error, even in an answer 202.
+            # Even with HTTP status 202, PagerDuty can report a failure in the field ``status``.
             if answer.body is None or _read(answer.body).get("status") == "success":
                 continue
             reason = self._reason(answer)
@@ -156,12 +156,12 @@ class PagerDuty(HttpReceiver):
             )
 
     def _reason(self, answer: HttpAnswer) -> str | None:
-        """The error of the answer on one line. It contains no part of the key."""
+        """The error in the answer as one line, or None if it could contain a part of the key."""
         fields = _read(answer.body or b"")
         errors = fields.get("errors")
         parts = [fields.get("message"), *(errors if isinstance(errors, list) else [])]
         joined = "; ".join(part for part in parts if isinstance(part, str))
-        # A part of the key, or a long word that may be the key in some encoding, hides the reason.
+        # Show no reason with a part of the key, or with a long word that may be an encoded key.
         for word in re.findall("[0-9A-Za-z]{6,}", joined):
             if len(word) > _LONGEST_WORD or word.lower() in self._key.lower():
                 return None

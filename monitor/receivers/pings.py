@@ -1,4 +1,4 @@
-"""Pings a URL when a run starts and ends, for services such as Healthchecks (README.md)."""
+"""Pings a URL when a run starts and ends. Services such as Healthchecks offer such URLs."""
 
 import queue
 import threading
@@ -21,7 +21,7 @@ from monitor.receivers.message.safe_text import clean
 _Name = Annotated[str, Field(min_length=1)]
 
 RETRY_WAITS_S = (1.0, 5.0)
-"""How long to wait before each further try of a ping."""
+"""How long to wait before the second and the third attempt to send a ping."""
 # The largest number of waiting pings. If there are more, the oldest pings are dropped.
 _WAITING = 64
 _LONGEST_REASON = 1000
@@ -44,11 +44,11 @@ class PingOptions(HttpReceiverEntry):
 
 
 class RunPings:
-    """Pings one URL about each run, from its own thread. It never raises and never blocks a run.
+    """Pings one URL about each run, from its own thread. It never blocks a run or makes it fail.
 
-    ``rest`` waits and returns whether the wait was cancelled. ``on_outcome`` is called with the
-    name and the outcome. The outcome is ``sent``, ``failed`` after the last try, or ``dropped`` if
-    there were too many newer pings.
+    ``rest`` waits for some seconds, and returns True if the wait was cancelled. ``on_outcome`` gets
+    the name of the ping and the outcome of each ping: ``sent``, ``failed`` (after the last attempt)
+    or ``dropped`` (too many pings were waiting).
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class RunPings:
         self._add(claim, "/start")
 
     def run_finished(self, claim: Claim, failure: str | None) -> None:
-        """Ping the URL itself after a success. Ping ``/fail`` with the reason after a failure."""
+        """Ping the URL itself after a success, or ``/fail`` with the reason after a failure."""
         self._add(claim, "" if failure is None else "/fail", clean(failure or "", _LONGEST_REASON))
 
     def close(self, timeout_s: float) -> None:
-        """Send the waiting pings within this time. Pings that come later are ignored."""
+        """Send the waiting pings within this time. Ignore pings that are added later."""
         with self._adding:
             self._is_closing = True
             self._waiting.put(None)
@@ -95,7 +95,7 @@ class RunPings:
             if self._thread.ident is None:
                 self._thread.start()
             if self._waiting.qsize() == _WAITING:
-                with suppress(queue.Empty):  # the thread may have taken it
+                with suppress(queue.Empty):  # the thread may have just taken the last ping
                     self._waiting.get_nowait()
                     log.warning("ping dropped: too many pings are waiting", ping=options.name)
                     self._on_outcome(options.name, "dropped")
@@ -110,8 +110,8 @@ class RunPings:
                 self._on_outcome(self._options.name, "failed")
 
     def _send(self, url: str, body: str) -> None:
-        """Try until the ping is accepted or refused permanently, but only a few times."""
-        # None means that no wait follows the last try.
+        """Send the ping. After a temporary failure, try again a few times."""
+        # None marks the last attempt, because no wait follows it.
         name = self._options.name
         for rest_s in (*RETRY_WAITS_S, None):
             try:
@@ -139,7 +139,7 @@ class RunPings:
 
 
 def run_uuid(claim: Claim) -> uuid.UUID:
-    """The UUID of the run: the same for its start and its end, different for each attempt."""
+    """The UUID of a run. Its start and end have the same UUID, and each attempt has a new one."""
     slot = format_instant(claim.slot)
     started_at = format_instant(claim.started_at)
     name = f"{claim.comparison}\n{slot}\n{claim.attempt}\n{started_at}"
@@ -147,7 +147,7 @@ def run_uuid(claim: Claim) -> uuid.UUID:
 
 
 def ping_url(url: str, suffix: str, rid: uuid.UUID) -> str:
-    """The URL to post to. The query of ``url`` stays, and the run's UUID is added."""
+    """Return ``url`` with the suffix in its path and the run's UUID in its query."""
     parts = urlsplit(url)
     query = f"{parts.query}&" if parts.query else ""
     return urlunsplit(

@@ -1,6 +1,6 @@
 """Posts to Slack by an incoming webhook.
 
-A webhook always posts to its own channel. So a message cannot choose a channel.
+A webhook belongs to one channel, so a message cannot choose a channel.
 """
 
 import re
@@ -22,8 +22,8 @@ _MORE = "…"
 MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 _NOT_WATCHED = "⏹"
-# Slack answers with words such as ``invalid_blocks``. Other answers are not shown, because they may
-# contain secrets.
+# Slack answers with a word such as ``invalid_blocks``. Any other answer is not shown, because it
+# may contain secrets.
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
@@ -37,9 +37,10 @@ class SlackOptions(HttpReceiverEntry):
 
 
 def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
-    """The text in Slack's markup, mrkdwn, with at most ``limit`` characters.
+    """The text in mrkdwn, Slack's markup, with at most ``limit`` characters.
 
-    A text that was cut ends with an ellipsis. A cut never divides an escape.
+    If the text is too long, it ends with an ellipsis. An escape such as ``&amp;`` is never cut in
+    two.
     """
     pieces = [_ESCAPES.get(char, char) for char in text]
     if sum(map(len, pieces)) <= limit:
@@ -53,16 +54,16 @@ def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def bold(heading: str) -> str:
-    """A heading."""
-    # An asterisk inside would end the bold text early.
+    """The heading as bold text."""
+    # Replace asterisks, because they would end the bold text too early.
     visible = heading.replace("*", "∗").strip() or "-"  # noqa: RUF001 - no markup
     return f"*{escape_mrkdwn(visible, MAX_TEXT - 2)}*"
 
 
 def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
-    """As many lines as fit into ``limit`` characters. An ellipsis stands for further lines.
+    """The first lines, as many as fit into ``limit`` characters, and an ellipsis for the others.
 
-    The lines must be escaped, and each must be shorter than the limit.
+    The lines must be escaped already. Each line must be shorter than the limit.
     """
     shown: list[str] = []
     left = limit - len(_MORE)
@@ -78,19 +79,19 @@ def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
 def fence(rows: Iterable[str]) -> str:
     """The rows as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
-    # Backticks inside would end the block early.
+    # Replace backticks, because they would end the block too early.
     code = (escape_mrkdwn(row.replace("`", "ˋ"), room // 2) for row in rows)  # noqa: RUF001
     return f"{_FENCE}\n{stack(code, room)}\n{_FENCE}"
 
 
 def link(name: str, url: str) -> str:
-    """A link. Characters that would end the URL early are percent-encoded."""
+    """A link in mrkdwn. Characters that would end the URL too early are encoded."""
     url = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace("&", "&amp;")
     return f"<{url}|{escape_mrkdwn(name)}>"
 
 
 def slack_body(content: MessageContent) -> dict[str, object]:
-    """The request: blocks, and the headline for Slack's notifications. Links have no previews."""
+    """The body of the request. Its text is the headline, which Slack shows in notifications."""
     return {
         "text": escape_mrkdwn(headline_of(content)),
         "blocks": list(_blocks(content)),
@@ -100,7 +101,7 @@ def slack_body(content: MessageContent) -> dict[str, object]:
 
 
 def headline_of(content: MessageContent) -> str:
-    """The title after a mark. The mark is the severity if something is firing."""
+    """The title with a mark before it. While an alert is firing, the mark is the severity."""
     mark = _NOT_WATCHED
     if content.is_watched:
         mark = _MARKS.get(content.status, f"{content.severity.value.upper()}:")
@@ -131,7 +132,7 @@ def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
-    # With verbatim, Slack makes no links or mentions from the text.
+    # With verbatim, Slack does not turn parts of the text into links or mentions.
     return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": True}}
 
 
@@ -165,10 +166,11 @@ class Slack(HttpReceiver):
     def send(self, message: Message, *, now: datetime) -> None:
         """Post one message. Raises DeliveryError if Slack did not accept it.
 
-        Slack accepts one message in a second. A refusal says when to try again.
+        Slack accepts one message per second. If it refuses a message, it says when to try again.
         """
         answer = self._post(slack_body(content_of(message, self.external_url)), now)
-        # If Slack accepts a message, it answers ``ok``. Any other answer is not from Slack.
+        # If Slack accepts a message, it answers ``ok``. Any other answer with success is not from
+        # Slack.
         if answer.body is not None and answer.body.strip() != b"ok":
             msg = (
                 f"{self._client.who} answered {answer.status_name} without the text ok of Slack: "
@@ -177,6 +179,6 @@ class Slack(HttpReceiver):
             raise DeliveryError(msg, permanent=True, may_be_known=True)
 
     def _reason(self, answer: HttpAnswer) -> str | None:
-        """The body of the answer, if it is one of Slack's words. Such words contain no secrets."""
+        """The body of the answer, if it has the form of Slack's words, which contain no secrets."""
         word = (answer.body or b"").strip()
         return word.decode() if _REASON.fullmatch(word) else None

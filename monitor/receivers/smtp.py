@@ -1,8 +1,8 @@
 """Sends a mail by SMTP before one deadline, and interprets the codes of the server.
 
-A code 5xx is a permanent failure, unless it comes before the login or before MAIL. A code 4xx, a
-time-out and a broken connection are temporary failures. Errors name the step, the code and the
-enhanced code. They never contain other text of the server, because it may contain secrets.
+A code 5xx is a permanent failure, but not if the server sends it before the login and MAIL. A code
+4xx, a time-out and a broken connection are temporary failures. Errors name the step, the code and
+the enhanced code. All other text of the server may contain secrets, so errors do not show it.
 """
 
 import re
@@ -26,7 +26,7 @@ from monitor.model.immutable import immutable
 from monitor.receivers.network_failures import failure_reason
 
 _READY = 220
-_ACCEPTED = 2  # the first digit of such codes
+_ACCEPTED = 2  # the first digit of a code that means success
 _CLOSING = 421
 _PERMANENT = 500
 _QUIT_S = 1.0
@@ -40,14 +40,14 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer by which a server refused something."""
+    """The answer of a server that refused something."""
 
     code: int
     text: bytes | str
 
     @property
     def is_permanent(self) -> bool:
-        """Whether the server would refuse the same thing again."""
+        """Whether another attempt would be refused too."""
         return self.code >= _PERMANENT
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(slots=True, kw_only=True)
 class _Exchange:
-    """One mail. One thread sends it while another thread waits."""
+    """One mail and its outcome. One thread sends the mail while another thread waits."""
 
     sender: str
     to: Sequence[str]
@@ -72,17 +72,17 @@ class _Exchange:
 
 
 class _Connection(smtplib.SMTP):
-    """A conversation over a connected socket."""
+    """An SMTP session over a socket that is already connected."""
 
     sock: socket.socket
 
     def __init__(self, sock: socket.socket, host: str) -> None:
-        super().__init__(local_hostname=socket.gethostname())  # by default it asks DNS
+        super().__init__(local_hostname=socket.gethostname())  # the default would ask DNS
         self.sock = sock
-        self._host = host  # STARTTLS checks the certificate for this name
+        self._host = host  # STARTTLS checks that the certificate is for this name
 
     def interrupt(self) -> None:
-        """End the connection while another thread reads."""
+        """End the connection, even while another thread is reading."""
         self.sock.shutdown(socket.SHUT_RDWR)
 
 
@@ -99,7 +99,7 @@ class SmtpClient:
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
-        """Send the mail and return the addresses that were refused.
+        """Send the mail. Returns the addresses that the server refused.
 
         Raises DeliveryError if all addresses were refused.
         """
@@ -117,12 +117,14 @@ class SmtpClient:
             failure = self._explain(error, may_be_known=exchange.may_be_known)
         if exchange.refused is not None:
             return exchange.refused
-        # The error is raised outside of the handler. So it is not chained to the server's text.
+        # Raise the error outside of the handler. Otherwise Python would chain it to the server's
+        # text.
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
         exchange.deadline.require_time()
-        # Each address of the host gets half of the time. So time is left if one is dead.
+        # Each address of the host gets half of the remaining time. So if one address does not
+        # answer, there is time for the next.
         timeout_s = exchange.deadline.remaining_s / 2
         with closing(socket.create_connection((self.host, self.port), timeout_s)) as sock:
             exchange.deadline.require_time()  # a time-out of 0 would not wait at all
@@ -132,7 +134,7 @@ class SmtpClient:
                 try:
                     self._converse(connection, exchange)
                 finally:
-                    # smtplib drops its socket when the server has gone away.
+                    # If the server has closed the connection, smtplib has no socket any more.
                     with suppress(OSError, AttributeError):
                         connection.sock.settimeout(_QUIT_S)
                         connection.quit()
@@ -157,18 +159,18 @@ class SmtpClient:
             connection.login(*self.login)
         self._require(connection.mail(exchange.sender), "the sender")
         refused = self._name_recipients(connection, exchange.to)
-        exchange.may_be_known = True  # unless the server refuses the message
+        exchange.may_be_known = True  # from here on, the mail may arrive even if an error follows
         answer: tuple[int, bytes | str]
         try:
             answer = connection.data(exchange.content)
         except smtplib.SMTPDataError as error:
             answer = (error.smtp_code, error.smtp_error)
-        exchange.deadline.require_time()  # a cut answer looks like a complete one
+        exchange.deadline.require_time()  # an answer that was cut at the deadline looks complete
         self._require(answer, "the message", of_message=True)
         exchange.refused = refused
 
     def _name_recipients(self, connection: _Connection, to: Sequence[str]) -> dict[str, Refusal]:
-        """Name the recipients to the server. Returns the refused recipients."""
+        """Send the recipients' addresses to the server. Returns the addresses that it refused."""
         refused: dict[str, Refusal] = {}
         for address in to:
             code, text = connection.rcpt(address)
@@ -177,7 +179,8 @@ class SmtpClient:
             if code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
-            # If one refusal is temporary, rankwatch tries all addresses again.
+            # If any refusal is temporary, report a temporary failure. Then all addresses are tried
+            # again.
             first = min(refused.values(), key=attrgetter("is_permanent"))
             raise self._refusal(first, "all recipients")
         return refused
@@ -220,9 +223,9 @@ class SmtpClient:
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
-    """The certificate authorities to trust: the usual ones, or only those of a file.
+    """Make a TLS context that trusts the usual certificate authorities, or only those in a file.
 
-    Raises ConfigError if the file has no certificate.
+    Raises ConfigError if the file contains no certificate.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)

@@ -1,4 +1,4 @@
-"""Posts signed JSON to a URL, in the format of Alertmanager's webhooks, version 4 (README.md)."""
+"""Posts signed JSON to a URL, in the format of Alertmanager's webhooks, version 4."""
 
 import hashlib
 import hmac
@@ -48,9 +48,9 @@ class WebhookOptions(HttpReceiverEntry):
     )
     """Further headers, such as Authorization."""
     updates: bool = False
-    """Whether alerts that join an incident are sent at once, with `"is_update": true`. Use it if
-    your program pages nobody for such messages. Without it, these alerts are in the next message of
-    the incident."""
+    """Whether an alert that joins an incident is sent at once, in a message with `"is_update":
+    true`. Set this only if your program pages nobody for such messages. Without it, the alert is
+    part of the next message of the incident."""
     repeat_every: RepeatEvery = None
 
 
@@ -68,7 +68,7 @@ def verify(
     now: datetime,
     tolerance: timedelta = _TOLERANCE,
 ) -> bool:
-    """Whether a request was signed with this secret and sent within ``tolerance`` of ``now``.
+    """Whether a request was signed with this secret, and at most ``tolerance`` before or after now.
 
     Programs that receive webhooks can call this function.
     """
@@ -121,7 +121,8 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
 def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     """The first alerts, as many as fit into ``room`` bytes.
 
-    If not all alerts fit, three quarters of the room are left for alerts without annotations.
+    If not all alerts fit, only the first quarter of the room is for alerts with annotations. The
+    rest is for alerts without annotations.
     """
     shown: list[dict[str, Any]] = []
     reserved = 0
@@ -132,7 +133,7 @@ def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
             dedup_key = alert["annotations"].get("dedup_key", "")
             alert = {**alert, "annotations": {"dedup_key": dedup_key}}  # noqa: PLW2901
         room -= _size(alert)
-        # The first alert is always included, so that the body has a subject.
+        # Always include the first alert, because a body without alerts would say nothing.
         if room < 0 and shown:
             break
         shown.append(alert)
@@ -144,10 +145,10 @@ def _size(part: object) -> int:
 
 
 def _alerts_of(message: Message) -> list[Transition]:
-    """The alerts of the body, in their order. Each firing occurs only once.
+    """The alerts of the body, each only once, in this order.
 
-    Starts and ends come first, and the leads are the first of them. Then come the alerts that are
-    still firing, and acknowledged alerts are the first of them.
+    Starts and ends come first, beginning with the leads. Alerts that are still firing follow,
+    beginning with the acknowledged ones.
     """
     changes = [change for change in message.changes if not change.is_acknowledgement]
     acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
@@ -183,7 +184,7 @@ def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[
 
 
 def _figures(change: Transition) -> dict[str, str]:
-    """The figures for which Alertmanager's format has no field."""
+    """Figures of the alert that Alertmanager's format has no field for."""
     figures = {
         "dedup_key": change.dedup_key or "",
         "reason": clean(change.reason),

@@ -11,9 +11,9 @@ _PORTS = 65535
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """The host and port of ``host:port`` or ``[v6]:port``. ValueError for any other text.
+    """Split ``host:port`` or ``[v6]:port``. Raises ValueError for any other text.
 
-    The host of ``:29108`` is empty, which means all interfaces.
+    In ``:29108`` the host is empty. An empty host means all interfaces.
     """
     host, separator, port = address.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
@@ -25,7 +25,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 def _is_host(text: str) -> bool:
     try:
-        text.encode("idna")  # UnicodeError if a part of the name is empty or too long
+        text.encode("idna")  # raises UnicodeError if a part of the name is empty or too long
     except UnicodeError:
         return False
     return not re.search(r"[\x00-\x20\x7f/@\[\]]", text)
@@ -34,7 +34,7 @@ def _is_host(text: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the host.
 
-    False for every host name but localhost, because a name may resolve to any address.
+    Returns False for every host name except localhost, because a name may resolve to any address.
     """
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,7 +1,7 @@
-"""Checks of several settings together.
+"""Checks whether settings fit together.
 
-A setting that is not valid is None here. The checks use the others, so that all problems are
-reported at once.
+An invalid setting is None here. All other settings are checked in spite of it, so that all problems
+are reported at once.
 """
 
 import os
@@ -53,9 +53,9 @@ _NO_PANEL = (
     "users.sample, or write a number of users, such as 10000"
 )
 _NEVER_CERTAIN = (
-    "stop_when: decided ends a run before all users are asked, so each rule on a metric needs "
-    "below or above, with share_below(x) or the mean of bounded scores: change the rules, or "
-    "remove stop_when"
+    "stop_when: decided ends a run before all users are asked. For this, each rule on a metric "
+    "needs below or above, and judges share_below(x) or the mean of bounded scores: change the "
+    "rules, or remove stop_when"
 )
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
@@ -108,7 +108,7 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
     elif access is not None:
         missing = "web_config_file names no users (TLS alone keeps nobody out)"
     else:
-        return  # the file cannot be read, which is reported as a problem of the file
+        return  # the file cannot be read, and this problem has been reported
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
@@ -124,7 +124,7 @@ def _retention(retention: Partial) -> Iterator[Problem]:
 
 
 def _check_receivers(settings: Partial) -> Iterator[Problem]:
-    """Names of receivers that occur twice, and unknown names in routes and fallbacks."""
+    """Report names of receivers that occur twice, and unknown names in routes and fallbacks."""
     receivers = settings.receivers or ()
     names: list[tuple[KeyPath, str]] = []
     for n, receiver in enumerate(receivers):
@@ -132,7 +132,7 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
             path = ("receivers", n, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from duplicates(names, NAME_TAKEN.format("receiver"))
-    # The name of a receiver that cannot be read would seem to be unknown.
+    # If a receiver is invalid, its name is not known here. So check no references.
     if settings.receivers is not None and None not in receivers:
         yield from _references(settings, receivers_by_name(receivers))
 
@@ -157,7 +157,7 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
 
 def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
     if None in comparisons or settings.entries is None:
-        return  # a name that cannot be read may be the right one
+        return  # one comparison has an invalid name, and it may be the one that is meant
     for n, ping in enumerate(settings.pings or ()):
         names = () if ping is None else ping.comparisons
         for place, name in enumerate(names or ()):
@@ -195,7 +195,8 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
-    # `has` is true for keys in the file, valid or not. The attribute of an invalid key is None.
+    # `has` says whether the file has the key, even with an invalid value. The attribute of an
+    # invalid key is None.
     every = comparison.every
     offset = comparison.offset
     if not comparison.has("every", "cron"):
@@ -233,7 +234,7 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
-    """Report metrics and arm metrics that occur twice, use more than k items, or lack an input."""
+    """Report metrics that occur twice, that need more than k items, or that lack an input."""
     k = comparison.k
     metrics = [(("metrics", n), parse(name)) for n, name in enumerate(comparison.metrics or ())]
     arm_metrics = [
@@ -293,7 +294,7 @@ def _sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem
 
 
 def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
-    """The sources of both arms and of the second training (`noise_floor.retrain`), by key path."""
+    """The sources of the arms and of the second training (`noise_floor.retrain`), by key path."""
     lists = _arms(comparison)
     floor = comparison.noise_floor
     if floor is not None and floor.retrain is not None:
@@ -302,7 +303,7 @@ def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 
 
 def _can_be_certain(comparison: Partial) -> bool:
-    """Whether each rule on a metric can be certain before all users were asked."""
+    """Whether each rule on a metric can reach a certain verdict before all users are asked."""
     if comparison.default_rules:
         return False
     if not all(options and options.is_whole for options in comparison.rules or ()):
@@ -313,7 +314,7 @@ def _can_be_certain(comparison: Partial) -> bool:
 
 
 def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
-    """Report files of scores that would replace another file, or have one candidate only."""
+    """Report files of scores that would overwrite a file, or that would lack candidates."""
     taken = _files_of_database(settings.database)
     writers: list[tuple[KeyPath, str]] = []
     for n, comparison in comparisons:
@@ -346,7 +347,7 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
 
 
 def _files_read(comparison: Partial) -> dict[str, str]:
-    """What is read from each file of the comparison's sources."""
+    """The files that the comparison reads, each with a text about its use."""
     floor = comparison.noise_floor
     sources = {key: getattr(comparison, key) for key in _READ}
     sources["noise_floor"] = None if floor is None else floor.retrain
@@ -359,16 +360,16 @@ def _files_read(comparison: Partial) -> dict[str, str]:
 
 
 def _place(path: str | Path) -> str:
-    """The path in one spelling for all paths to the same file.
+    """The path in a form that is the same for all paths to the same file.
 
-    A link at the end of the path is not followed, because writing replaces the link.
+    If the path itself is a link, the link is not followed, because writing replaces the link.
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Report settings that need the last run's lists of the same users, if these are not stored."""
+    """Report settings that need earlier lists of the same users, if those lists are missing."""
     if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(
             ("keep_lists",),
@@ -398,7 +399,7 @@ def _check_metric_input(
     metric: Metric | ArmMetric,
     comparison: Partial,
 ) -> Iterator[Problem]:
-    """A problem if the metric needs a key that the comparison or its sources lack."""
+    """Report a metric that needs a key if the comparison or its sources lack the key."""
     need = metric.need
     if need == Need.SCORES:
         arms = []

@@ -23,7 +23,7 @@ from monitor.sources import (
 )
 from monitor.storage.sinks import ScoresToOptions
 
-# The names of the alerts. A rule with the same name replaces the alert.
+# The names of the alerts for conditions. A rule with the same name replaces the alert.
 CONDITION_ALERTS = {
     Condition.ERROR: "RunFailing",
     Condition.NO_DATA: "NoData",
@@ -33,12 +33,12 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """What happens to alerts under one condition, and whether the condition has an alert."""
+    """What happens to alerts while a condition is met, and whether there is an alert on it."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
-    """`alert`: alerts on drift do not change, and the condition has its own alert. `keep`: alerts
-    on drift do not change, and the condition has no alert. `ignore`: the condition has no alert,
-    and alerts that cannot be judged end without a recovery."""
+    """`alert`: the condition has its own alert, and alerts on drift do not change. `keep`: the
+    condition has no alert, and alerts on drift do not change. `ignore`: the condition has no alert,
+    and alerts on drift that cannot be judged end, although nothing has recovered."""
     severity: Severity = Severity.WARNING
     """Severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
@@ -56,15 +56,16 @@ class NoDataOptions(ErrorOptions):
     """Runs that compared too few users for all rules, or for one of them."""
 
     segments: Literal["all", "named", "each"] = "named"
-    """`all`: there is one alert for all users together. `named`: there is also one for each segment
-    that a rule names or in which an alert fires. `each`: there is one for every segment."""
+    """`all`: there is one alert for all users together. `named`: there is also an alert for each
+    segment that a rule names or in which an alert fires. `each`: there is an alert for every
+    segment."""
 
 
 class TooFewOptions(ErrorOptions):
     """Rules that had fewer users than their `min_users`."""
 
     segments: Literal["all", "each"] = "all"
-    """`all`: there is one alert for all users together. `each`: there is one for each segment,
+    """`all`: there is one alert for all users together. `each`: there is an alert for each segment,
     including `all`."""
 
     for_runs: value_types.RunCount = Field(default=3, alias="for")
@@ -74,10 +75,11 @@ class TooFewOptions(ErrorOptions):
 
 
 class StaleOptions(ConditionOptions):
-    """No run succeeded for a while, because runs failed or never began."""
+    """No run has succeeded for some time, because runs failed or never began."""
 
     after: value_types.RunCount = 3
-    """The alert fires after this number of scheduled runs in a row without success. Only the daemon checks this."""
+    """The alert fires after this number of scheduled runs in a row without success. Only the daemon
+    checks this."""
     severity: Severity = Severity.CRITICAL
     """Severity of the alert."""
 
@@ -86,16 +88,16 @@ class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
     error: ErrorOptions = Field(default_factory=ErrorOptions)
-    """A run failed. Its alert is `RunFailing`."""
+    """A run failed. The alert is `RunFailing`."""
     no_data: NoDataOptions = Field(default_factory=NoDataOptions)
-    """Too few users were compared, or a rule had no data. Its alert is `NoData`."""
+    """Too few users were compared, or a rule had no data. The alert is `NoData`."""
     too_few: TooFewOptions = Field(default_factory=TooFewOptions)
-    """A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`."""
+    """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
-    """No run succeeds. Its alert is `Stale`."""
+    """No run succeeds for some time. The alert is `Stale`."""
 
     def over(self, defaults: Self) -> Self:
-        """A copy in which each key that is not set here has its value in ``defaults``."""
+        """Return a copy. A key that is not set here gets its value from ``defaults``."""
         merged: dict[str, Any] = {
             name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
             for name, options in self._by_condition()
@@ -104,7 +106,7 @@ class ConditionsOptions(Options):
 
     @property
     def ignored(self) -> frozenset[Condition]:
-        """The conditions with the policy `ignore`: no alert waits for a verdict then."""
+        """The conditions with the policy `ignore`."""
         return frozenset(
             condition for condition, each in self._by_condition() if each.policy == "ignore"
         )
@@ -114,7 +116,8 @@ class ConditionsOptions(Options):
         rules = []
         for condition, options in self._by_condition():
             if options.policy == "alert":
-                # `error` and `stale` judge only all users. `stale` has no `for`: it has `after`.
+                # `error` and `stale` have no `segments`, because they are about all users. `stale`
+                # has no `for`, because it has `after`.
                 rule = ConditionRule(
                     alert=CONDITION_ALERTS[condition],
                     condition=condition,
@@ -131,7 +134,7 @@ class ConditionsOptions(Options):
 
 
 class NoiseFloorOptions(OneOf):
-    """Measures how similar the baseline is to itself, to separate drift from noise.
+    """How similar the baseline is to itself. This separates drift from noise.
 
     Set exactly one of these keys.
     """
@@ -139,10 +142,10 @@ class NoiseFloorOptions(OneOf):
     serve: Literal[True] | None = None
     """Asks the baseline twice at the same time, without caches."""
     temporal: Literal[True] | None = None
-    """The baseline is compared with its own lists of the last run. They are stored for this."""
+    """Compares the baseline with its own lists of the last run. These lists are stored."""
     retrain: SourceOptions | None = None
-    """The baseline is compared with a second training of its model: the source of that model's
-    lists."""
+    """Compares the baseline with a second training of its model. The value is the source of the
+    lists of the second training."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -171,8 +174,8 @@ class ComparisonOptions(Options):
     """Time between runs, counted from 1970-01-01 00:00 UTC. With `15m` runs take place at :00, :15,
     :30 and :45."""
     offset: Duration | None = None
-    """Delays each run of `every` by this time, such as `20s`. Give comparisons different offsets to
-    spread them over the interval."""
+    """Delays each run of `every` by this time, such as `20s`. With different offsets, comparisons
+    do not all run at the same moment."""
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
@@ -182,32 +185,34 @@ class ComparisonOptions(Options):
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
     """Hours of the day, in `timezone`, in which runs may begin. If the end is earlier than the
-    start, the hours go over midnight. Slots at other times are not due, so they are never missed.
-    At other times a late daemon begins no run. `run-once` begins one only with `--slot`."""
+    start, the hours include midnight. Slots at other times are not due, so they are never reported
+    as missed. Outside these hours the daemon begins no late run, and `run-once` runs a slot only
+    with `--slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
     """Time zone of `cron`, `only_between` and `holidays`."""
     holidays: tuple[value_types.Days, ...] = Field(
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
-    """Days on which users behave differently: single days, or a first and a last day. Rules that
-    learn do not judge runs of these days, and do not learn from them. Their firing alerts continue.
-    Thresholds and conditions are judged as usual."""
+    """Days on which users behave differently. An entry is one day, or a first and a last day. Rules
+    that learn do not judge runs of these days, and do not learn from them. If an alert of such a
+    rule is firing, it continues. Thresholds and conditions are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """Length of the lists that are compared."""
     baseline: SourceOptions
     """Where the lists in use come from."""
-    candidate: SourceOptions = cast("Any", None)  # each comparison of `by_candidate` has one
+    # every comparison that `by_candidate` returns has a candidate
+    candidate: SourceOptions = cast("Any", None)
     """Where the lists on trial come from. Required unless there are `candidates`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
-    """Sources of several candidates, with or without `candidate`. `b` becomes the comparison
-    `NAME.b` with all other settings of this comparison. In each slot these comparisons share the
-    users, and the baseline is read once. Lists that are joined in files or in Spark are read again
-    for each comparison."""
+    """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison: key
+    `b` becomes `NAME.b` and has all other settings of this comparison. In each slot these
+    comparisons ask the same users, and the baseline is read once. Only lists that are joined in
+    files or in Spark are read again for each comparison."""
     pairs: bool = False
-    """Whether `candidates` are also compared with each other, from the same lists. `NAME.b.c`
-    compares `c` with `b`. It is measured and shown, but not judged by any rule."""
+    """Whether `candidates` are also compared with each other, from the same lists. The comparison
+    `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
     users: UsersOptions
     """The users that both arms are asked for."""
     metrics: tuple[value_types.MetricName, ...] = Field(
@@ -216,8 +221,8 @@ class ComparisonOptions(Options):
         max_length=50,
         examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
     )
-    """How the similarity of two lists is measured. `rankwatch metrics` lists the metrics. Put a
-    name that contains a comma in quotes."""
+    """How the similarity of two lists is measured. `rankwatch metrics` lists the metrics. If a name
+    contains a comma, put the name in quotes."""
     arm_metrics: tuple[value_types.ArmMetricName, ...] = Field(
         default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
         max_length=50,
@@ -225,7 +230,7 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that could be listed (default: the number that the arms list)."""
+    """The number of items that the arms could list (default: the number that they did list)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
@@ -233,57 +238,58 @@ class ComparisonOptions(Options):
     item_url: value_types.ItemUrl | None = Field(
         default=None, examples=["https://shop.example.com/items/{item}"]
     )
-    """Link to an item in web pages and reports. `{item}` is its id, percent-encoded."""
+    """Link to an item in web pages and reports. `{item}` is the percent-encoded id of the item."""
     relevance: RelevanceOptions | None = None
     """Items that were relevant to users, for metrics that need them. This data may arrive days
     later. No rule judges these metrics."""
     noise_floor: NoiseFloorOptions | None = None
     """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
-    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is how much farther the
-    candidate is from the baseline, user by user."""
+    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is, for each user, how
+    much farther the candidate is from the baseline than the baseline is from itself."""
     false_alarm_every: Duration = timedelta(days=90)
-    """All rules that learn may together cause one false alert in this time."""
+    """The accepted time between false alerts. It applies to all rules that learn together."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
-    """When to alert. The word `default` means rules that learn what is normal and need no
-    thresholds."""
+    """When to alert. With the word `default`, rules learn what is normal and need no thresholds."""
     default_rules: bool = False
     """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
     of the same name."""
     dry_run: bool = False
-    """Whether alerts are stored without notifications. A rule may override it."""
+    """Whether alerts are stored but nobody is notified. A rule may override this."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What happens while runs cannot be judged. Overrides the top-level `conditions` key by key."""
+    """What happens while runs cannot be judged. Each key that is set here overrides the same key of
+    the top-level `conditions`."""
     group_for: Duration | None = None
     """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert (default: 1d, or three intervals if they are longer)."""
+    incident's first alert. The default is 1d, or three intervals if they are longer."""
     deadline: Duration | None = None
     """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
     of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
-    """A run is `insufficient` if it compares a smaller share of its users."""
+    """If a run compares a smaller share of its users, its status is `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)
-    """The largest number of values of a segment dimension. The most frequent values are used."""
+    """The largest number of segments for one dimension. If a dimension has more values, its most
+    frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """How many example users of each kind have their lists stored."""
+    """The number of example users of each kind. Their lists are stored."""
     keep_scores: value_types.KeepChoice = Keep.ALL
-    """Whose scores are stored, in addition to summaries. `all` means all compared users, and
-    `panel` the fixed users of the sample. A number means that many users, the same in each run.
-    `none` means no users. `true` is the same as `all`, and `false` as `none`. Scores of example
-    users (`evidence_users`) are always stored."""
+    """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
+    the fixed users of the sample. A number means that many users, the same in each run. `none` or
+    `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
+    always stored."""
     scores_to: ScoresToOptions | None = None
-    """Where the scores of all compared users are written, independent of `keep_scores`. If
-    relevance arrives after the run, its metrics are not included."""
+    """Where the scores of all compared users are written. `keep_scores` has no influence on this.
+    If relevance arrives after the run, the scores of relevance metrics are not written."""
     keep_lists: value_types.KeepChoice | None = None
-    """Whose lists are stored, with the same values as `keep_scores`. Explanations compare these
-    lists with those of the next run (default: all users if relevance, a temporal noise floor or an
-    arm metric needs them, else none)."""
+    """The users whose lists are stored. The values are those of `keep_scores`. Explanations compare
+    stored lists with the lists of the next run. By default the lists of all users are stored if
+    relevance, a temporal noise floor or an arm metric needs them. Otherwise no lists are stored."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(
         default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
-    """A name for what is normal. To accept a change, change this name: rules then learn from later
-    runs only. With the name `model_version` rules learn separately for each version of the arms'
+    """A name for what is normal. To accept a change, change this name. Then rules learn only from
+    later runs. With the name `model_version`, rules learn separately for each version of the arms'
     models."""
 
     @classmethod
@@ -295,7 +301,7 @@ class ComparisonOptions(Options):
 
     @property
     def family(self) -> str:
-        """The name in the file. The comparisons of several candidates have it in common."""
+        """The name in the file. All comparisons that one entry defines have it in common."""
         return self.name.removesuffix("".join(map(".{}".format, self._keys)))
 
     @property
@@ -306,7 +312,7 @@ class ComparisonOptions(Options):
         return baseline, candidate
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
-        """One comparison for each candidate, and with ``pairs`` one for each pair of candidates."""
+        """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():

@@ -34,7 +34,7 @@ LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
 MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse, attrgetter("text"))]
-"""``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
+"""A matcher: ``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
     "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "
     "value) or `name!~regex`. A name is `alert`, `comparison`, `segment`, `severity`, `metric`, "
@@ -43,7 +43,7 @@ _MATCHED = (
 
 
 def read_key(path: str) -> bytes:
-    """The key in the file, without the last line break. ValueError if there is no valid key."""
+    """Read the key in the file. Raises ValueError if the file has no valid key."""
     try:
         key = read_bounded(path, _MOST_BYTES).rstrip(b"\r\n")
     except OSError as error:
@@ -60,8 +60,8 @@ class PrivacyOptions(Options):
     """How users and items are stored and shown."""
 
     users: Literal["plain", "hmac"] = "plain"
-    """With `hmac`, users are stored and shown as keyed hashes of their ids (HMAC-SHA-256). Requests
-    to sources contain the ids. Web pages find a user by the id."""
+    """With `hmac`, a user is stored and shown as a keyed hash of the user's id (HMAC-SHA-256).
+    Requests to sources still contain the id. You can still search for the id on web pages."""
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more. `openssl rand -hex "
@@ -78,7 +78,7 @@ class PrivacyOptions(Options):
 
     @property
     def exposure(self) -> str | None:
-        """A warning if every account of this machine may read the key, else None."""
+        """A warning if every account of this machine may read the key. Otherwise None."""
         path = self.key_file
         if path is None:
             return None
@@ -93,13 +93,13 @@ class RetentionOptions(Options):
     scores: Duration = timedelta(days=30)
     """Scores of each user. PostgreSQL deletes them by full days."""
     lists: Duration | None = None
-    """Lists of all compared users. They are deleted earlier if nothing needs them (default: the
-    same as `scores`)."""
+    """Lists of all compared users (default: the same as `scores`). Lists that nothing needs are
+    deleted earlier."""
     evidence: Duration = timedelta(days=90)
     """Lists of example users, and explanations."""
     summaries: Duration | None = None
-    """Summaries, coverage and expectations of all segments but `all`. The numbers that rules learn
-    from stay as long as the run (default: the same as `runs`)."""
+    """Summaries, coverage and expectations of all segments except `all` (default: the same as
+    `runs`). The numbers that rules learn from are stored as long as the run."""
     runs: Duration = timedelta(days=400)
     """Runs, with all their data."""
     daily: Duration = timedelta(days=5 * 365)
@@ -122,7 +122,7 @@ class LogOptions(Options):
     """What the daemon writes to standard error."""
 
     format: Literal["auto", "console", "json"] = "auto"
-    """`auto` means `console` on a terminal, else `json`."""
+    """`auto` means `console` on a terminal, and `json` otherwise."""
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
 
@@ -144,7 +144,7 @@ class RouteOptions(Options):
     """Whether later routes are also tried."""
 
     def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
-        """The route to all receivers of each name."""
+        """A copy of the route in which each name is replaced by the receivers that it means."""
         receivers = tuple(chain.from_iterable(map(peers.__getitem__, self.receivers)))
         return self.model_copy(update={"receivers": receivers})
 
@@ -168,7 +168,7 @@ class MaintenanceOptions(Options):
     """How long the window lasts."""
 
     def ends_at(self, now: datetime) -> datetime | None:
-        """When the window closes. None if it is closed."""
+        """When the open window ends. None if the window is closed."""
         end = Cron.parse(self.cron, self.timezone).latest(now) + self.lasts
         return end if now < end else None
 
@@ -196,42 +196,42 @@ class Settings(Options):
         ],
     )
     """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
-    this file's directory."""
+    this file's directory. Percent-encode special characters of the password: `@` is `%40`."""
     answers_folder: ConfigPath | None = None
     """Folder that stores answers of HTTP services until their run is stored. After a restart the
     run requests only the missing answers (default: `rankwatch.db-answers` next to a SQLite file
     `rankwatch.db`). The folder is not used with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The largest number of series of segments on /metrics. If there are more, the series of the
-    smallest segments are left out, and `rankwatch_series_cut` counts them. Segment `all`, and
-    alerts that fire or are pending, are never left out."""
+    smallest segments are left out, and `rankwatch_series_cut` counts the missing series. Series of
+    the segment `all`, and of alerts that fire or are pending, are never left out."""
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
-    """Name of this rankwatch, needed if several notify the same receivers. Alerts have it as their
-    label `installation`, and it is a part of the keys of incidents (default: no label, and a random
-    id in the database). The keys of firing alerts do not change."""
+    """Name of this installation. It is needed if several installations notify the same receivers.
+    The name is the alerts' label `installation` and a part of the keys of incidents (default: no
+    label, and a random id in the database). If the name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
-    """If several daemons use one PostgreSQL database, one of them leads. This is the time, from 5s
-    to 5m, after which a standby takes over from a leader that stopped or froze."""
+    """If several daemons use one PostgreSQL database, one of them leads. If the leader stops or
+    freezes, a standby takes over after this time, from 5s to 5m."""
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
-    """Must be true if other machines can reach `listen` without passwords or client certificates in
-    `web_config_file`. Then anybody who reaches the port can read everything there."""
+    """Must be true if other machines can reach `listen` and `web_config_file` requires neither
+    passwords nor client certificates. Then anybody who reaches the port can read all pages."""
     web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
     """File with TLS, client certificates and basic authentication for `listen`, in the format of
     Prometheus' exporter-toolkit. Certificates are reloaded when their files change. This file is
     reloaded with the configuration."""
     external_url: PublicUrl = Field(default_factory=_default_url)
-    """URL of this daemon for links in alerts (default: made from `listen`, with https if there is
-    TLS)."""
+    """URL of this daemon for links in alerts (default: made from `listen`, with https if TLS is
+    on)."""
     runbook_base_url: PublicUrl | None = Field(
         default=None, examples=["https://wiki.example.com/rankwatch/runbooks"]
     )
-    """URL before the name of an alert's runbook, such as `/SimilarityDrop`. A rule's `runbook_url`
-    overrides it (default: `/docs/runbooks` at `external_url`, where the daemon serves the
-    runbooks)."""
+    """URL of the folder of runbooks. The name of the alert's runbook is appended, such as
+    `/SimilarityDrop`. By default this is `/docs/runbooks` at `external_url`, where the daemon
+    serves the runbooks. A rule's `runbook_url` overrides it."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
     """What happens in every comparison while its runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
@@ -241,23 +241,24 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Pings to a dead man's switch. They are sent for every run, so that somebody notices if they stop."""
+    """Pings to a dead man's switch, which sends an alert if pings stop. Every run sends pings."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
-    Runs that have used half of their deadline are not counted. Comparisons whose
-    last run used its full deadline have extra places: a quarter of this number, and at least one."""
+    Runs that have used half of their deadline are not counted. If the last run of a comparison used
+    its full deadline, the next run uses an extra place. There are a quarter as many extra places,
+    and at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
-    """If the database is unreachable for this time, every receiver is notified directly (alert
-    `DatabaseAway`)."""
+    """If the database cannot be reached for this time, every receiver gets the alert
+    `DatabaseAway`."""
     routes: tuple[RouteOptions, ...] = Field(default=(), max_length=200)
     """Which receivers get which alerts. The first route that matches an alert decides. An alert
     that matches no route goes to all receivers."""
     fallbacks: Mapping[str, str] = Field(default_factory=dict, examples=[{"pagerduty": "email"}])
-    """Names another receiver for messages that a receiver rejects permanently. With `{pagerduty:
-    email}`, `email` gets what `pagerduty` rejects."""
+    """A second receiver for messages that the first receiver rejects permanently. With `{pagerduty:
+    email}`, `email` gets the messages that `pagerduty` rejects."""
     maintenance: tuple[MaintenanceOptions, ...] = Field(default=(), max_length=100)
-    """Times without notifications. If an alert still fires at the end of such a time, it is sent
-    then."""
+    """Times without notifications. If an alert still fires at the end of such a time, receivers are
+    notified then."""
     retention: RetentionOptions = Field(default_factory=RetentionOptions)
     """How long results are stored."""
     privacy: PrivacyOptions = Field(default_factory=PrivacyOptions)
@@ -267,7 +268,7 @@ class Settings(Options):
 
     @cached_property
     def comparisons(self) -> tuple[ComparisonOptions, ...]:
-        """One comparison for each candidate, with the defaults of `conditions`."""
+        """One comparison for each candidate, completed by the top-level `conditions`."""
         expanded: list[ComparisonOptions] = []
         for comparison in self.entries:
             conditions = comparison.conditions.over(self.conditions)
@@ -280,7 +281,7 @@ class Settings(Options):
         return self._access
 
     def with_access(self, access: AccessOptions | None) -> Self:
-        """A copy with this content. With TLS the default of ``external_url`` begins with https."""
+        """A copy with this access. With TLS the default of ``external_url`` begins with https."""
         copy = self.model_copy()
         is_encrypted = access is not None and access.tls_server_config.is_on
         if is_encrypted and "external_url" not in self.model_fields_set:
@@ -308,7 +309,7 @@ class Settings(Options):
 
 
 def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
-    """The receivers of each name. Several peers have a name each, and one common name."""
+    """The receivers that each name means. The common name of peers means all of them."""
     by_name: dict[str, tuple[str, ...]] = {}
     for entry in receivers:
         peers = entry.receiver_names

@@ -12,13 +12,15 @@ from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
-# How many further metrics have a rule on their mean. Each metric weighs changes differently.
+# After the first metric, this many metrics get a rule on their mean. They help because each metric
+# weighs changes differently.
 _OTHERS = 2
 # An alert on a drop or jump resolves after this many good runs, so that an intermittent fault is
-# one alert. An alert on a trend or a frozen arm resolves with the first good run. Half of the
-# healthy runs are worse than expected, and an arm that was trained again is not frozen.
+# one alert. An alert on a trend or a frozen arm resolves with the first good run. For a trend two
+# good runs would take long, because half of the healthy runs are worse than expected. A frozen arm
+# whose lists change once is no longer frozen.
 _RESOLVE_AFTER = 2
-# One rule for each cause, so that users without a list cause only one alert.
+# Each cause has one rule, so that users without a list cause only one alert.
 _LACKS = {
     "MissingLists": Lack.MISSING,
     "EmptyLists": Lack.EMPTY,
@@ -31,8 +33,8 @@ _LACKS = {
     "FirstItemDiffers": Lack.FIRST_DIFFERS,
     "IdenticalLists": Lack.IDENTICAL,
 }
-# The alert on identical lists fires in the second run. When it fired in the first run, it caused 7
-# of the 14 false alerts of the benchmark `calibration` over 40 segments.
+# The alert on identical lists fires in the second run. With the first run it caused 7 of the 14
+# false alerts in the benchmark `calibration` over 40 segments.
 _FOR = {Lack.IDENTICAL: 2}
 _OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 _TREND = {"learned": "trend", "segments": "each"}
@@ -40,7 +42,7 @@ _DROP = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """The rules in the file. With ``default_rules``, also the default rules with other names."""
+    """The rules in the file. With ``default_rules``, default rules with other names are added."""
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
@@ -48,7 +50,7 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """Rules on the first metric, on the means of two more, on coverage, and on frozen arms.
+    """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
     Trends of the first metric and of two kinds of coverage have rules too.
     """
@@ -64,7 +66,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
     rules += _of_coverage(options)
-    # Frozen arms show only if the lists of all users are stored.
+    # A frozen arm can be found only if the lists of all users are stored.
     if options.keep_lists in (None, Keep.ALL):
         rules += [_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
     return tuple(rules)
@@ -107,9 +109,10 @@ def _rule(**keys: Hashable) -> RuleOptions:
 
 
 def name_metrics(metrics: Sequence[Metric]) -> list[str]:
-    """Each metric's part of an alert's name, such as ``Rbo``.
+    """The words for the metrics in the names of alerts, such as ``Rbo``.
 
-    If two metrics differ only in their parameters, the part includes them: ``RboP09``, ``RboP098``.
+    If two metrics differ only in their parameters, the word includes the parameters: ``RboP09`` and
+    ``RboP098``.
     """
     count = Counter(metric.name for metric in metrics)
     names = []
@@ -120,9 +123,9 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
-    """The scores a half and a quarter of the way from disjoint to identical lists.
+    """The scores at a half and at a quarter of the way from disjoint to identical lists.
 
-    Empty if the metric has no such bounds.
+    Empty for a metric without finite bounds, and for a metric that is lower for similar lists.
     """
     low, high = metric.bounds(k)
     if not (metric.higher_is_more_alike and high - low < float("inf")):

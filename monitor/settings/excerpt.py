@@ -1,6 +1,6 @@
-"""Reads only the database and the comparison names of a configuration.
+"""Reads only the database and the names of comparisons from a configuration.
 
-This is quick, and problems with other keys do not matter. Some commands need no more.
+Some commands need nothing else. This is quick, and it works in spite of problems with other keys.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """Read the database and the names of comparisons, but no variables or secrets of other keys.
+    """Read the database and the names of comparisons. Variables in other keys are not expanded.
 
-    If these keys cannot be read alone, raises ConfigError with all problems of the file.
+    If these keys have a problem, the complete file is checked. Then ConfigError lists all problems.
     """
     from monitor.storage import absolute_url  # noqa: PLC0415 - slow, and completion needs only names
 
@@ -56,13 +56,13 @@ def load_database_settings(path: Path) -> DatabaseSettings:
 
 
 def load_comparison_names(path: Path) -> tuple[str, ...]:
-    """Read the names of the comparisons. Names that are no text are left out."""
+    """Read the names of the comparisons. A name that is not text is left out."""
     names = _names_of(parse_yaml(read_text(path), str(path)))
     return tuple(name for name in names if name is not None)
 
 
 def _names_of(document: YamlDocument) -> list[Any]:
-    """The names of all comparisons. A name that is no text is None."""
+    """The names of all comparisons. None stands for a name that is not text."""
     names: list[Any] = []
     comparisons = document.data.get("comparisons")
     for entry in comparisons if isinstance(comparisons, list) else []:
@@ -71,7 +71,7 @@ def _names_of(document: YamlDocument) -> list[Any]:
 
 
 def line_of_setting(path: Path, comparison: str, setting: str) -> int:
-    """The line of a setting of this comparison: ``baseline``, ``candidate`` or ``users``."""
+    """The line of a setting of this comparison. It is ``baseline``, ``candidate`` or ``users``."""
     document = parse_yaml(read_text(path), str(path))
     comparisons = document.data.get("comparisons")
     for place, entry in enumerate(comparisons if isinstance(comparisons, list) else []):
@@ -84,9 +84,9 @@ def line_of_setting(path: Path, comparison: str, setting: str) -> int:
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
-    """The names of the comparisons that an entry of ``comparisons`` defines, by their key paths.
+    """Yield the comparisons that an entry of ``comparisons`` defines: the key path and the name.
 
-    A name that is no text becomes None.
+    A name that is not text becomes None.
     """
     if not isinstance(entry, Mapping):
         yield ("name",), None
@@ -97,7 +97,7 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     candidates = entry.get("candidates")
     if not isinstance(candidates, Mapping):
         candidates = {}
-    # A comparison with one candidate. An invalid entry without candidates counts too.
+    # A comparison with one candidate. An entry without any candidate is invalid, but it has a name.
     if entry.get("candidate") is not None or not candidates:
         yield ("name",), name
     # One comparison for each of several candidates.

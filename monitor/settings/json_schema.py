@@ -22,7 +22,7 @@ _COMMON = {"description", "default", "examples"}
 
 
 class _WrittenSchema(GenerateJsonSchema):
-    """Describes values as they are written in the file: without null, and durations as ``15m``."""
+    """Describes values as people write them in the file: durations as ``15m``, and never null."""
 
     def nullable_schema(self, schema: NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -38,7 +38,7 @@ class _WrittenSchema(GenerateJsonSchema):
 def json_schema() -> dict[str, Any]:
     """The schema, draft 2020-12.
 
-    ``${NAME}`` is allowed in place of a number, a boolean, a choice or a pattern.
+    It allows ``${NAME}`` in place of a number, a boolean, a choice, or a text with a pattern.
     """
     schema = _relax(
         Settings.model_json_schema(
@@ -59,7 +59,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
-    """A copy without generated titles, in which variables are allowed."""
+    """A copy of the schema that has no generated titles and allows variables."""
     if isinstance(node, list):
         return list(map(_relax, node))
     if not isinstance(node, dict):
@@ -67,7 +67,7 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
     copy: dict[str, Any] = {}
     for key, value in node.items():
         if key in {"properties", "$defs"}:
-            # The keys of these mappings are names, and a setting may have the name ``title``.
+            # The keys of these mappings are names of settings. So ``title`` can be a setting here.
             copy[key] = {name: _relax(schema) for name, schema in value.items()}
         elif key not in _GENERATED and (key, value) != ("default", None):
             copy[key] = _relax(value)
@@ -75,7 +75,7 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
-    """The schema, or a ``${NAME}`` in its place if the schema would refuse that text."""
+    """The schema. If it would refuse a text such as ``${NAME}``, the text is allowed too."""
     is_narrow = (
         node.get("type") in _NARROW
         or "pattern" in node

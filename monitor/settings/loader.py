@@ -18,13 +18,13 @@ _WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an exa
 _MAX_WEB_CONFIG_BYTES = 1 << 18
 _RULE_KEYS = ("rules", "false_alarm_every")
 _RULES_ADVICE = (
-    "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a "
-    "whole configuration"
+    "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a complete "
+    "configuration"
 )
 
 
 def load_settings(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read and check the file. ConfigError lists each problem on its own line, in file order."""
+    """Read and check the file. If there are problems, raises ConfigError with one line for each."""
     return parse_settings(
         read_text(path),
         name=str(path),
@@ -40,7 +40,7 @@ def parse_settings(
     base_dir: Path,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read and check a text like `load_settings`. Its relative paths start at ``base_dir``."""
+    """Read and check the text of a configuration. Its relative paths start at ``base_dir``."""
     return _check_document(parse_yaml(text, name, environ), name, base_dir)
 
 
@@ -51,9 +51,10 @@ def _check_document(
     *,
     inside: KeyPath = (),
 ) -> Settings:
-    """The settings of a document.
+    """Check the document, and return its settings.
 
-    Problems are reported for the file ``name``, with key paths below ``inside``.
+    Problems are reported as problems of the file ``name``. If a key path begins with ``inside``,
+    this beginning is not shown.
     """
     for key in list(document.data):
         if key.startswith(_ANCHORS):
@@ -102,10 +103,11 @@ def load_with_rules(
     rules: Path,
     names: Collection[str],
 ) -> tuple[ComparisonOptions, ...]:
-    """Settings with the named comparisons, or all without names, and the rules of another file.
+    """Return the named comparisons, or all if there are no names, with the rules of another file.
 
-    The file ``rules`` is a configuration, or has only ``rules:``, ``false_alarm_every:`` or both.
-    ConfigError lists all problems.
+    The other file is a complete configuration, or it has only the key ``rules:``, only
+    ``false_alarm_every:``, or only these two. If there are problems, raises ConfigError with all of
+    them.
     """
     settings = load_settings(path)
     chosen = _chosen(settings, names, path)
@@ -114,8 +116,8 @@ def load_with_rules(
         return _chosen(load_settings(rules), [each.name for each in chosen], rules)
     if not other.data or set(other.data) - set(_RULE_KEYS):
         raise ConfigError(
-            f"{rules}:{other.line(())}: must hold rules: [...] or false_alarm_every: or both, "
-            "or be a whole configuration"
+            f"{rules}:{other.line(())}: must have rules: [...] or false_alarm_every: or both, "
+            "or be a complete configuration"
         )
     families = list(dict.fromkeys(each.family for each in settings.comparisons))
     judged = []
@@ -147,9 +149,10 @@ def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
 
 
 def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOptions:
-    """The comparison of this name and place, changed by the keys in the file ``rules``.
+    """The comparison with this name and place. The keys in the file ``rules`` replace its own keys.
 
-    The keys are checked as a part of the configuration. Problems name the file ``rules``.
+    The keys are checked together with the configuration. Problems are reported for the file
+    ``rules``.
     """
     inside = ("comparisons", place)
     other = _read_rules(rules, inside)
@@ -168,6 +171,6 @@ _IN_CHECKOUT = Path(__file__).parents[2] / "config" / "rankwatch.yaml"
 
 
 def example_text() -> str:
-    """The example configuration, from the package or from ``config/`` in a checkout."""
+    """The text of the example configuration, from the package or from ``config/``."""
     path = _PACKAGED if _PACKAGED.exists() else _IN_CHECKOUT
     return path.read_text(encoding="utf-8")

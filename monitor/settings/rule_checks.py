@@ -19,7 +19,7 @@ _SHARES_RISE = (
     "does not go with coverage, whose shares rise as more lists are at fault: write above"
 )
 _OF_LEARNED = "does not go with learned, which learns its limit from earlier runs: remove this key"
-# A field, the fields that it excludes, and the message for an excluded field.
+# Each row has a field, the fields that it excludes, and the message about an excluded field.
 _EXCLUDED = (
     ("frozen", ("metric", "coverage", "statistic", "segments", "below", "above"), _OF_FROZEN),
     ("frozen", ("learned", "watch", "for_runs", "resolve_above", "resolve_below"), _OF_FROZEN),
@@ -65,7 +65,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def lacks_lists(comparison: Partial) -> bool:
-    """Whether the comparison does not store the lists of all users."""
+    """Whether the comparison stores the lists of only some users, or of none."""
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
@@ -126,9 +126,9 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
 
 
 def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report thresholds that the statistic can never pass, and resolve values on the wrong side.
+    """Report a threshold that no value can pass, and a resolve value on the wrong side.
 
-    A rule with such a threshold fires never or always.
+    With such a threshold the rule would never fire, or always.
     """
     is_below = rule.has("below")
     side, resolve = ("below", "resolve_above") if is_below else ("above", "resolve_below")
@@ -139,8 +139,8 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     if end is not None and (end < threshold if is_below else end > threshold):
         yield Problem(
             (resolve,),
-            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}: "
-            "the alert would end while the rule is in breach",
+            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}, "
+            "because otherwise the alert would end while the rule is in breach: change it",
         )
     name = "a share"
     low, high = 0.0, 1.0
@@ -161,7 +161,7 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
 
 
 def _share(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report a share below a score that is impossible, and a share on the wrong side."""
+    """Report a ``share_below(x)`` with an impossible x, and a threshold on the wrong side of it."""
     judged = rule.metric
     low, high = judged.bounds(k)
     if not low < rule.statistic.floor <= high:
@@ -188,7 +188,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         if name == ALL or dimension in dimensions:
             continue
         hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
-        yield Problem(path, f"its dimension is not among users.segments{hint}")
+        yield Problem(path, f"the dimension of this segment is not among users.segments{hint}")
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -201,5 +201,5 @@ def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(
             ("min_users",) if rule.has("min_users") else (),
             f"the rule would never judge, because min_users is {rule.min_users} and a run asks "
-            f"only {sampled} users: lower min_users, or ask more users",
+            f"only {sampled} users: lower min_users, or ask for more users",
         )

@@ -1,4 +1,4 @@
-"""Options of one rule, and how they become a rule. Also reads the word for the default rules."""
+"""Options of one rule, and how they become a rule. Also reads the word ``default`` for rules."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, cast
@@ -27,7 +27,7 @@ _OF_EVERY_RULE = {
 
 @immutable
 class JudgedMetric:
-    """What a rule judges: a metric's scores, the noise floor's scores, or their difference."""
+    """The scores that a rule judges: those of a metric, of the noise floor, or their difference."""
 
     metric: Metric
     derived: DerivedMetric | None = None
@@ -36,7 +36,7 @@ class JudgedMetric:
     def parse(cls, text: str) -> Self:
         """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
-        MetricError for an unknown name.
+        Raises MetricError for an unknown name.
         """
         derived, name = parse_derived(text.strip())
         return cls(metric=value_types.parse_metric(name), derived=derived)
@@ -53,12 +53,12 @@ class JudgedMetric:
 
     @property
     def drifts(self) -> rules.Direction:
-        """The side to which the values move as lists drift apart."""
+        """The direction in which the scores change as lists drift apart."""
         grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
         return rules.Direction.ABOVE if grows else rules.Direction.BELOW
 
     def bounds(self, k: int | None) -> tuple[float, float]:
-        """The lowest and the highest possible value. If k is given, lists have at most k items."""
+        """The lowest and the highest possible score. With k, of lists of at most k items."""
         low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.OVER_FLOOR:
             return low - high, high - low
@@ -95,26 +95,28 @@ class RuleOptions(Options):
     alert: value_types.AlertName = Field(examples=["SimilarityLow"])
     """Name of the alert, unique within the comparison."""
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
-    """One of the comparison's metrics M. With a noise floor, `floor(M)` and `over_floor(M)` are
-    possible too. A rule may have `coverage` or `frozen` instead."""
+    """The metric M to judge. It is one of the comparison's metrics. With a noise floor, `floor(M)`
+    and `over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead."""
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Replaces `metric` by a share of users. It is the candidate's share unless an arm is named.
-    Shares of all users: the list is `missing`, `empty` or `short`, it has items twice
-    (`duplicated`), the request `failed`, or the user was not compared (`unpaired`). Shares of the
-    compared users: many users have the same list (`shared_list`). The list is the same as in the
-    last run although other lists changed (`unchanged_list`, which needs stored lists). The first
-    three items are those of the baseline in mostly reversed order (`top_reversed`). The first item
-    differs (`first_differs`). The list is that of the baseline (`identical_list`)."""
+    """Judges a share of users instead of a `metric`. It is a share of the candidate unless an arm
+    is named. Shares of all users are `missing` (no list), `empty` (an empty list), `short` (a short
+    list), `duplicated` (an item twice in the list), `failed` (a failed request) and `unpaired` (not
+    compared). Shares of the compared users are `shared_list` (the same list as many users) and
+    `unchanged_list` (the same list as in the last run although other lists changed).
+    `unchanged_list` needs stored lists. These shares of the compared users compare both arms:
+    `top_reversed` (the first three items in mostly reversed order), `first_differs` (another first
+    item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
-    """Replaces `metric`. The rule is in breach if this arm's lists have not changed for longer than
-    ever before, while the other arm's lists change. Lists are stored for this."""
+    """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
+    breach if this arm's lists have not changed for an unusually long time while the other arm's
+    lists change. With such a rule lists are stored."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
-    """`mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The last is the share of users
-    with a score below x."""
+    """The statistic to judge: `mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The
+    last one is the share of users with a score below x."""
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(default="all", examples=["each", ["all", "country=UK"]])
@@ -123,39 +125,41 @@ class RuleOptions(Options):
     below: FiniteFloat | None = None
     """The rule is in breach while the statistic is below this."""
     above: FiniteFloat | None = None
-    """The rule is in breach while the statistic is above this. Use this for `share_below`, which
-    grows as lists drift apart."""
+    """The rule is in breach while the statistic is above this. Use `above` for `share_below(x)`,
+    because this share grows as lists drift apart."""
     learned: Literal["drop", "trend", "jump"] | None = None
-    """Replaces a threshold: the limit is learned from at least five earlier healthy runs. With
-    `drop` (`jump` for `coverage`) the rule is in breach if one run is outside the expected range.
-    With `trend` it is in breach if runs add up to a lasting change."""
+    """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
+    five of them. With `drop` (for `coverage`: `jump`) the rule is in breach if one run is outside
+    the expected range. With `trend` it is in breach if small changes of many runs add up to a
+    lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
-    """Which change is in breach, for `learned` only. `improvement` finds lists that are
-    suspiciously similar."""
+    """The direction of change that is a breach. This key is only for `learned`. With `improvement`
+    the rule finds lists that are suspiciously similar."""
     for_runs: value_types.RunCount = Field(default=1, alias="for")
     """How many consecutive runs must be in breach before the alert fires."""
     resolve_above: FiniteFloat | None = None
-    """A firing alert with `below` resolves once the statistic reaches this (default: the
+    """A firing alert with `below` resolves when the statistic is at least this (default: the
     threshold)."""
     resolve_below: FiniteFloat | None = None
-    """A firing alert with `above` resolves once the statistic reaches this (default: the
+    """A firing alert with `above` resolves when the statistic is at most this (default: the
     threshold)."""
     resolve_after: value_types.RunCount = 1
-    """How many consecutive runs must have recovered before a firing alert resolves. With 2 or more,
-    an intermittent fault is one alert."""
+    """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
+    intermittent fault causes one alert instead of many."""
     min_users: int = Field(default=30, ge=1, le=10**9)
-    """If fewer users have a score, the verdict is `too_few` and never a breach."""
+    """The smallest number of users with a score. With fewer users the verdict is `too_few`, never a
+    breach."""
     severity: rules.Severity = rules.Severity.WARNING
     """Severity of the alert."""
     dry_run: bool | None = None
-    """Whether the alert is stored without notifications (default: the value of the comparison)."""
+    """Whether the alert is stored but nobody is notified (default: the value of the comparison)."""
     runbook_url: value_types.PublicUrl | None = None
     """Web page with instructions for on-call."""
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"team": "recs"}])
     """Further labels of the alert, for routing."""
 
     def to_rule(self, k: int) -> rules.Rule:
-        """The rule for lists of at most k items."""
+        """Return the rule for lists of at most k items."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
@@ -190,7 +194,7 @@ class RuleOptions(Options):
 
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
-        """The learned limit: the side that the rule watches, and the last value on that side."""
+        """The learned limit: the side that the rule watches, and the last value on this side."""
         low, high = 0.0, 1.0
         rises = True  # whether the statistic rises as the lists drift apart
         if self.metric is not None:
@@ -198,7 +202,7 @@ class RuleOptions(Options):
             if self.statistic.floor is None:
                 low, high = self.metric.bounds(None)
             else:
-                rises = not rises  # share_below(x) grows as the scores drop
+                rises = not rises  # share_below(x) grows when scores become smaller
         is_above = rises is (self.watch == "drift")
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,

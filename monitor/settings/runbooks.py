@@ -1,4 +1,4 @@
-"""The runbook of each alert: the name of its page in docs/runbooks."""
+"""Finds the runbook of each alert. A runbook is named like its page in docs/runbooks."""
 
 from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
@@ -12,16 +12,16 @@ RUNBOOKS = frozenset({
     "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersBelowHalf", "UsersBelowHalfTrend",
     "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip
-"""The alerts with a runbook of their own."""
+"""The alerts that have their own runbook."""
 OWN_RULE = "OwnRule"
-"""The runbook of alerts that the user named."""
+"""The runbook of alerts whose rules the user wrote."""
 OTHER_METRIC = "OtherMetric"
-"""The runbook of rules that learn the mean of a metric without a runbook of its own."""
+"""The runbook of rules that learn a metric that has no runbook of its own."""
 _BY_METRIC = {"rbo": "RboDrop", "overlap": "OverlapDrop"}
 
 
 def runbook_of(rule: BaseRule) -> str:
-    """The name of the page for the alert of this rule."""
+    """The name of the runbook for alerts of this rule."""
     if rule.alert in RUNBOOKS:
         return rule.alert
     if isinstance(rule, SimilarityRule) and isinstance(rule.limit, LearnedLimit):

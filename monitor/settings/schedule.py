@@ -1,6 +1,7 @@
-"""When a comparison runs: slots in UTC, given by a period or a cron expression (crontab(5)).
+"""The slots of a comparison, in UTC. They come from a period or a cron expression (crontab(5)).
 
-cronsim reads cron expressions and finds their times. It follows Debian's cron at clock changes.
+cronsim reads cron expressions and finds their times. At clock changes it does what Debian's cron
+does.
 """
 
 # ruff: noqa: D102 - the base's docstrings are the contract
@@ -32,7 +33,8 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-# The longest time between two days of the same date: 29 February, across the year 2100.
+# The longest possible time between two slots: 29 February of 2096 and of 2104, because 2100 is no
+# leap year.
 _FURTHEST_DAYS = 9 * 366
 
 
@@ -44,12 +46,12 @@ class Schedule(ABC):
     @property
     @abstractmethod
     def interval(self) -> timedelta:
-        """The shortest time from one slot to the next. Clock changes are ignored."""
+        """The shortest time between two slots. Clock changes are ignored."""
 
     @property
     @abstractmethod
     def longest(self) -> timedelta:
-        """The longest time from one slot to the next. Clock changes are ignored."""
+        """The longest time between two slots. Clock changes are ignored."""
 
     @abstractmethod
     def latest(self, now: datetime) -> datetime:
@@ -64,7 +66,7 @@ class Schedule(ABC):
         return True
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
-        """All slots from ``start`` to ``end`` in order, both included; empty if end < start."""
+        """All slots from ``start`` to ``end`` in order. Both ends are included."""
         slots = []
         slot = self.next(start - _INSTANT)
         while slot <= end:
@@ -75,7 +77,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
-    """One slot in each ``period``, counted from 1970-01-01 00:00 UTC plus ``offset``."""
+    """A slot every ``period``. The slots are counted from 1970-01-01 00:00 UTC plus ``offset``."""
 
     period: timedelta
     offset: timedelta = timedelta(0)
@@ -98,10 +100,10 @@ class Every(Schedule):
 class Cron(Schedule):
     """Slots of a cron expression: minute, hour, day of month, month, weekday (0 and 7 are Sunday).
 
-    If neither day field begins with ``*``, one of them must match. At a clock change an hour is
-    skipped or repeated. If the minute or the hour begins with ``*``, the slots in that hour are
-    skipped or occur twice. Otherwise skipped slots move to the end of the skipped hour, and
-    repeated slots occur once.
+    If neither of the two day fields begins with ``*``, a day must match only one of them. At a
+    clock change an hour is skipped or repeated. If the minute or the hour begins with ``*``, the
+    slots in this hour are skipped or repeated with it. Otherwise the slots of a skipped hour move
+    to its end, and the slots of a repeated hour occur once.
     """
 
     expression: str
@@ -109,7 +111,7 @@ class Cron(Schedule):
 
     @classmethod
     def parse(cls, text: str, zone: str = "UTC") -> Self:
-        """Read an expression. ValueError if it is invalid or never occurs, or for unknown zones."""
+        """Read an expression. Raises ValueError if it or the zone is invalid."""
         expression = _MACROS.get(text.strip(), text.strip())
         fields = expression.split()
         if len(fields) != _FIELDS:
@@ -134,8 +136,8 @@ class Cron(Schedule):
     def longest(self) -> timedelta:
         return _gap(self.expression, max)
 
-    # Near a clock change cronsim counts by the clock on the wall, which can be a day off. So both
-    # searches begin a day away.
+    # Near a clock change cronsim can start up to a day too late. So a search forwards starts one
+    # day earlier, and a search backwards one day later. Slots of this day are skipped.
 
     def latest(self, now: datetime) -> datetime:
         start = now.replace(microsecond=0) + _DAY + _SECOND
@@ -202,7 +204,7 @@ def schedule_of(
 ) -> Schedule:
     """The schedule of a period with its offset, or of a cron expression, limited to these hours.
 
-    ValueError if the hours contain no slot.
+    Raises ValueError if the hours contain no slot.
     """
     slots: Schedule
     if every is None:
@@ -221,7 +223,7 @@ def schedule_of(
 
 
 def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
-    """The schedules of the begin and the end of hours such as ``22:00-06:00``, else ValueError."""
+    """The daily schedules of the start and of the end of hours such as ``22:00-06:00``."""
     first, _, end = map(str.strip, hours.partition("-"))
     if end == "24:00":
         end = "00:00"
@@ -240,10 +242,11 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
 
 
 def parse_zone(name: str) -> ZoneInfo:
-    """The time zone with this IANA name. ValueError if there is none."""
+    """The time zone with this IANA name. Raises ValueError if there is none."""
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # a folder, a path outside, an unknown name
+    # the name is unknown, or names a folder or a path outside
+    except (OSError, ValueError, KeyError):
         raise ValueError(
             "not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York"
         ) from None
@@ -266,7 +269,8 @@ def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
-    # Even if the period does not divide a day, 40 days show nearly the longest pause.
+    # A period that does not divide a day has slots at other times each day. The longest pause in 40
+    # days is close to the longest possible pause.
     ends = [EPOCH]
     for _ in range(40):
         ends.append(schedule.closes.next(ends[-1]))

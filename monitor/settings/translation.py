@@ -1,4 +1,4 @@
-"""Turns options into comparisons, schedules and the notification policy."""
+"""Turns the options of the file into comparisons, schedules and the notification policy."""
 
 import hashlib
 import json
@@ -77,7 +77,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
 
 
 def to_comparison(options: ComparisonOptions) -> Comparison:
-    """The comparison in the form that the pipeline runs, without its sources."""
+    """The comparison as the pipeline needs it. Its sources are opened elsewhere."""
     return Comparison(
         name=options.name,
         family=options.family,
@@ -136,16 +136,17 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
 
 
 def _period(first: date, last: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """The begin and the end, in UTC, of the days from ``first`` to ``last`` in that time zone."""
+    """The start and the end, in UTC, of the days from ``first`` to ``last`` in this time zone."""
     begin = datetime.combine(first, time(), zone)
     end = datetime.combine(last + timedelta(days=1), time(), zone)
     return begin.astimezone(UTC), end.astimezone(UTC)
 
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
-    """The rules on drift, and then the rules on conditions with names that no drift rule has.
+    """The rules on drift, and then the rules on conditions.
 
-    If a rule does not say whether it is a dry run, the comparison decides.
+    A rule on a condition is left out if a rule on drift has the same name. If a rule does not set
+    `dry_run`, the value of the comparison is used.
     """
     rules: list[Rule] = []
     for rule_options in rules_of(options):
@@ -161,7 +162,7 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
 
 
 def kept_lists(options: ComparisonOptions) -> Keep | int:
-    """Which users' lists are stored, by the configuration or by default.
+    """Return which users' lists are stored: as configured, or the default.
 
     By default all lists are stored if relevance arrives later, or if a metric or the noise floor
     needs the lists of the last run. Otherwise no lists are stored.
@@ -179,10 +180,11 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
 
 
 def config_hash(options: ComparisonOptions) -> str:
-    """SHA-256 over everything that changes what a score means.
+    """Return the SHA-256 hash of all settings that influence scores.
 
-    The hash does not cover rules, schedule, storage, keys marked `NOT_IN_HASH`, and the common
-    folder of the arms' files. It covers no secrets except URLs without their user and password.
+    Rules, schedule, storage and keys marked `NOT_IN_HASH` have no influence on the hash. The same
+    is true for the common folder of the arms' files. Of secrets, only URLs are part of the hash,
+    without user and password.
     """
     arms: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
@@ -201,7 +203,7 @@ def config_hash(options: ComparisonOptions) -> str:
 
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the part whose local paths are relative to the common folder of its files."""
+    """A copy of the part in which local paths are relative to their common folder."""
     encoded = re.sub('"sqlite:/+', '"/', json.dumps(part))
     folders = _FOLDER.findall(encoded)
     folder = os.path.commonpath(folders) if folders else ""
@@ -212,7 +214,7 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meaning(value: object) -> object:
-    """The value in JSON's types, without secrets."""
+    """The value in types that JSON has, without secrets."""
     if isinstance(value, BaseModel):
         return _meaning_of_model(value)
     if isinstance(value, SecretStr):
@@ -229,7 +231,8 @@ def _meaning(value: object) -> object:
 
 
 def _meaning_of_model(model: BaseModel) -> dict[str, object]:
-    # Without nulls. If a later version adds a setting that is not set, the hash does not change.
+    # Leave out settings that are None. So the hash stays the same if a later version adds a
+    # setting.
     meaning: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

@@ -24,7 +24,8 @@ from monitor.model.errors import ConfigError
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
-# Messages hide values of variables, except shorter values, because these may be usual words.
+# Messages hide the values of variables, because they may be secrets. They show shorter values,
+# because these may be usual words.
 _SHORTEST_SECRET = 4
 
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
@@ -37,7 +38,7 @@ def read_text(
     most: int = MAX_BYTES,
     may_be_pipe: bool = True,
 ) -> str:
-    """The text of a configuration file. ConfigError if it has more than ``most`` bytes."""
+    """Read a configuration file. Raises ConfigError if it cannot be read or has too many bytes."""
     try:
         content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
@@ -46,7 +47,7 @@ def read_text(
         problem = f"cannot be read: {error.strerror}"
         if error.errno == errno.EFBIG:
             size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
-            problem = f"is larger than {size}, too large for a configuration"
+            problem = f"is larger than {size}, which is too large for a configuration"
         raise ConfigError(f"{path}: {problem}") from None
     try:
         return content.decode("utf-8-sig")
@@ -60,14 +61,17 @@ def validate_document(
     document: YamlDocument,
     base_dir: str,
 ) -> tuple[_ModelT | None, list[Problem]]:
-    """The value of the model, perhaps with invalid parts, and all problems of the document."""
+    """Return the settings and all problems of the document.
+
+    Invalid settings are None if the model allows it. Otherwise the result is None.
+    """
     value, found = validate(model, document.data, document.texts, base_dir)
     problems = [*document.problems, *unreported(found, document.problems)]
     return value, problems
 
 
 def unreported(problems: Iterable[Problem], reported: Iterable[Problem]) -> Iterator[Problem]:
-    """Those problems whose keys have no reported problem yet."""
+    """Leave out problems of keys for which a problem has already been reported."""
     paths = {problem.path for problem in reported}
     return (problem for problem in problems if problem.path not in paths)
 
@@ -78,20 +82,21 @@ def report_lines(
     name: str,
     inside: KeyPath = (),
 ) -> Iterator[str]:
-    """At most MAX_PROBLEMS lines ``name:line: key: message``, in the order of lines.
+    """Yield a text ``name:line: key: message`` for each problem, in the order of lines.
 
-    Key paths below ``inside`` are shortened to begin there. Values of variables are hidden.
+    At most MAX_PROBLEMS problems are shown. If a key path begins with ``inside``, this beginning is
+    not shown. Values of variables are hidden.
     """
     secrets = set[str]()
     for value in document.expanded:
         if len(value) >= _SHORTEST_SECRET:
-            # Messages show a value as it is, or with escapes.
+            # A message may contain the value unchanged or with escapes, so hide all these forms.
             secrets |= {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
     by_line = [(each.line or document.line(each.path), each) for each in problems]
     by_line.sort(key=itemgetter(0))
     for line, problem in by_line[:MAX_PROBLEMS]:
         shown = problem.message
-        # Before the whitespace changes, which a value may contain.
+        # Hide values before whitespace is changed, because a value may contain whitespace.
         for secret in sorted(secrets, key=len, reverse=True):
             shown = shown.replace(secret, "...")
         shown = " ".join(shown.split())

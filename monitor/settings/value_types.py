@@ -1,4 +1,4 @@
-"""Types for the values of settings. Each type checks a text and stores its canonical form."""
+"""Types for the values of settings. Most types check a text and store its canonical form."""
 
 import re
 from collections.abc import Callable
@@ -36,16 +36,16 @@ _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
-_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # of slots
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # the years in which slots may be
 _YES = frozenset({"true", "yes", "on"})
 _NO = frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
 class ParsedBy:
-    """Marks a type whose values are texts in the file.
+    """Marks a type whose values are written as texts in the file.
 
-    ``parse_text`` makes the value of a text, and ``write`` the text of a value.
+    ``parse_text`` turns a text into a value, and ``write`` turns a value into a text.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ParsedBy:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        """Text, which is then parsed. A MonitorError becomes a ValueError."""
+        """The schema of a text that is parsed. A MonitorError becomes a ValueError."""
         return core_schema.no_info_after_validator_function(
             self._value,
             handler.generate_schema(str),
@@ -72,14 +72,14 @@ class ParsedBy:
 
 
 def as_printed_by(parse_text: Callable[[str], object]) -> ParsedBy:
-    """Parse the text and store the printed value. A MonitorError becomes a ValueError."""
+    """Mark a type that stores the parsed value as text, in its canonical form."""
     return ParsedBy(lambda text: str(parse_text(text)))
 
 
 def parse_metric(text: str) -> Metric:
     """The metric with this name.
 
-    ValueError if YAML cut the name at a comma. MetricError if the name is unknown.
+    Raises ValueError if YAML cut the name at a comma, and MetricError if the name is unknown.
     """
     if text.count("(") != text.count(")"):
         raise ValueError(
@@ -90,7 +90,7 @@ def parse_metric(text: str) -> Metric:
 
 
 def parse_days(days: str) -> tuple[date, date]:
-    """First and last day of ``2026-12-24..2026-12-26`` or of one day, else ValueError."""
+    """Parse ``2026-12-24..2026-12-26`` or one day. Raises ValueError for any other text."""
     begin, dots, end = days.partition("..")
     with suppress(ValueError):
         first = date.fromisoformat(begin.strip())
@@ -98,13 +98,12 @@ def parse_days(days: str) -> tuple[date, date]:
         if first.year >= _FIRST_YEAR and first <= last and last.year <= _LAST_YEAR:
             return first, last
     raise ValueError(
-        "must be a day such as 2026-12-24, or the first and the last of several: "
-        "2026-12-24..2026-12-26"
+        "must be a day such as 2026-12-24, or a first and a last day such as 2026-12-24..2026-12-26"
     )
 
 
 def write_days(days: tuple[date, date]) -> str:
-    """The text that `parse_days` reads."""
+    """Write the days in the form that `parse_days` reads."""
     first, last = days
     return f"{first}..{last}"
 
@@ -128,7 +127,7 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         parse_url(secret)
         return secret if base is None else absolute_url(secret, Path(base))
     except ConfigError as error:
-        # The problem names the setting already, and must not quote its value.
+        # Remove the setting's name, which is reported anyway, and the value, which may be secret.
         raise ValueError(re.sub(r"^database: (?:'[^']*' )?", "", str(error))) from None
 
 

@@ -1,8 +1,8 @@
 """Reads YAML text as plain data, finds the line of each key path, and expands ``${NAME}``.
 
-Unlike in YAML 1.1, ``yes``, ``no``, ``on``, ``off``, dates, ``1:30`` and all keys are text. Only
-basic tags are allowed. ``$${`` means ``${``. A ``$`` before any other character stays as it is.
-This module reads no file and defines no settings.
+Values that YAML 1.1 would convert are text here: ``yes``, ``no``, ``on``, ``off``, dates and
+``1:30``. All keys are text too. Only basic tags are allowed. ``$${`` means ``${``. A ``$`` before
+any other character has no special meaning. This module reads no file and defines no settings.
 """
 
 import os
@@ -32,7 +32,7 @@ _FLOAT = re.compile(
     r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     re.ASCII,
 )
-# These come from escapes, or from a variable that is not UTF-8. YAML has no surrogate pairs.
+# Characters that are not allowed. They come from escapes, or from a variable that is not UTF-8.
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 _IS_UNFIT = 'contains "\\0" or half of a character: remove it'
 _TAGS = frozenset(
@@ -62,9 +62,10 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML
 
 
 class _Fast(Composer, _Parser):  # type: ignore[misc]
-    """A parser that uses libyaml, which is eight times as fast.
+    """A parser that uses libyaml. It is eight times as fast as the parser in Python.
 
-    Python makes the nodes, because deep nesting raises an error in Python but crashes in C.
+    The nodes are made in Python, because very deep nesting crashes C code but only raises an error
+    in Python.
     """
 
     def __init__(self, stream: str) -> None:
@@ -73,9 +74,9 @@ class _Fast(Composer, _Parser):  # type: ignore[misc]
 
 
 def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with expanded variables, and the variables' values.
+    """Expand the variables in the text. Returns the new text, and the values of the variables.
 
-    If a variable is not set, ValueError names it.
+    Raises ValueError for a variable that is not set.
     """
     values: list[str] = []
 
@@ -108,14 +109,15 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
 
 
 class EmptyConfigError(ConfigError):
-    """The text has nothing but blanks and comments."""
+    """The configuration is empty. It has only blanks and comments."""
 
 
 @dataclass(slots=True)
 class YamlDocument:
-    """Plain data, the line of each key path, problems, and the values of variables.
+    """The data of a document, the line of each key path, and all problems.
 
-    ``texts`` has unquoted values as they were written, for settings that are text.
+    ``texts`` has the values without quotes as they were written. Settings of type text use them.
+    ``expanded`` has the values of variables.
     """
 
     data: PlacedMapping = field(default_factory=PlacedMapping)
@@ -125,7 +127,7 @@ class YamlDocument:
     expanded: set[str] = field(default_factory=set)
 
     def line(self, path: KeyPath) -> int:
-        """The line of the key or list item at this path, or else of its nearest parent."""
+        """The line of the key or list item at this path, or the line of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -139,11 +141,10 @@ def parse_yaml(
     example: str = "comparisons: [...]",
     inside: KeyPath = (),
 ) -> YamlDocument:
-    """Read the text as plain data, with ``${NAME}`` expanded by default from the environment.
+    """Read the text as plain data. ``environ`` has the variables (default: the environment).
 
-    The key paths of the document begin with ``inside``.
-
-    If the text is no YAML mapping, raises ConfigError, which names ``name``.
+    The key paths of the document begin with ``inside``. If the text is not a YAML mapping, raises
+    ConfigError, which contains ``name``.
     """
     node = _compose(text, name)
     if node is None:
@@ -163,9 +164,10 @@ def parse_yaml(
 
 
 def _compose(text: str, name: str) -> Node | None:
-    """The document's node, None if it is empty. ConfigError if the text is no YAML."""
+    """The node of the document, or None if it is empty. Raises ConfigError for invalid YAML."""
     if not _DIFFERS_IN_LIBYAML.search(text):
-        # Errors are ignored here. The other parser finds them again below, and we know its messages.
+        # Ignore errors here, because the parser in Python finds them again, and its messages are
+        # known.
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             return yaml.compose(text, Loader=_Fast)
     try:
@@ -183,7 +185,7 @@ def _compose(text: str, name: str) -> Node | None:
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> str:
-    # Quotes from the file are not shown, because they may be secrets.
+    # Texts that are quoted from the file may be secrets, so they are hidden.
     problem = error.problem or "cannot be read"
     if error.context:
         problem = f"{error.context}, {problem}"
@@ -247,9 +249,9 @@ class _Builder:
         return built
 
     def _pairs(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[Node, Node, bool]]:
-        """Keys and values, and whether they are the mapping's own or merged by ``<<: *anchor``.
+        """Yield each key and its value, and False if it was merged by ``<<: *anchor``.
 
-        A mapping's own keys come before those that it merges. The first of equal keys counts.
+        Merged keys come last. If a key occurs twice, the first one is used.
         """
         merges: list[Node] = []
         for key, value in node.value:
@@ -288,7 +290,7 @@ class _Builder:
         if _UNFIT.search(text):
             self._report(path, line, _IS_UNFIT)
             return _UNFIT.sub("?", text)
-        if not node.style:  # None, or "" from libyaml
+        if not node.style:  # a value without quotes has the style None, or "" in libyaml
             self.document.texts[path] = text
         return _plain(node, text, is_variable=bool(values))
 
@@ -297,12 +299,14 @@ class _Builder:
 
 
 def _is_implicit(node: Node) -> bool:
-    # The parser itself derives some tags by the rules of YAML 1.1, for dates and ``=``.
+    # For dates and ``=`` the parser adds a tag by the rules of YAML 1.1, although the file has
+    # none.
     return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
 
 
 def _plain(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
-    # A style means quotes or a block. Text with a variable has the tag of text, whatever its value.
+    # With a style the value is quoted or a block, so it is text. A value with a variable always has
+    # the tag of text, so the tag decides nothing.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
         return scalar
     # An empty variable means empty text, never null.

@@ -1,7 +1,7 @@
 """Tests for authors of plugins: the contracts of sources, metrics and receivers.
 
-For each kind of plugin that you write, derive a class ``Test...`` from its contract. pytest then
-runs the tests.
+If you write a plugin, derive a class ``Test...`` from the contract of its kind. Then pytest runs
+the tests of the contract with your plugin.
 """
 
 import pytest

@@ -1,6 +1,6 @@
-"""Tests of what every source, metric and receiver promises.
+"""Tests that every source, metric and receiver must pass.
 
-The sources, metrics and receivers of rankwatch pass the same tests.
+Those of rankwatch pass the same tests.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -44,12 +44,12 @@ HOSTILE = [
 
 
 def request(*users: str, k: int = 10, timeout_s: float = 120) -> PullRequest:
-    """Return the request to an arm for the lists of these users."""
+    """Return a request for the lists of these users."""
     return PullRequest(users=pd.Index(users, dtype="str"), k=k, slot=SLOT, timeout_s=timeout_s)
 
 
 def as_lists(pull: Pull) -> dict[str, list[str]]:
-    """Return the lists in a pull by user, with ids as texts."""
+    """Return the lists of a pull by user. All ids are texts."""
     items = list(map(str, pull.rankings.items))
     return {
         user: items[a:b]
@@ -60,11 +60,11 @@ def as_lists(pull: Pull) -> dict[str, list[str]]:
 class SourceContract:
     """The contract of sources of lists.
 
-    Define the fixture ``serving``. It is a function that takes ``{user: [item, ...]}`` and returns
-    a context manager.
+    Define the fixture ``serving``. It is a function that takes lists, ``{user: [item, ...]}``, and
+    returns a context manager.
 
-    In its block the source can read these lists. It yields the options that read them: ``{kind:
-    {...}}``.
+    The context manager makes the lists readable for your source until its block ends. It yields the
+    options of your source, ``{kind: {...}}``.
     """
 
     def pulled(
@@ -119,12 +119,12 @@ class SourceContract:
 
 
 class MetricContract:
-    """The contract of metrics of two lists. Define the fixture ``metric``."""
+    """The contract of metrics of two lists. Define the fixture ``metric``, which is your metric."""
 
     def scores(self, metric: Metric, pairs: list[Any], name: str = "{}") -> Any:
-        """Return the scores of the pairs.
+        """Return the scores of pairs of lists. ``name`` is a pattern for the ids of items.
 
-        Item weights, relevance and models' scores depend only on the items, not on their names.
+        The pattern changes neither the weights of items, nor relevance, nor the models' scores.
         """
         items: Any = [
             [[name.format(item) for item in pair[arm]] for pair in pairs] for arm in (0, 1)
@@ -164,7 +164,7 @@ class MetricContract:
         assert all((metric.source, metric.uneven, metric.ties))
         assert not (type(metric).__doc__ or "").startswith(
             type(metric).__name__
-        )  # the default docstring of a dataclass
+        )  # a dataclass without a docstring gets one that begins with its name
         assert str(parse(str(metric))) == str(metric)
 
     def test_scores_stay_in_bounds_whatever_items_are_called_whoever_else_is_measured(
@@ -204,8 +204,8 @@ class MetricContract:
 class ReceiverContract:
     """The contract of receivers.
 
-    Define the fixtures ``present`` and ``away``. Both are options ``{kind: {...}}``. The receiver
-    of ``present`` answers. The receiver of ``away`` does not.
+    Define the fixtures ``present`` and ``away``. Each returns the options of a receiver, ``{kind:
+    {...}}``. With ``present`` the receiver answers. With ``away`` nothing answers.
     """
 
     def send(self, options: Any, text: str) -> None:

@@ -185,7 +185,7 @@ def test_the_configuration_is_found_by_option_then_environment(
 def test_every_mistake_is_told_with_its_exit_code():
     rules = (
         "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a "
-        "whole configuration"
+        "complete configuration"
     )
     Path("empty.yaml").write_text("# nothing\n")
     Path("rankwatch.db").unlink()

@@ -130,7 +130,7 @@ def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_on
     lock = FileLock(file=FILE, holder="host:7")
     lock.take()
 
-    assert "replace it now if its version is older" in db("upgrade").stderr
+    assert "if it is an older version of rankwatch, replace it now" in db("upgrade").stderr
     assert db("upgrade").stderr == ""
     refused = one_line(db("downgrade base"))
     assert "host:7 since" in refused

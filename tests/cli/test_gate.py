@@ -50,8 +50,8 @@ def test_similar_lists_are_safe_and_end_with_0():
     lines = done.stdout.splitlines()
     assert lines[0] == "feed  margin 0.5  alpha 0.01"
     assert lines[1].startswith(
-        "judged: extended_tau: how far the score is from 1, the score of identical lists. The noise of the "
-        "baseline is NOT"
+        "judged: extended_tau: how far the score is from 1, the score of identical lists. The "
+        "noise of the baseline is NOT"
     )
     assert (
         lines[2]
@@ -114,7 +114,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     assert_refused(f"""
         gate feed | 64 | Missing option '--margin'
         {GATE} --nope | 64 | No such option
-        {GATE} --since 2d | 64 | moves with the clock
+        {GATE} --since 2d | 64 | depends on the present time
         {GATE} --since soon | 64 | no ISO 8601 time
         {GATE} --metric over_floor(extended_tau) | 64 | is a derived series: give the metric extended_tau instead
         {GATE} --config gone.yaml | 64 | gone.yaml

@@ -72,7 +72,7 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
         stranger = found(tmp_path, "stranger").own
         for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
             code, text = ask(site.port, options)
-            assert (code, "name one with --cert that it trusts" in text) == (1, True)
+            assert (code, "give one that it trusts with --cert" in text) == (1, True)
         assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (
             0,
             "healthy",
@@ -124,7 +124,7 @@ def test_what_cannot_be_asked_is_wrong_usage():
     assert_refused("""
         healthcheck a..b:80 | 2 | HOST:PORT must be host:port
         healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
-        healthcheck --key x.key | 2 | --key is the key of a certificate: give --cert too
+        healthcheck --key x.key | 2 | --key needs the certificate that it belongs to: give --cert too
         healthcheck --cert x.crt | 2 | x.crt is not a file
         healthcheck --timeout 0 | 2 | greater than or equal to 0.1
     """)

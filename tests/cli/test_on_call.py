@@ -107,8 +107,8 @@ def test_silences_are_added_listed_and_ended():
     (ended,) = read_json("silence ls --all")
     assert ended["ends_at"] < added["ends_at"]
     assert_refused(
-        "silence expire 1 | 2 | rankwatch: silence 1 has ended or does not exist: see `rankwatch "
-        "silence ls`"
+        "silence expire 1 | 2 | rankwatch: silence 1 has ended or does not exist: choose "
+        "one from `rankwatch silence ls`"
     )
 
 

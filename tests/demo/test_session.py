@@ -88,7 +88,7 @@ def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_miss
     assert "demo failed: No run ended with the status ok." in text
     assert (
         "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was "
-        "broken, expected 1."
+        "broken, but 1 times were expected."
     ) in text
     assert str(tmp_path / "rankwatch.log") in text
 
@@ -123,7 +123,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
     assert set(threading.enumerate()) <= threads
     assert signal.getsignal(signal.SIGTERM) == handler
     assert (
-        f"Stopped. This lists the stored runs: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
+        f"Stopped. To list the stored runs: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}"
         in text
     )
     assert "said in the demo" in (tmp_path / "rankwatch.log").read_text()

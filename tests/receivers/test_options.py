@@ -108,7 +108,7 @@ email: {to: []} # at least 1
 email: {host: smtp.example.com/canary} # should match pattern
 email: {password: canary} # give both username and password
 email: {username: u, password: "canary\nx"} # printable ASCII
-email: {username: u, password: canary, tls: none} # not sent without TLS
+email: {username: u, password: canary, tls: none} # no password without TLS
 pagerduty: {routing_key: canaryeeeeeeeeeeeeeeeeeeeeeeeee} # 32 letters and digits
 pagerduty: {routing_key: canaryeeeeeeeeeeeeeeeeeeeeeeeeeee} # 32 letters and digits
 pagerduty: {routing_key: canaryeeeeeeeeeeeeeeeeeeeeeeeeeé} # 32 letters and digits

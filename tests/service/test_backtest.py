@@ -188,7 +188,7 @@ def test_what_is_wrong_with_the_file_is_said_with_its_line(replayed, tmp_path):
             "rules:\n  - alert: A\n    metric: extended_tau\n    bellow: 0.3\n",
             "4: rules[0].bellow: unknown key",
         ),
-        ("thresholds: []\n", "1: must hold rules: [...]"),
+        ("thresholds: []\n", "1: must have rules: [...]"),
         ("rules: [", "1: not valid YAML"),
         ("rules: []\nfalse_alarm_every: soon\n", "2: false_alarm_every"),
     ):

@@ -326,7 +326,7 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
 
     Integers from 0 to 2**31 - 1 take almost no time to read. The same is true of categorical and
     dictionary columns. Text in Arrow tables and in columns of type ``str`` takes 30 to 200
-    nanoseconds for each id. With the extra ``[fast]`` it takes 10 to 60 nanoseconds.
+    nanoseconds for each id.
 
     A long frame has its scores in the column ``score``. A wide frame has lists of scores in the
     column ``scores``. A list of scores has as many entries as the list of items. Use ``score=None``

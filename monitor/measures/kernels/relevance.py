@@ -39,7 +39,7 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
 
 
 def cg(grades: Floats) -> Floats:
-    """Cumulated gain: the sum of the grades of the listed items. float64 (n,), at least 0.
+    """Cumulated gain, the sum of the grades of the listed items: float64 (n,), at least 0.
 
     The order of the items is ignored.
     Source: Järvelin and Kekäläinen, TOIS 20(4), 2002, equation 1.
@@ -108,7 +108,7 @@ def average_precision(grades: Floats, relevant: Codes) -> Floats:
     """The sum of the precisions at the ranks of relevant items, divided by R: float64 (n,), <= 1.
 
     R is the number of the user's relevant items, as in trec_eval's map and map_cut. So a list of k
-    items scores at most k / R. The other convention divides by min(R, k). The value is NaN if R is
+    items scores at most k / R. Other programs divide by min(R, k) instead. The value is NaN if R is
     0. All grades above 0 have the same effect.
     Source: Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000; trec_eval,
     m_map_cut.c.

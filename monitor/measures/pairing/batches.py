@@ -125,10 +125,7 @@ def pad_both(
     k: int,
     cells: int,
 ) -> tuple[PaddedLists, PaddedLists]:
-    """`pad_lists` for both arms.
-
-    Two threads do this if there are at least `WORTH_A_THREAD` cells.
-    """
+    """`pad_lists` for both arms, in two threads if there are at least `WORTH_A_THREAD` cells."""
     if cells < WORTH_A_THREAD:
         return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
     with ThreadPoolExecutor(max_workers=2) as threads:

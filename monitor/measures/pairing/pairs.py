@@ -171,8 +171,7 @@ def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
 
 
 _TOGETHER = 16
-"""After this many batches, their ids are merged, so that an id in several batches is stored once.
-"""
+"""After this many batches, their ids are merged, so that each distinct id is stored once."""
 
 
 def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Makes the content of a message: short texts, the same for every receiver."""
+"""Makes the content of a message: short texts that are the same for every receiver."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,13 +31,13 @@ from monitor.texts.verdicts import format_value
 from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
-"""How many changes are reported in full. Further changes are only counted."""
+"""How many changes a message reports in full. It only counts further changes."""
 MAX_ITEMS = 5
-"""How many items that rose are shown, and how many that fell."""
+"""A message names at most this many items that gained places, and as many that lost places."""
 MAX_EXAMPLES = 2
-"""How many users' lists are shown."""
+"""For how many users the lists are shown."""
 MAX_RANKS = 10
-"""How many rows of a list are shown. Further rows are only counted."""
+"""How many rows of a list a message shows. It only counts further rows."""
 
 _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
@@ -52,11 +52,11 @@ _LONGEST_FACT = 300
 
 @immutable
 class SideBySide:
-    """The two lists of a user. An item has a mark: gone, new, or the rank that it had before."""
+    """The two lists of a user. Items are marked as gone or new, or with their rank before."""
 
     user: str
-    # A row has the rank, the baseline's item and the candidate's item. An item is empty after the
-    # end of a list. A last row without a rank counts the items that are not shown.
+    # A row has the rank, the baseline's item and the candidate's item. If one list is shorter, its
+    # items are empty. If a list has more items, a last row without a rank says how many.
     rows: tuple[tuple[str, str, str], ...]
 
 
@@ -73,19 +73,20 @@ class ChangeContent:
 class MessageContent:
     """What a message reports about an incident.
 
-    Each text is one printable line of limited length without markup. A mark follows right-to-left
-    text.
+    Each text is one printable line of limited length, without markup. After right-to-left text an
+    invisible mark restores the direction.
     """
 
     status: MessageStatus
     severity: Severity
-    is_watched: bool  # False if the last alerts were removed
+    is_watched: bool  # False if the rules of all its alerts were removed
     title: str  # at most 500 characters
     # Sentences: for whom, since when, whether it is still going on, and how urgent it is
     situation: tuple[str, ...]
-    # The heaviest changes. A repetition has one alert that is still firing.
+    # The most important changes. A repetition has one: an alert that is still firing.
     changes: tuple[ChangeContent, ...]
-    # Sentences on why the incident pages again, on further changes, and on what is still firing.
+    # Sentences on why the message is sent again, on further changes, and on alerts that are still
+    # firing.
     more: tuple[str, ...]
     why: tuple[str, ...]  # sentences
     links: tuple[tuple[str, str], ...]  # name and URL
@@ -97,7 +98,7 @@ class MessageContent:
 
     @property
     def details(self) -> dict[str, tuple[str, ...]]:
-        """What explains the drop: lines by their title. Titles without lines are left out."""
+        """Lines that explain the drop, by their title. A title without lines is left out."""
         details = {
             "What the drop is made of": tuple(f"{part}: {share}" for part, share in self.shares),
             "Items that gained most": self.entered,
@@ -107,7 +108,7 @@ class MessageContent:
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
-    """The content of this message. It explains the heaviest change that has an explanation."""
+    """Make the content of a message. It explains the most important change with an explanation."""
     leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
@@ -121,7 +122,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         why += _known_cause(message, run_briefing)
     if explained is not None and not message.is_repetition:
         why += _why_sentences(explained, explanation)
-    # If only the change has an explanation, it ends with these lines already.
+    # If only the change has an explanation, its text contains these lines already.
     if explained is None or explanation is not None:
         why += _bound(run_briefing.models, _LONGEST_SENTENCE)
     content = MessageContent(
@@ -150,7 +151,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
 
 
 def _title(message: Message, leads: Sequence[Transition]) -> str:
-    """The title, such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``."""
+    """A title such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``."""
     first = leads[0]
     verb = _verb(first, message)
     alike = [change for change in leads if _verb(change, message) == verb]
@@ -178,7 +179,7 @@ def _title(message: Message, leads: Sequence[Transition]) -> str:
 
 
 def _situation(message: Message, explanation: Explanation | None) -> tuple[str, ...]:
-    """For whom, since when, whether it is still going on, and how urgent it is."""
+    """Write for whom and since when alerts fire, whether they ended, and how urgent this is."""
     firing = message.firing
     if firing:
         since = min(start.since for start in firing)
@@ -215,9 +216,10 @@ def _alerts_of(message: Message) -> set[str]:
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
-    """One change in full. A repetition names only its run.
+    """Make the content of one change. A repetition has only the run.
 
-    ``first`` is the first change of the message. Its reason is not repeated.
+    ``first`` is the first change of the message. If another change has the same reason, the reason
+    is not repeated.
     """
     heading = f"{clean(change.alert, _LONGEST_NAME)} {_verb(change, message)}"
     segment = WHOLE_POPULATION
@@ -249,9 +251,9 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
 
 
 def _further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str, ...]:
-    """Sentences on changes that are not shown, and on what else is firing.
+    """Sentences on changes that are not shown, and on other alerts that are firing.
 
-    If the incident became worse, the first sentence says why it pages again.
+    If the incident became worse, the first sentence says why the message is sent again.
     """
     changes = message.changes or message.firing
     rest = [change for change in changes if not any(change is each for each in shown)]
@@ -272,9 +274,9 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def _count_alerts(changes: Iterable[Transition]) -> str:
-    """The alerts, such as ``SimilarityLow (990 segments), MissingLists (country=UK)``.
+    """A text such as ``SimilarityLow (990 segments), MissingLists (country=UK)``.
 
-    The most frequent alerts come first.
+    The alerts with the largest number of segments come first.
     """
     by_alert: dict[str, list[Transition]] = {}
     for change in changes:
@@ -292,20 +294,20 @@ def _and_others(alerts: int) -> str:
 
 
 def _still_firing(message: Message) -> tuple[Transition, ...]:
-    """The alerts that are firing and are not among the changes. Empty for a repetition."""
+    """The firing alerts that are not among the changes. There are none in a repetition."""
     named = {change.dedup_key for change in message.changes or message.firing}
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
 def is_watched(message: Message) -> bool:
-    """Whether the alerts of the message are still watched. False if the last were removed."""
+    """Whether an alert of the message is still watched. False if all their rules were removed."""
     if message.status is not MessageStatus.RESOLVED:
         return True
     return any(change.removed is None for change in message.changes)
 
 
 def _verb(change: Transition, message: Message) -> str:
-    """The words for what happened to the alert."""
+    """What happened to the alert, in words."""
     if change.removed is not None:
         return "no longer watched"
     if change.is_end:
@@ -316,7 +318,7 @@ def _verb(change: Transition, message: Message) -> str:
 
 
 def weight_of(change: Transition) -> tuple[object, ...]:
-    """The sort key of changes, heaviest first: starts, then acknowledgements, then ends."""
+    """The sort key of changes, most important first: starts, then acknowledgements, then ends."""
     kind = 2
     if change.is_start:
         kind = 0
@@ -334,10 +336,10 @@ def weight_of(change: Transition) -> tuple[object, ...]:
 
 
 def _distance(change: Transition) -> float:
-    """The distance between the value and its threshold.
+    """How far the value is from its threshold.
 
-    The unit is half the width of the value's interval. If there is no interval, it is the
-    threshold.
+    The distance is divided by half the width of the value's interval. Without an interval it is
+    divided by the threshold.
     """
     if change.value is None:
         return 0.0
@@ -349,7 +351,7 @@ def _distance(change: Transition) -> float:
 
 
 def _figures(change: Transition) -> list[tuple[str, str]]:
-    # The reason of an alert on coverage has the figures already.
+    # An alert on coverage already gives the figures in its reason.
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
     measured = f"{change.statistic} of {change.metric}"
@@ -401,7 +403,7 @@ def _extent(changes: Sequence[Transition]) -> str:
 def _why_sentences(change: Transition, explanation: Explanation | None) -> tuple[str, ...]:
     """Sentences on the cause of the change.
 
-    They come from the run's explanation. If there is none, they come from the change's explanation.
+    They come from the explanation of the run. If the run has none, they come from the change.
     """
     if explanation is None:
         return (bounded_line(change.explanation or "", 3 * _LONGEST_SENTENCE),)
@@ -412,7 +414,7 @@ def _why_sentences(change: Transition, explanation: Explanation | None) -> tuple
 
 
 def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool:
-    """Whether lists and items can explain the change. They cannot explain missing lists."""
+    """Whether lists and items can explain the change. They cannot explain why lists are missing."""
     if change.kind is RuleKind.SIMILARITY or explanation is None or explanation.finding is None:
         return True
     return explanation.finding.kind is not FaultKind.MISSING
@@ -421,8 +423,8 @@ def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool
 def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
     """A sentence on the cause that an earlier run of the incident found.
 
-    If no run found a cause, the sentence says why the incident's first alert began. There is no
-    sentence in the incident's first message, and none if no alert begins.
+    If no run found a cause, the sentence says why the first alert of the incident began. The first
+    message of an incident has no such sentence, and neither has a message without a start.
     """
     if not message.starts:
         return ()
@@ -439,15 +441,17 @@ def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
 
 
 def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """Each part of the drop and its share. Empty for a rise, or if the cause explains no drop.
+    """The parts of the drop, each with its share of the drop.
 
-    If parts cancel each other out, the amounts are given instead of shares.
+    Empty for a rise, or if the finding explains no drop. If parts cancel each other out, amounts
+    are given instead of shares.
     """
     drop = explanation.drop
     finding = explanation.finding
     if drop < 0 or (finding is not None and finding.explained is None):
         return ()
-    # If parts cancel each other out, the drop is small. Shares of a small drop would mislead.
+    # If large parts cancel each other out, the drop is small. Then shares of the drop would
+    # mislead.
     largest = max((abs(cause.amount) for cause in explanation.causes), default=0.0)
     is_shared = drop > 0 and largest <= _CANCELLED * drop
     shares = []
@@ -466,7 +470,8 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
     """Lines such as ``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``.
 
-    If ``arm`` is None, a line has a share of the baseline's lists and one of the candidate's lists.
+    If ``arm`` is None, a line compares the arms: the shares of baseline lists and of candidate
+    lists.
     """
     before, now = " of baseline lists", " of candidate lists"
     if arm is not None:
@@ -479,7 +484,7 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
 
 
 def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
-    """The lists of two users. They are of different groups, unless the run chose the users."""
+    """The lists of at most two users, as examples."""
     explanation, examples = briefing.explanation, briefing.examples
     titles: dict[str, str] = {}
     if explanation is not None:

@@ -1,4 +1,4 @@
-"""Makes the labels, annotations and keys by which other programs identify alerts."""
+"""Makes the labels, annotations and keys of alerts for other programs."""
 
 import hashlib
 import json
@@ -14,11 +14,11 @@ from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 from monitor.texts.actions import write_urgency
 
 _MAX_LABEL = 256
-_REMEMBERED = 256  # the number of messages
+_REMEMBERED = 256  # messages
 
 
 def alert_labels(transition: Transition) -> dict[str, str]:
-    """The labels that identify the alert. They stay the same as long as the rule exists."""
+    """The labels that identify the alert. They do not change while the rule exists."""
     labels = {_label_name(name): value for name, value in sorted(transition.labels.items())}
     labels |= {
         "alertname": transition.alert,
@@ -46,7 +46,7 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
 
 
 def summary_of(transition: Transition) -> str:
-    """One line: the alert, its comparison and segment, and why it is firing or has ended."""
+    """One line with the alert, its comparison and segment, and why it is firing or has ended."""
     where = transition.comparison
     if transition.segment != ALL:
         where += f" ({transition.segment})"
@@ -61,7 +61,7 @@ def summary_of(transition: Transition) -> str:
 
 
 def description_of(transition: Transition) -> str:
-    """A few lines: the reason, the cause, the time, and commands that show more."""
+    """A few lines with the reason, the cause, the time, and commands that show more."""
     lines = [clean(transition.reason)]
     if transition.explanation is not None:
         lines.append(f"Why: {clean(transition.explanation)}")
@@ -79,12 +79,12 @@ def description_of(transition: Transition) -> str:
 
 
 def since_label(transition: Transition) -> str:
-    """The words before the instant `Transition.since`."""
+    """The words that messages show before the instant `Transition.since`."""
     return "in breach since" if transition.is_start else "had been firing since"
 
 
 def started_at(transition: Transition) -> datetime:
-    """When the alert began to fire. For an end, this is the slot in which the alert began."""
+    """When the alert began to fire. For an end this is the slot of the start."""
     if transition.is_start:
         return transition.at
     return min(transition.since, transition.at)
@@ -97,27 +97,28 @@ def label_fingerprint(labels: Mapping[str, str]) -> str:
 
 
 def _label_name(name: str) -> str:
-    # Alertmanager rejects alerts whose labels have other names.
+    # Alertmanager rejects alerts with labels that have other characters in their names.
     legal = re.sub(r"[^a-zA-Z0-9_]", "_", clean(name, _MAX_LABEL))
     return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"
 
 
 class DeliveredRecipients:
-    """Remembers which recipients have which message. This class is not thread-safe."""
+    """Remembers which recipients have got which message. This class is not thread-safe."""
 
     def __init__(self) -> None:
         self._reached: dict[str, set[str]] = {}
 
     def add(self, key: str, recipients: Iterable[str]) -> None:
-        """Record that these recipients have the message. The oldest messages are forgotten."""
+        """Record that these recipients have got the message. The oldest messages are forgotten."""
         self._reached.setdefault(key, set()).update(recipients)
         while len(self._reached) > _REMEMBERED:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, recipients: Sequence[str]) -> tuple[str, ...]:
-        """The recipients that do not have the message yet.
+        """The recipients that have not got the message yet.
 
-        If all recipients have it, the result is all recipients, because the caller sends it again.
+        If all of them have got it, this returns all of them, because the message is then sent
+        again.
         """
         reached = self._reached.get(key, set())
         missing = [recipient for recipient in recipients if recipient not in reached]

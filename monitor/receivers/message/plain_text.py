@@ -1,4 +1,4 @@
-"""Writes the content of a message as plain text, for mail and for text-only services."""
+"""Writes the content of a message as plain text, for mails and for services without markup."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ _WIDEST_ITEM = 34
 
 
 def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
-    """The text with all parts that are not empty.
+    """The content as text. Empty parts are left out.
 
-    ``has_title`` is false for receivers that show the title in another place.
+    ``has_title`` is false if the receiver shows the title in another place.
     """
     first, *others = content.changes
     reason = [first.reason] if first.reason else []
@@ -37,7 +37,7 @@ def _part(title: str, lines: Sequence[str]) -> str:
 
 
 def list_lines(example: SideBySide) -> list[str]:
-    """The lines of both lists, in columns."""
+    """Lines that show both lists in columns."""
     rows = [("", "baseline", "candidate"), *example.rows]
     rows = [(rank, _cut(left), _cut(right)) for rank, left, right in rows]
     rank_width = max(len(rank) for rank, _, _ in rows)

@@ -1,4 +1,4 @@
-"""Makes texts, links and commands that are short and safe, whatever names they contain."""
+"""Makes texts, links and commands that are short and safe, even if names in them are not."""
 
 import hashlib
 import unicodedata
@@ -20,7 +20,7 @@ MAX_LINE = 2000
 LONGEST_LINK = 1500
 """The largest number of characters in a URL.
 
-Slack and PagerDuty accept more characters, but mail programs break longer URLs.
+Slack and PagerDuty accept longer URLs, but mail programs break them.
 """
 _MARK = "\u200e"
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
@@ -31,8 +31,8 @@ _LONGEST_CAUSE = 300
 def page_url(transition: Transition, external_url: str) -> str:
     """The URL of the run's page on this daemon.
 
-    If the change has no run or is about a condition, it is the URL of the comparison's page. If
-    there is no such comparison, it is the URL of the first page.
+    For a change without a run, or on a condition, this is the URL of the comparison's page. If the
+    comparison does not exist any more, it is the URL of the first page.
     """
     _, url = _page_link(transition, external_url)
     return url
@@ -50,9 +50,10 @@ def _page_link(transition: Transition, external_url: str) -> tuple[str, str]:
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
-    """The text as one line of at most ``limit`` characters. A text that was cut ends with a mark.
+    """The text as one line of at most ``limit`` characters.
 
-    Unprintable characters become blanks. So do characters that change the writing direction.
+    If the text is longer, it is cut and gets a mark at the end. Blanks replace unprintable
+    characters and characters that change the writing direction.
     """
     start = text[: limit + 1].encode("utf-8", "replace").decode("utf-8")
     line = printable(start)
@@ -65,12 +66,13 @@ def clean(text: str, limit: int = MAX_LINE) -> str:
 def bounded_line(text: str, limit: int) -> str:
     """One printable line of at most ``limit`` characters.
 
-    Marks after right-to-left names keep the words of the line in their order.
+    After right-to-left names invisible marks are added, so that the words of the line keep their
+    order.
     """
     line = clean(text, limit)
     if not any(map(_turns, line)):
         return line
-    # There is at most one mark for each two characters.
+    # Leave room for the marks: there is at most one mark for two characters.
     marked = ""
     for turns, run in groupby(clean(text, limit * 2 // 3), _turns):
         marked += "".join(run) + _MARK * turns
@@ -78,7 +80,7 @@ def bounded_line(text: str, limit: int) -> str:
 
 
 def cause_of(start: Transition) -> str:
-    """Why the alert is firing, for a title. This is its headline or its shortened reason."""
+    """Why the alert is firing, in a form for titles: its headline, or else its shortened reason."""
     return bounded_line(start.headline or start.reason, _LONGEST_CAUSE)
 
 
@@ -102,8 +104,8 @@ def commands_of(
     """The commands for on-call: show the run, acknowledge, silence, list all runs.
 
     ``segments`` and ``alerts`` are those of the incident (default: those of the change). If the
-    change has no run, the first command shows the newest run. An alert that ended has nothing to
-    acknowledge. ``interval`` is the longest time between two runs, see `silence_command`.
+    change has no run, the first command shows the newest run. If the alert has ended, there are no
+    commands to acknowledge or silence it. ``interval`` is the longest time between two runs.
     """
     if change.metric == DATABASE_LABEL:
         return (actions.CHECK_DATABASE,)

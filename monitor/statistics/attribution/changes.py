@@ -17,7 +17,7 @@ from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps,
 
 _TOP = 3
 
-# An item was removed if at most this share of its former lists still has it.
+# An item counts as removed if it is still in at most this share of the lists that it was in.
 _LEFT = 0.02
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
@@ -46,7 +46,7 @@ class OwnLists:
 
     @property
     def turned_share(self) -> Floats:
-        """Share of the pairs of common items that have reversed their order, 0 to 1.
+        """Share of the pairs of common items whose order is reversed, 0 to 1.
 
         It is 0 if there are no pairs.
         """
@@ -73,9 +73,9 @@ class OwnLists:
 
     @property
     def place_of_first(self) -> Integers:
-        """The place of the former first item among the first three items, 0 to 2.
+        """The place in this run of the item that was first in the earlier run, 0 to 2.
 
-        -1 if it is not among them, or if the list has at most three items.
+        -1 if the item is not among the first three, or if the list has at most three items.
         """
         is_first = self.present[:, :_TOP] == self.former[:, :1]
         is_there = is_first.any(axis=1) & (self.lengths > _TOP) & (self.former_lengths > 0)
@@ -84,7 +84,7 @@ class OwnLists:
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
         """Items that were in at least ``least_lists`` lists and that hardly any list still has.
 
-        The second value is the share of all former places that these items had.
+        The second value is the share of all places in the former lists that these items filled.
         """
         former, present, items = compact_codes(self.former, self.present)
         before, after = _count_items(former, len(items)), _count_items(present, len(items))
@@ -93,7 +93,7 @@ class OwnLists:
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
-    # The padding has the code -1. It is counted at index 0, which is dropped.
+    # The padding has the code -1, so it is counted at index 0. This count is dropped.
     return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
 
@@ -104,13 +104,14 @@ class PairChanges:
     former: PairBatch
     is_known: Flags  # (n,), whether the former pair had lists of both arms
     lists: Mapping[Arm, OwnLists]
-    # How much each arm changed each pair's distance. It is > 0 if the lists moved apart, or NaN.
+    # How much each arm changed each pair's distance. The change is positive if the lists moved
+    # apart, and NaN if it is not known.
     by_arm: Mapping[Arm, Parts]
     is_still: Mapping[Arm, Flags]  # whether the list equals that of the former run or the last run
 
     @cached_property
     def parts(self) -> Parts:
-        """The change of each user's distance: the sum of the changes by both arms."""
+        """The change of each user's distance, which is the sum of the changes by both arms."""
         return _add(self.by_arm[Arm.BASELINE], self.by_arm[Arm.CANDIDATE])
 
 
@@ -123,19 +124,23 @@ def compare_pairs(
 ) -> PairChanges:
     """Split the change of each pair's distance since an earlier run, by arm and part.
 
-    ``former``: the same users' earlier lists in the same codes, empty for users without lists.
-    ``last``: the lists of the last run if that is another run. ``is_still`` counts lists that are
-    the same as in either run. Two ways lead from the former pair
-    (B', C') to the present one (B, C): over (B, C') and over (B', C). An arm's share is the mean
-    cost of its step on the two ways (Shapley 1953), each split by `walk_to`. The share is 0 where
-    the arm's list is unchanged and NaN where a score is undefined. Membership is exactly 0 for the
-    same items. Item scores, weights and grades are ignored. Costs two walks and at most 24 scorings,
-    mostly 16.
+    ``former`` has the earlier lists of the same users, in the same codes. A user without earlier
+    lists has empty lists there. ``last`` has the lists of the last run, if the last run is not the
+    earlier run. ``is_still`` marks lists that are equal to the list of the earlier run or of the
+    last run.
+
+    Let (B', C') be a former pair and (B, C) the pair in this run. Two ways lead from the former
+    pair to this pair. The first one changes B' before C', and the second one changes C' before B'.
+    An arm's share is the mean cost of its step on the two ways (Shapley 1953). `walk_to` splits
+    each step into parts. The share is 0 if the arm's list is unchanged, and NaN if a score is
+    undefined. The part ``membership`` is exactly 0 if the list has the same items as before. Item
+    scores, weights and grades are ignored. The cost is two walks and at most 24 scorings, usually
+    16.
     """
     lists = _pair_runs(former, present)
 
-    # `walk_to` changes the candidate's list. So the arms swap places for the baseline's change, and
-    # swap back to be scored.
+    # `walk_to` changes only the candidate's list. So the arms are swapped to split the baseline's
+    # change. They are swapped back before they are scored.
     def score_swapped(batch: PairBatch) -> Floats:
         return score(
             _pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths)
@@ -148,7 +153,7 @@ def compare_pairs(
     }
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
     total = parts[Arm.BASELINE].total + parts[Arm.CANDIDATE].total
-    # The mask is added to all parts, so all of them are NaN if the total is not known.
+    # Adding the mask makes all parts NaN if the total is not known.
     mask = np.where(is_known & ~np.isnan(total), 0.0, np.nan)
     masks = Parts(membership=mask, order=mask, length=mask)
     lists_since = lists if last is None else _pair_runs(last, present)
@@ -173,8 +178,8 @@ def _align(
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
         pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-        # The kernel places an absent item last, so each common item behind it adds an inversion.
-        # These inversions are subtracted.
+        # The kernel places an item last if the other list does not have it. So each common item
+        # behind such an item adds an inversion. These inversions are subtracted.
         is_absent = alignment.positions == alignment.k
         absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
         behind = (absent_before * ~is_absent).sum(axis=0)
@@ -185,7 +190,10 @@ def _align(
 
 
 def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
-    """Each arm's former and present lists, padded to one width. Same users in the same order."""
+    """Return each arm's lists of both runs, padded to one width.
+
+    Both batches must have the same users in the same order.
+    """
     k = max(former.baseline.shape[1], present.baseline.shape[1])
     lists = {}
     for arm in Arm:
@@ -222,17 +230,18 @@ def _pair(
 
 
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
-    """Cost of the arm's change, averaged over two cases for the other arm's lists.
+    """Cost of the arm's change, averaged over two cases.
 
-    They are the other arm's former lists and its present lists.
+    In the first case, the other arm has its former lists. In the second case, it has its lists of
+    this run.
     """
     fixed = (other.former, other.former_lengths)
     walk = walk_to(
         _pair(*fixed, lists.former, lists.former_lengths),
         _pair(*fixed, lists.present, lists.lengths),
     )
-    # The walk does not depend on the other arm's lists. A step that occurs twice stays one object,
-    # so it is scored once.
+    # The walk does not depend on the other arm's lists, so it is computed once. A step that occurs
+    # twice in the walk remains one object, so that it is scored once.
     steps = {id(step): step for step in walk}
     against_present = {}
     for key, step in steps.items():
@@ -255,7 +264,7 @@ def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
 
 
 def classify(batch: PairBatch) -> Kinds:
-    """Index in `CHANGES` of each pair's kind of change, int8 (n,).
+    """Return each pair's kind of change, as an index in `CHANGES`, int8 (n,).
 
     The first kind that fits is used:
 
@@ -305,13 +314,13 @@ def group_users(
 ) -> tuple[UserGroup, ...]:
     """Group the users of these rows by kind of change.
 
-    With ``before``, the groups whose distance grew most come first. A group's growth is the growth
-    of its share, times its mean distance. Without ``before``, the groups with the largest distance
-    come first.
+    ``before`` has the share of each kind of change in the earlier run. If it is given, the groups
+    that grew most come first. A group's growth is the growth of its share, times its mean distance.
+    If ``before`` is None, the groups with the largest distance come first.
 
-    Users with undefined parts are in no group. They are still part of all users when a share is
-    computed. ``show`` returns the lists of a row. It is called for the ``examples`` most central
-    users of each group.
+    Users with undefined parts are in no group. They are still counted when a share of all users is
+    computed. ``show`` returns the lists of a row. It is called for the most central users of each
+    group, at most ``examples`` of them.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
@@ -331,16 +340,17 @@ def group_users(
         groups.append(group)
 
     def growth(group: UserGroup) -> float:
-        # If growth ignored the distance, small changes of many lists would hide replaced lists.
+        # The growth includes the distance. Otherwise a group with small changes of many lists would
+        # come before a group with replaced lists.
         return group.distance * (1 - (group.share_before or 0.0) / group.share)
 
     return tuple(sorted(groups, key=growth, reverse=True))
 
 
 def find_central(parts: Parts, rows: Rows) -> Rows:
-    """Places in ``rows``, ordered by how near a user's parts are to the median of each part.
+    """Sort the users in ``rows`` by how near their parts are to the median of each part.
 
-    Users at the same distance keep their order.
+    Returns places in ``rows``. Users at the same distance keep their order.
     """
     values = np.column_stack([parts.membership[rows], parts.order[rows], parts.length[rows]])
     distances = np.abs(values - np.median(values, axis=0)).sum(axis=1)

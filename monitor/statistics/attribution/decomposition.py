@@ -1,4 +1,4 @@
-"""Decomposes a drop of the mean by user, part and segment, and compares exposure of items."""
+"""Decomposes a drop of the mean by user, part and segment. Compares the exposure of items."""
 
 import itertools
 import math
@@ -19,21 +19,24 @@ from monitor.model.segments import AND
 from monitor.statistics.attribution.changes import PairChanges
 
 OTHERS = "(others)"
-"""Name for the users without a segment in the dimension."""
+"""Name of the group of users that have no segment in a dimension."""
 
-# A segment is named if both are true. It fell by this many standard errors more than random users.
+# A segment is named only if it fell more than random users would, by this many standard errors.
 _SURE = 4.0
 
-# At least this share of the drop is its own: 0 if all fell alike, 1 if only this segment fell.
+# Its excess must also be at least this share of the excess that it would have as the only segment
+# that fell. The excess is 0 if all segments fell alike.
 _CONCENTRATED = 0.2
 
-# The place of a fault contains at least this share of the users that were hit.
+# A segment is named as the place of a fault only if it contains at least this share of the hit
+# users.
 _IN_SEGMENT = 0.8
-# The F1 of a segment is at least this many times the F1 of ``all``.
+# The F1 of the segment must be at least this many times the F1 of ``all``.
 _BETTER = 1.25
-# The F1 of two joined segments is more than this many times the F1 of the best single segment.
+# Two joined segments are named only if their F1 is more than this many times the best other F1.
 _NARROWER = 1.1
-# The place contains more hit users than random users would, by this many standard deviations.
+# The segment must contain more hit users than a random group of its size would, by this many
+# standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
 
 
@@ -46,11 +49,12 @@ def decompose_drop(
 
     None if no user's change is known.
 
-    N users have a known ``distance``. P of these users also have a known change by part. m is the
-    mean distance of these P users. Each of them adds its change divided by P.
+    The ``distance`` of N users is known. For P of these users, the change of the distance is known
+    too. Each of the P users adds its change divided by P.
 
-    The part ``composition`` is the effect of other users. Each of the N users adds (d - m) / N,
-    where d is the user's distance. Each of the P users subtracts (d - m) / P.
+    The part ``composition`` exists because the mean is now taken over other users than before. Let
+    d be a user's distance, and let m be the mean distance of the P users. Each of the N users adds
+    (d - m) / N to this part. Each of the P users subtracts (d - m) / P.
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
@@ -82,7 +86,7 @@ def _add_by_part(
     is_scored: Flags,
     is_paired: Flags,
 ) -> dict[Part, Floats]:
-    """What each user adds to the drop, by part. float64, (n,) each."""
+    """Return for each part what each user adds to the drop, float64 (n,)."""
     scored = int(is_scored.sum())
     paired = int(is_paired.sum())
     beyond = distance - distance[is_paired].mean()
@@ -98,7 +102,11 @@ def _add_by_part(
 
 
 def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
-    """Rows by segment for each dimension, with `OTHERS`. Without dimensions, one group of all."""
+    """Return the rows of each segment, for one dimension after the other.
+
+    Users without a segment in a dimension are in the group `OTHERS`. If there are no dimensions,
+    the result is one group of all users.
+    """
     dimensions: dict[str, dict[str, Rows]] = {}
     for segment, rows in sorted(segments.items()):
         if segment != ALL:
@@ -107,7 +115,7 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
         in_segments = np.concatenate([*members.values()])
         others = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
         if len(others):
-            # If a real segment has this name, its users are added to the users without a segment.
+            # If a real segment has the same name, both groups become one group.
             name = f"{dimension}={OTHERS}"
             if name in members:
                 others = np.append(members[name], others)
@@ -125,9 +133,9 @@ def _list_falls(
     is_scored: Flags,
     is_paired: Flags,
 ) -> list[SegmentFall]:
-    """What each segment adds to the drop, in descending order of ``excess``.
+    """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    A segment's excess is what it adds beyond its share of the users.
+    The excess is what the segment adds, minus what it would add if all users fell alike.
     """
     sums = []
     for part, values in added.items():
@@ -150,7 +158,7 @@ def _list_falls(
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
-    """Squared drop that the differences between a dimension's segments explain, minus chance."""
+    """Variance of the change between a dimension's segments, minus what chance would cause."""
     squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
     return math.fsum(squares) - (len(squares) - 1) * noise**2
 
@@ -162,8 +170,9 @@ def _find_leader(
 ) -> SegmentFall | None:
     """The segment that fell clearly more than the other segments. None if there is no such segment.
 
-    ``falls``: the segments of one dimension, largest excess first. ``noise`` ignores how a segment
-    varies between runs, so `_SURE` alone would not be enough. So `_CONCENTRATED` must hold too.
+    ``falls`` has the segments of one dimension. The segment with the largest excess is first.
+    ``noise`` ignores how a segment varies between runs, so the limit `_SURE` alone is not enough.
+    Therefore the segment must also reach the limit `_CONCENTRATED`.
     """
     if len(falls) == 1:
         return None
@@ -171,14 +180,17 @@ def _find_leader(
     share_of_others = 1 - first.share_before
     # Standard error of the excess if random users were in the segment (binomial).
     error = noise * math.sqrt(first.share_before * share_of_others)
-    # Parts that cancel out leave a small total, and anything would be a large share of it.
+    # If the parts cancel out, the total is small, and every excess would be a large share of it.
+    # Then the largest part is used instead of the total.
     total = math.fsum(parts.values())
     moved = max(abs(total), *map(abs, parts.values()))
-    # If only this segment fell, it adds the whole drop, and its excess is the share of the others.
+    # If only this segment fell, it added the whole drop. Then its excess is the drop, times the
+    # share of the users in other segments.
     excess_if_alone = share_of_others * moved
     is_sure = first.excess > _SURE * error
     is_own = first.excess >= _CONCENTRATED * excess_if_alone
-    # The excess is also large if the others rose. Half of it must be the segment's own fall.
+    # The excess is also large if the other segments rose. So the segment's own fall must be at
+    # least half of the excess.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
     return first if is_sure and is_own and has_fallen else None
 
@@ -188,14 +200,15 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     ``usual`` is the share of healthy users that look as if they were hit.
 
-    The best segment has the greatest F1. This is the harmonic mean of two shares: the share of all
-    hit users that are in the segment, and the share of the segment's users that were hit. The
-    segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them than random users
-    would. Two segments of different dimensions are named if their common users have a clearly
-    greater F1.
+    The best segment has the greatest F1, which is the harmonic mean of two shares. The first is the
+    share of all hit users that are in the segment. The second is the share of the segment's users
+    that were hit. The segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them
+    than a random group of its size would. Two segments of different dimensions are named together
+    if the users in both have a clearly greater F1.
     """
     n = len(segments[ALL])
-    # ``usual`` may be too high for most users. Then more users are hit in a segment than in all.
+    # If ``usual`` is too high for most users, the estimate for a segment can exceed the estimate
+    # for all users. So the largest estimate is used.
     total = max(_beyond(hit, usual, rows) for rows in segments.values())
     if total <= 0:
         return ALL
@@ -225,15 +238,16 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
 
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
-    """Estimate how many of these users were hit, without the healthy users that look hit."""
+    """Estimate how many of these users were hit. Subtracts the healthy users that look hit."""
     beyond = float(hit[rows].sum()) - usual * len(rows)
     return max(0.0, beyond) / max(1e-9, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
-    """Rows of the users of a segment, or of the users in both of two segments joined by `AND`.
+    """Return the rows of the users of a segment.
 
-    Empty if there is no segment with this name.
+    The name may join two segments by `AND`. Then the rows are those of the users in both segments.
+    The result is empty if there is no segment with this name.
     """
     if name in segments:
         return segments[name]
@@ -247,13 +261,13 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
     return np.empty(0, dtype=np.intp)
 
 
-# If nothing changed, sums over ranks differ by at most this.
+# Rounding can make two equal sums over ranks differ by at most this.
 _DUST = 1e-12
 
 
 @immutable
 class ExposureShift:
-    """The items whose exposure changed most, and the numbers of items that entered or left."""
+    """The items whose exposure changed most, and how many items entered or left the lists."""
 
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
@@ -273,17 +287,17 @@ def compare_exposure(
     the gains. An item that is now in more lists is never among the losses. Shares of lists are
     compared in whole per cent.
 
-    ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has no code twice, and -1
-    pads its end. ``name`` returns the id of a code. An item at rank r (from 1) has the exposure
-    1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). If there are no lists, all
-    exposures are 0. The cost is O(places + items).
+    ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has each code at most
+    once. The end of a row is padded with -1. ``name`` returns the id of a code. An item at rank r
+    (from 1) has the exposure 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002).
+    If there are no lists, all exposures are 0. The cost is O(places + items).
     """
     codes_before, codes_after, items = index_codes(before, after)
     exposure_before, share_before = _expose(codes_before, len(items))
     exposure_after, share_after = _expose(codes_after, len(items))
     change = exposure_after - exposure_before
     # Exposure and share of lists may change in opposite directions. The texts show shares, so such
-    # items would confuse the reader.
+    # an item would confuse the reader. It is left out.
     change_of_share = np.rint(100 * share_after) - np.rint(100 * share_before)
     change[change_of_share * change < 0] = 0.0
 

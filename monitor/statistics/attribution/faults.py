@@ -1,4 +1,4 @@
-"""Finds what happened to lists: the fault that explains a drop best, or users without a list."""
+"""Finds the fault that explains a drop best, or reports that users are without a list."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -19,41 +19,42 @@ from monitor.statistics.attribution.hypotheses import (
     usual_shares,
 )
 
-# Users without a list are reported if they exceed the usual number by this share of all users.
+# Users without a list are reported if their number exceeds the usual number clearly enough. The
+# excess must be at least this share of all users.
 _LEAST_LOST = 0.005
-# They must also exceed it by this many standard deviations.
+# The excess must also be at least this many standard deviations.
 _SURE = 4.0
 # A segment is named if it contains at least this share of the users without a list.
 _IN_SEGMENT = 0.8
 
-# A more specific kind is reported if it explains at least this share of what the best kind
-# explains.
+# A more specific kind is reported instead of the best kind if it explains at least half as much.
 _AS_GOOD = 0.5
-# Users without a list are reported instead of a fault that explains less than this share of the
-# drop.
+# If the fault explains less than this share of the drop, users without a list are reported instead.
 _OUTWEIGHS_MISSING = 0.5
 # If a fault explains less than this share of the drop, it explains nothing.
 _LEAST_EXPLAINED = 0.005
-# The other arm has the fault too if its finding explains at least this share of what the best
-# finding explains.
+# Both arms are named if the weaker finding explains at least this share of what the best finding
+# explains.
 _WORTH_NAMING = 0.02
-# A worse model causes these kinds too.
+# These kinds do not prove a fault, because a worse model can cause them too.
 _MODEL_KINDS = {FaultKind.REPLACED, FaultKind.REORDERED}
 # Two arms have the same fault if their numbers of hit users differ by at most this factor.
 _ALIKE = 6
-# An arm did not change if at least this share of its lists is unchanged. A few users always get
-# new lists.
+# An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
+# because a few users always get new lists.
 _UNCHANGED = 0.99
 # If at least this share of the users seems to be hit, we assume that all of them are.
 _NEARLY_ALL = 0.8
-# If this share of usual lists would be outliers when reversed, all reversed lists are outliers.
+# If at least this share of the usual lists would become outliers by being reversed, we assume that
+# all reversed lists are outliers.
 _APART = 0.95
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
-    """The users without a list, in the arm with most of them.
+    """Report the users without a list, for the arm with the largest number of them.
 
-    None if their share hardly exceeds the ``usual`` share. An unknown usual share is taken as 0.
+    None if there are hardly more than usual. ``usual`` is the usual share of users without a list.
+    If it is None, 0 is used.
     """
     rows = {row.segment: row for row in coverage}
     everybody = rows.get(ALL)
@@ -102,21 +103,21 @@ def _count_lost(row: CoverageRow, arm: Arm) -> int:
 
 
 def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
-    """The fault that explains best what happened. None if no hypothesis holds.
+    """Find the fault that explains best what happened. None if no hypothesis holds.
 
-    The second value is about the other arm. It is True if that arm did not change, and False if it
-    changed no more than usual. It is None if neither is true, or if this is not known.
+    The second value concerns the other arm. It is True if hardly any list of that arm changed. It
+    is False if its lists changed, but no more than usual. Otherwise it is None.
 
     We report the most specific kind that explains at least half as much of the drop as the best
     kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
-    instead. Then kinds that a worse model causes too are reported only if there is no other kind.
-    Only counts decide whether a hypothesis holds.
+    instead. In this case, kinds that a worse model causes too are reported only if no other kind is
+    found. Whether a hypothesis holds depends only on counts of users, and not on the drop.
 
-    More users than usual may be without a list. They are reported instead of a fault that explains
-    less than half of the drop, or none of it. This needs a known usual share of such users.
+    If more users than usual are without a list, they are reported instead of a fault that explains
+    less than half of the drop. This is only possible if the usual share of such users is known.
     """
     suspicions = find_suspicions(scene)
-    # All suspected arms, before covered suspicions are dropped.
+    # An arm counts as suspected even if its suspicion is covered by another one and dropped.
     suspected = {suspicion.arm for suspicion in suspicions}
     suspicions = [each for each in suspicions if not _is_covered(each, suspicions)]
     findings = [_make_finding(suspicion, scene) for suspicion in suspicions]
@@ -136,7 +137,10 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether a more specific fault of the arm, such as shorter lists, explains these lists."""
+    """Whether a more specific fault of the same arm hit nearly all of these users.
+
+    Shorter lists are an example of a more specific fault.
+    """
     if suspicion.kind not in _MODEL_KINDS:
         return False
     for other in suspicions:
@@ -149,7 +153,10 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
 def _select_finding(
     findings: Sequence[Finding], weigh: Callable[[Finding], float]
 ) -> Finding | None:
-    """The most specific finding that is good enough. It names both arms if both have the fault."""
+    """Select the most specific finding that explains enough.
+
+    The finding names both arms if both have the fault.
+    """
     if not findings:
         return None
     greatest = max(map(weigh, findings))
@@ -161,7 +168,7 @@ def _select_finding(
         if other.arms == best.arms or other.kind not in kin:
             continue
         is_alike = best.users <= _ALIKE * other.users <= _ALIKE**2 * best.users
-        # For kinds that a worse model causes, it is less certain which segment has the users.
+        # If a worse model can cause the kind, the segment is less certain, so it may differ.
         is_there = other.segment == best.segment or kind in _MODEL_KINDS
         if is_alike and is_there and weigh(other) >= _WORTH_NAMING * greatest:
             return replace(best, arms=tuple(Arm))
@@ -178,7 +185,7 @@ def _share(finding: Finding) -> float:
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     """Find a suspicion's segment, its number of users, and how much of the drop it explains."""
-    # Users that cannot be judged are assumed to behave like the others.
+    # Users that cannot be judged are assumed to behave like the users that can be judged.
     judged_rows = {name: rows[suspicion.judged[rows]] for name, rows in scene.segments.items()}
     segment = suspicion.segment
     if segment == ALL:
@@ -209,11 +216,12 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
 
 
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
-    """The users that were probably hit, (n,), if this ``share`` of the users in ``rows`` was hit.
+    """Select the users that were probably hit, (n,).
 
-    If nearly all were hit, we return all users in ``rows``. Habits other than `Habit.MOVED` show by
-    themselves who was hit. How far a list moved does not show this: healthy lists move as far. But
-    hit lists move farther on average. So the lists that moved farthest are the likeliest ones.
+    ``share`` is the share of the users in ``rows`` that was hit. If nearly all were hit, all users
+    in ``rows`` are returned. All habits except `Habit.MOVED` show which users were hit. How far a
+    list moved does not show this, because some healthy lists move as far. But hit lists move
+    farther on average. So the users whose lists moved farthest are returned.
     """
     is_nearly_all = share >= _NEARLY_ALL
     if not is_nearly_all and suspicion.habit is not Habit.MOVED:
@@ -233,21 +241,22 @@ def _estimate_share(
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Estimate which share of these users was hit, from how far their lists exceed the habit."""
+    """Estimate the share of these users that was hit, from how far their lists exceed the habit."""
     bins = scene.bins[suspicion.arm][habit][rows]
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         excess = find_excess(bins, usual)
-        # Lists of other users are always outliers. Reversed lists are outliers if usual lists
-        # would be outliers when reversed.
+        # Lists of other users are always outliers. Reversed lists are outliers only if usual lists
+        # would become outliers by being reversed.
         if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
             return excess.beyond
     hit_share = float(suspicion.hit[rows].mean())
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.FIRST_MOVED:
-        # A shuffle moves some items back to the first place. These users look healthy, so the share
-        # is corrected for them: items are moved back as often as they are usually moved away.
+        # A shuffle moves some items back to the first place. The users with these items look
+        # healthy, so the share is corrected for them. We assume that items move back as often as
+        # they usually move away.
         first, moved_away = usual[0], sum(usual[1:]) / 2
         if first > 2 * moved_away:
             return min(1.0, share * first / (first - moved_away))
@@ -267,7 +276,7 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     """Share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    Only the part of a hit user's change that exceeds the other users' mean change is used.
+    The mean change of the other users is subtracted from the change of each hit user.
     """
     if scene.changes is None or scene.drop is None:
         return None
@@ -292,8 +301,8 @@ def _is_other_arm_unchanged(
 ) -> bool | None:
     """Whether the arm without the fault returned the lists of the earlier run.
 
-    True: nearly all its lists are unchanged. False: they changed no more than usual. None: its
-    usual changes are not known, it may have a fault too, or both arms have this one.
+    True if nearly all of its lists are unchanged. False if its lists changed, but no more than
+    usual. None if its usual changes are not known, or if this arm may have a fault too.
     """
     other = finding.arms[0].other
     if scene.changes is None or len(finding.arms) > 1 or other in suspected:

@@ -1,4 +1,4 @@
-"""An arm's habits: how its lists usually change from run to run, and which changes exceed this."""
+"""Describes how an arm's lists usually change from run to run, and finds larger changes."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -17,12 +17,12 @@ BINS = 10
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
-# A share of users is usual up to this multiple of the usual share, since trainings differ. The
-# second factor is for habits with few bins.
+# A share of users is normal up to this multiple of the usual share, because trainings differ. The
+# second multiple is for habits with few bins.
 _WANDERS = 3.0
 _HARDLY_WANDERS = 1.5
 
-# Bins with more than this share of the usual users at or above them say too little.
+# A bin is ignored if more than this share of the users is usually in it or above it.
 _SAYS_LITTLE = 0.95
 _FEW_BINS = 4
 
@@ -30,7 +30,7 @@ _FEW_BINS = 4
 class Habit(StrEnum):
     """A way in which a user's list may differ from the same arm's former list.
 
-    Low bins are ordinary. High bins are far out.
+    It is measured in bins. Lists in low bins are ordinary, and lists in high bins are rare.
     """
 
     REPLACED = "replaced"  # share of items that were removed
@@ -43,7 +43,7 @@ class Habit(StrEnum):
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
-    """The bin of each user by habit, integers (n,) from 0.
+    """Return the bin of each user for each habit, integers (n,) from 0.
 
     The bin is -1 if the user cannot be judged. Users without former lists cannot be judged.
     """
@@ -79,18 +79,18 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 @immutable
 class Outliers:
-    """Users in high bins, if there are more of them than usual."""
+    """The users in high bins, if more users than usual are in these bins."""
 
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
-    reversed: float  # share of ordinary users that would be in them if their lists were reversed
-    # The share of users in these bins minus the usual share. It is divided by the share of users
-    # that are usually in lower bins.
+    reversed: float  # share of ordinary users that would be there if their lists were reversed
+    # The share of users in these bins minus the usual share, divided by the share of users that are
+    # usually in lower bins.
     beyond: float
 
 
 def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
-    """Find the bin such that far more users than usual are in it or above it.
+    """Find a bin for which far more users than usual are in this bin or in higher bins.
 
     None if there is no such bin.
 
@@ -127,12 +127,13 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
 
     If users were hit, the ordinary bins have fewer users than usual. For each bin, ``below`` is the
     present share of users in lower bins, and ``usually_below`` is the usual share. Then at most
-    below / usually_below of the users are usual (the greatest share of a known part in a mixture:
-    Blanchard, Lee and Scott 2010). So at least (usually_below - below) / usually_below were hit.
-    The greatest of these bounds is returned. Bins with hardly any usual user below them are
-    ignored.
+    below / usually_below of the users were not hit. This is the greatest share of a known part in a
+    mixture (Blanchard, Lee and Scott 2010). So at least (usually_below - below) / usually_below
+    were hit. The greatest of these bounds is returned. A bin is ignored if hardly any user is
+    usually below it.
     """
-    # Shares of the users in each bin or in a higher one. No user is below the first bin.
+    # These are shares of users in each bin or above it. The first bin is left out, because no user
+    # is below it.
     above, usually_above = (tails[1:] for tails in _tails(share_bins(bins), usual))
     says_much = usually_above <= _SAYS_LITTLE
     usually_below = 1 - usually_above[says_much]
@@ -141,9 +142,9 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
-    """Combine habits.
+    """Combine habits into one habit.
 
-    For every bin, the share of users in it or above it is the largest share of all habits.
+    For every bin, the share of users in this bin or above it is the largest share among the habits.
     """
     tails = _tails(*habits).max(axis=0)
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
@@ -159,26 +160,29 @@ def _pad(habits: Sequence[Sequence[float]]) -> Floats:
     return np.array(list(zip_longest(*habits, fillvalue=0.0))).T
 
 
-# A list is shared if at least this many users have it, and at least this share of all users.
+# A list is shared if at least this many users and at least this share of all users have it.
 _MANY = 5
 _LEAST_SHARE = 0.001
 
-# So many former lists are used for comparison. The lists of so many users are compared with them.
+# About this many former lists are used for comparison. The lists of about this many hit users are
+# compared with them.
 _OTHER_LISTS = 500
 _SAMPLE = 300
 
-# Lists are still the user's own if they kept more of the former list than other users' lists have
-# of it. The threshold is this part of the way from there to what lists usually keep.
+# Lists are still the user's own if they kept enough of the user's former list. The limit lies
+# between the share that another user's list has in common with it and the share that lists usually
+# keep. It is this part of the way from the first share to the second.
 _STILL_OWN = 0.12
 
-# New lists are other users' lists if they have enough in common with former lists. The unit is what
-# former lists have in common. The first limit is for the most similar list, the second for all.
+# New lists are taken for other users' lists if they are as similar to former lists as former lists
+# are to each other. These factors of that similarity are enough. The first factor is for the most
+# similar list, and the second factor is for the mean over all lists.
 _LIKE_ONE = 0.75
 _LIKE_ALL = 0.6
 
 
 def find_shared(codes: Codes) -> tuple[Flags, Integers]:
-    """For each user, whether many users have the same list, and the number of the list: (n,) each.
+    """Find the users with a list that many users have, and number the lists, (n,) each.
 
     Equal lists have the same number. The number is -1 if only one user has the list.
     """
@@ -188,10 +192,10 @@ def find_shared(codes: Codes) -> tuple[Flags, Integers]:
 
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
-    """Whether these lists are other users' lists, random, or just others than before.
+    """Decide whether these lists are other users' lists, random lists, or the user's own new lists.
 
-    Other users' lists are `MIXED_UP`, random lists are `NOISE`, and the user's own new lists are
-    `REPLACED`. The ``hit`` users have lists in both runs.
+    The results are `MIXED_UP`, `NOISE` and `REPLACED`, in this order. The ``hit`` users must have
+    lists in both runs.
     """
     hit_users = _thin(np.flatnonzero(hit), _SAMPLE)
     other_users = _thin(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
@@ -203,7 +207,8 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
         lists.present[hit_users], other_lists, code_users=hit_users, other_users=other_users
     )
     own_share = lists.kept_share[hit_users].mean()
-    # Lists of other users are as far from the user's former list as the lists of any two users.
+    # Another user's list is as far from the user's former list as the lists of any two users are
+    # from each other.
     strangers_share = common_before.mean() / lists.former_lengths[hit_users].mean()
     ordinary = lists.kept_share[~hit & ~np.isnan(lists.kept_share)]
     usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
@@ -230,19 +235,20 @@ def _count_common(
     code_users: Rows,
     other_users: Rows,
 ) -> npt.NDArray[np.float32]:
-    """Number of items that each list has in common with each other list, (lists, other lists).
+    """Count the items that each list has in common with each other list, (lists, other lists).
 
-    0 where both are of one user.
+    The count is 0 if both lists belong to the same user.
     """
     listed = other_lists >= 0
     items = np.unique(other_lists[listed])
     has_item = np.zeros((len(items), len(other_lists)), dtype=np.float32)
     has_item[np.searchsorted(items, other_lists[listed]), np.nonzero(listed)[0]] = 1
-    # A code above all items would have the place len(items). The next statement ignores such codes.
+    # A code above all items would get the place len(items), which does not exist. It is clipped
+    # here, and the next statement ignores it.
     item_places = np.searchsorted(items, codes).clip(max=len(items) - 1)
     is_there = (codes >= 0) & (items[item_places] == codes)
     common = np.zeros((len(codes), len(other_lists)), dtype=np.float32)
-    # Rank by rank, because an array of all ranks would be too large.
+    # The loop adds one rank after the other, because an array of all ranks would be too large.
     for rank in range(codes.shape[1]):
         common += np.where(is_there[:, rank, None], has_item[item_places[:, rank]], 0)
     common[code_users[:, None] == other_users] = 0

@@ -1,4 +1,4 @@
-"""Tests hypotheses about whose lists broke and how. Each kind of fault has one function."""
+"""Tests which faults can explain the lists of a run. Each kind of fault has one function."""
 
 import math
 from collections.abc import Mapping
@@ -22,53 +22,56 @@ from monitor.statistics.attribution.habits import (
     widest,
 )
 
-# A fault needs at least this many users.
+# A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
-# The largest segments, up to this number, are searched one by one.
+# At most this many segments are searched one by one. These are the largest segments.
 _SEARCHED = 100
-# A count must grow by this many standard deviations. 5 users instead of 0 are reported, 8 instead
-# of 4 are not.
+# A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
+# reported. A growth from 4 to 8 users is not.
 _MORE = 2.2
-# Items were removed if at least this share of all places belonged to them.
+# Items count as removed if they filled at least this share of all places in the former lists.
 _LEAST_REMOVED = 0.02
-# The share is counted over items that were in at least this many lists.
+# Only items that were in at least this many lists are counted for this share.
 _LISTED = 10
-# Once items are known to be removed, rarer items are searched too, down to items of this many
-# lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson).
-# In `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
+# If such items were removed, rarer items are searched too. They must have been in at least this
+# many lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson). In
+# `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
 _RARELY_LISTED = 5
-# If this share of the reordered lists keeps its first three items, only these three were reordered.
-# The share is at least 0.13 in `incidents` seeds 51002, 13072 and 57030. For reversed lists
-# (seeds 17043 and 57057) it is 0.02.
+# If at least this share of the reordered lists keeps its first three items, only the order of these
+# three changed. The share is at least 0.13 in `incidents` seeds 51002, 13072 and 57030. For
+# reversed lists (seeds 17043 and 57057) it is 0.02.
 _KEPT_TOP = 0.1
-# If at least this share of the unchanged lists is shared by many users, the fault is a shared list.
+# If at least this share of the unchanged lists are lists that many users have, they are shared
+# lists. Otherwise the lists are stale.
 _MOST_SHARED = 0.5
-# If this share of the lists is unchanged in both arms, there were no new data, and none is stale.
+# If at least this share of the lists is unchanged in both arms, there were no new data. Then no
+# list is stale.
 _NO_NEW_DATA = 0.9
-# Items disappear every day. Items count as removed if their share of all listed items is this
-# multiple of the same share in the other arm.
+# Some items disappear every day. So the share of the places that the removed items filled must also
+# exceed this multiple of the same share in the other arm.
 _TIMES_USUAL = 3
-# Lists that lost only removed items keep at least this share of what they usually keep.
+# Lists that lost only removed items keep at least this share of the other items that they usually
+# keep.
 _KEPT_OF_USUAL = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """The data on which hypotheses are tested: n pairs, rows by segment, coverage, and the past."""
+    """The data of one run and of the past, on which hypotheses are tested. There are n pairs."""
 
     batch: PairBatch
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
-    changes: PairChanges | None = None  # None without earlier lists
+    changes: PairChanges | None = None  # None if there are no earlier lists
     is_older: bool = False  # whether other runs are between the earlier lists and this run
     # Usual shares of users by arm, habit and bin.
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
-    drop: float | None = None  # the drop of the mean, None if it may be chance
+    drop: float | None = None  # the drop of the mean, None if it is not significant
 
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
-        """The bin of each user, by arm and habit. Empty without earlier lists."""
+        """The bin of each user, by arm and habit. Empty if there are no earlier lists."""
         if self.changes is None:
             return {}
         is_still = self.changes.is_still
@@ -92,7 +95,7 @@ class Suspicion:
 
 
 def find_suspicions(scene: Scene) -> list[Suspicion]:
-    """All faults whose hypothesis holds, the most specific kinds first."""
+    """Find the faults whose hypothesis holds. The most specific kinds come first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         suspicions.append(_find_identical(scene, scene.changes))
@@ -104,24 +107,27 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
-    """Whether more users have ``gained`` than ``lost``, by more than chance."""
+    """Whether significantly more users are in ``gained`` than in ``lost``."""
     more, fewer = int(gained.sum()), int(lost.sum())
     return more - fewer >= max(least, _MORE * math.sqrt(more + fewer))
 
 
 def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
-    """Users with a list that many users have. There are two tests, and the one with more users wins.
+    """Find users with a list that many users have.
+
+    There are two tests. The result is that of the test that finds more users.
 
     - Since the earlier run, more users got such a list than lost one.
-    - More users than usual have such a list. A slow rise adds few users each day, so that only this
-      test finds it.
+    - More users than usual have such a list. Only this test finds a slow rise, which adds few users
+      each day.
     """
     codes, _ = scene.batch.of(arm)
     is_shared, group = find_shared(codes)
     if not is_shared.any():
         return None
     was_shared, _ = find_shared(_lists_before(scene, arm)[0])
-    # Without earlier lists the other arm is compared, and two models differ more than two runs.
+    # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
+    # because two models differ more than two runs of one model.
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
     suspicions = []
     newly_shared = is_shared & ~was_shared
@@ -144,7 +150,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
 def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
     """Add the number of shared lists, and the share of popular items in the most common one.
 
-    ``group`` is a number for each user. Users with the same shared list have the same number.
+    ``group`` has a number for each user. Users with the same shared list have the same number.
     """
     codes, _ = scene.batch.of(suspicion.arm)
     groups = group[suspicion.hit]
@@ -157,7 +163,7 @@ def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Sus
 
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
-    """Share of these items that were among the most listed items before."""
+    """Share of these items that were among the most frequent items in the earlier lists."""
     before, _ = _lists_before(scene, arm)
     items, counts = np.unique(before[before >= 0], return_counts=True)
     most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
@@ -165,10 +171,12 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 
 def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Users who now get the same list from both arms. The arm whose lists changed more is at fault.
+    """Find users who now get the same list from both arms.
 
-    The usual share of such users is that of healthy runs. If their share in the earlier run is
-    larger, that share is used.
+    The arm whose lists changed more is at fault.
+
+    The share of such users is compared with their share in healthy runs, or with their share in the
+    earlier run if that is larger.
     """
     bins = scene.bins[Arm.CANDIDATE][Habit.IDENTICAL]
     bins_before = _bin_identical(changes.former, changes.is_known)
@@ -197,9 +205,9 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
 
 
 def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
-    """Users whose lists are shorter than before.
+    """Find users whose lists are shorter than before.
 
-    Without earlier lists: users whose lists are shorter than the other arm's lists.
+    If there are no earlier lists, find users whose lists are shorter than the other arm's lists.
     """
     (_, lengths), (_, usual) = scene.batch.of(arm), _lists_before(scene, arm)
     hit = (lengths < usual) & (lengths > 0)
@@ -214,7 +222,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
 
 
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
-    """Share of the users whose lists had an item more than once. Only the first one is compared."""
+    """Share of the users whose lists had an item more than once."""
     for row in scene.coverage:
         if row.segment == ALL and row.asked:
             return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
@@ -222,36 +230,38 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
 
 
 def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose lists are those of the last run, if more lists are than usual.
+    """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
-    If most of these users share a list, the fault is the shared list. It began in an earlier run.
+    If most of these users share a list, the fault is a shared list that began in an earlier run.
     """
     suspicion = _exceed_habit(scene, arm, Habit.STILL)
-    # Some arms never change. Without a known past we cannot know whether this one does.
+    # Some arms never change. Only past runs show whether this arm is one of them.
     if suspicion is None or arm not in scene.habits:
         return None
     if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _NO_NEW_DATA:
         return None
     is_shared, group = find_shared(scene.batch.of(arm)[0])
     if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
-        # Healthy users may have unchanged lists, but not this list: no usual share applies.
+        # Healthy users may have unchanged lists, but they do not have this list. So the usual share
+        # is 0.
         shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
         return _describe_shared(scene, shared, group)
     return replace(suspicion, kind=FaultKind.STALE)
 
 
 def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose former lists had items that hardly any user gets now."""
+    """Find users whose former lists had items that hardly any user gets now."""
     lists = changes.lists[arm]
     removed, share = lists.find_removed(_LISTED)
     _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
-    # One item disappears every day.
+    # A single item may disappear on any day, so it is not reported.
     if share < _LEAST_REMOVED + _TIMES_USUAL * usual_share or len(removed) < 2:  # noqa: PLR2004
         return None
-    # Items in few lists may disappear by chance. They count only now that others were removed.
+    # Items in few lists may disappear by chance. So they count only if more frequent items were
+    # removed too.
     removed, share = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed)
-    # Lists that lost more items than these have changed for another reason.
+    # If the lists lost many other items too, they changed for another reason.
     if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
     return Suspicion(
@@ -264,14 +274,20 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
 
 
 def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
-    """Mean share of the items that were not removed, (n, k), that lists kept: 0 to 1."""
+    """Mean share that lists kept of the items that were not removed, 0 to 1.
+
+    ``is_removed`` marks places in the former lists, (n, k).
+    """
     rest = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
     kept = lists.kept_share * lists.former_lengths / rest
     return float(np.nanmean(kept.clip(0, 1)))
 
 
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
-    """Mean share of items that lists usually keep, else that the other arm's lists kept now."""
+    """Mean share of its items that a list of the arm usually keeps.
+
+    If it is not known, the mean share that the other arm's lists kept in this run is returned.
+    """
     shares = scene.habits.get(arm, {}).get(Habit.REPLACED)
     if shares is None:
         return float(np.nanmean(changes.lists[arm.other].kept_share))
@@ -279,7 +295,7 @@ def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
 
 
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users with more new items than usual. Finds out where the new items come from."""
+    """Find users with more new items than usual. Find out where the new items come from."""
     suspicion = _exceed_habit(scene, arm, Habit.REPLACED)
     if suspicion is None:
         return None
@@ -288,13 +304,13 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
         return replace(suspicion, kind=kind)
     # New items and changed order together show more of the hit users than new items alone.
     moved = _exceed_habit(scene, arm, Habit.MOVED)
-    # Lists of other users and random lists are in far-out bins, but these lists may be in any bin.
-    # So even if `moved` is None, the share of hit users is estimated by `Habit.MOVED`.
+    # Lists of other users and random lists are in high bins. But the users' own new lists may be in
+    # any bin. So the share of hit users is estimated by `Habit.MOVED`, even if `moved` is None.
     return replace(moved or suspicion, kind=kind, habit=Habit.MOVED)
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Users whose items changed their order more than usual.
+    """Find users whose items changed their order more than usual.
 
     All items are checked, and the first three items are checked separately.
     """
@@ -309,21 +325,23 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
 
 
 def _share_of_judged(suspicion: Suspicion) -> float:
-    # Only users whose former first item is still among the first three can be judged by its place.
+    # `FIRST_MOVED` can judge only users whose former first item is still among the first three. So
+    # the suspicions are compared by their share of the judged users.
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
 def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
-    """Users whose lists changed more than the arm's habit.
+    """Find users whose lists changed more than the arm's lists usually change.
 
-    They are searched among all users. If none are found, they are searched in single segments, and
-    the segment with most of them is returned.
+    First, all users are searched together. If that finds no users, single segments are searched.
+    Then the users of the segment with the largest number of such users are returned.
     """
     bins = scene.bins[arm][habit]
     segment = ALL
     excess = find_excess(bins, usual_shares(scene, arm, habit))
     if excess is None:
-        # If similar users are frequent, a few hit users are outliers only within their segment.
+        # If many healthy users look like hit users, a few hit users are outliers only in their
+        # segment.
         most_users = 0.0
         by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
         for name in by_size[:_SEARCHED]:
@@ -350,11 +368,12 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Usual shares of users by bin.
+    """Return the usual shares of users by bin.
 
-    From the arm's past runs. Without them, from the other arm in this run. If other runs lie
-    between the earlier lists and this run, the wider of both. With ``rows``, the shares are at
-    least as wide as those of these users in the other arm.
+    They are the shares in the arm's past runs. If there are no past runs, they are the other arm's
+    shares in this run. If other runs are between the earlier lists and this run, `widest` combines
+    both. If ``rows`` is given, `widest` also combines them with the other arm's shares among these
+    users.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
@@ -369,7 +388,10 @@ def usual_shares(
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
-    """Codes and lengths of the arm's earlier lists. Without them, of the other arm's lists."""
+    """Return codes and lengths of the arm's earlier lists.
+
+    If there are no earlier lists, return those of the other arm's lists in this run.
+    """
     if scene.changes is None:
         return scene.batch.of(arm.other)
     lists = scene.changes.lists[arm]

@@ -35,7 +35,7 @@ class Parts:
 
     @property
     def total(self) -> Floats:
-        """The distance: the score of identical lists minus the score of the pair."""
+        """The distance, which is the score of identical lists minus the score of the pair."""
         return self.membership + self.order + self.length
 
 
@@ -47,11 +47,11 @@ def split_distances(
     """Split the distance score(B, B) - score(B, C) of each pair, by `walk_to` from B to C.
 
     B is the baseline's list and C is the candidate's list. The parts add up to the distance. A
-    positive part means that the lists move apart. A part can be negative for two kinds of metric:
-    metrics that forgive short lists, such as ``rbo``, and metrics that may prefer a wrong order or
-    item. If any score of a pair is NaN, all of its parts are NaN. An empty baseline list causes
-    this. Relevance is ignored. ``scores`` are the scores of the batch, if they are known. The cost
-    is O(n k).
+    positive part means that the lists move apart. A part can be negative if the metric forgives
+    short lists, as ``rbo`` does. It can also be negative if the metric may prefer a wrong order or
+    a wrong item. If any score of a pair is NaN, all parts of this pair are NaN. This happens if the
+    baseline's list is empty. Relevance is ignored. ``scores`` are the scores of the batch, if they
+    are known. The cost is O(n k).
     """
     twice = _with_baseline_twice(batch)
     known = {id(twice): _score_identical(twice, score)}
@@ -64,28 +64,30 @@ def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:
     """Scores of pairs of identical lists."""
     if twice.scores is not None or twice.weights is not None:
         return score(twice)
-    # Without scores and weights, only the length of a list decides.
+    # Without item scores and weights, the score of identical lists depends only on their length.
     _, first, length = np.unique(twice.baseline_lengths, return_index=True, return_inverse=True)
     return score(twice.take(first))[length]
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
-    """The steps from the candidate's lists L' (``before``) to L (``after``), and the batch J.
+    """Return steps that change the candidate's lists L' (``before``) to L (``after``).
 
-    The two batches may differ in the candidate's lists only. s is the length of the shorter of L'
-    and L. These are the steps, with the part that each step belongs to::
+    The batches ``before`` and ``after`` may differ only in the candidate's lists. Let s be the
+    length of the shorter list. These are the steps, with the part that each step belongs to::
 
         L'  --length-->  L' cut to s  --membership-->  H  --order-->  L cut to s  --length-->  L
 
-    H has the items of L cut to s. Common items are the items that L' cut to s has too. In H they
-    occupy the places of the common items in L, in the order of L'. The new items are where L has
-    them. So the order step moves common items only. The membership step costs 0 if both lists have
-    the same items.
+    H has the items of L cut to s. If L' cut to s has an item too, the item is common. Otherwise it
+    is new. The new items have the same places in H as in L. The common items fill the other places,
+    in the order of L'. So the order step moves common items only. The membership step costs 0 if
+    both lists have the same items.
 
-    J has the common items where L' has them, and the new items on the other places.
+    The last result is a batch J, which is needed to divide the costs. In J the common items have
+    the same places as in L'. The new items fill the other places.
 
-    A weight moves with its item. A tie stays where L has it. Other walks would divide interactions
-    differently (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
+    A weight moves with its item. The ties of H are at the same places as in L. Other walks would
+    divide interactions differently (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and
+    Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     start = _cut(before, shorter)
@@ -119,13 +121,14 @@ def share_steps(
     score: ScoreBatch,
     known: Mapping[int, Floats] = MappingProxyType({}),
 ) -> Parts:
-    """The cost of the steps of `walk_to`, by part. A batch that occurs twice is scored once.
+    """Compute the cost of each part from the steps of `walk_to`.
 
-    ``known`` has the scores of some batches, by the id of the batch.
+    A batch that occurs twice is scored once. ``known`` has scores that are already known, by the id
+    of the batch.
 
-    The step from L' to J costs what replacing items alone costs. The step from H to L costs what
-    moving common items alone costs. The remaining step, from J to H, is divided in proportion to
-    these two costs.
+    The cost from L' to J is the cost of replacing items alone. The cost from H to L is the cost of
+    moving common items alone. The remaining cost, from J to H, is divided in proportion to these
+    two costs.
     """
     scores: dict[int, Floats] = {}
     for step in walk:
@@ -150,7 +153,7 @@ def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
 
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:
-    """The batch in which the baseline's lists replace the candidate's lists."""
+    """Return the batch with the baseline's lists in place of the candidate's lists."""
     scores = batch.scores
     weights = batch.weights
     return replace(
@@ -163,7 +166,10 @@ def _with_baseline_twice(batch: PairBatch) -> PairBatch:
 
 
 def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
-    """Cut each candidate list to its entry in ``lengths``. Returns ``batch`` if none is longer."""
+    """Cut each candidate list to its entry in ``lengths``.
+
+    Returns ``batch`` if no list is longer.
+    """
     if (batch.candidate_lengths <= lengths).all():
         return batch
     is_inside = np.arange(batch.candidate.shape[1]) < lengths[:, None]
@@ -181,7 +187,7 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
 
 
 def _with_copies(batch: PairBatch) -> PairBatch:
-    """The batch with copies of the arrays that `_exchange` changes."""
+    """Return the batch with copies of the arrays that `_exchange` changes."""
     weights = batch.weights
     if weights is not None:
         weights = replace(weights, candidate=weights.candidate.copy())

@@ -1,4 +1,4 @@
-"""Medians, means, scales and outliers of past values. The values are arrays of m series."""
+"""Computes medians, means, scales and deviations of past values. They are arrays of m series."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from monitor.model.arrays import Flags, Floats, Integers
 MAD_TO_SIGMA = 1.4826
 """A median absolute deviation times this is the standard deviation of a normal distribution."""
 FAR_OUT = 3.0
-"""A value is far out if it is more than this many scales from the middle."""
+"""A value is far out if it is more than this many scales (`find_scale`) from the middle."""
 
 
 def keep_newest(values: Floats, errors: Floats, count: int) -> tuple[Floats, Floats]:
-    """Select the newest ``count`` runs of every series that are not NaN, oldest first.
+    """Select for every series the newest ``count`` runs that are not NaN. The oldest run is first.
 
     If a series has fewer such runs, its first rows are NaN.
     """
@@ -54,9 +54,9 @@ def find_fault(z: Floats, firing: Flags) -> Floats:
 
 
 def pull_in(values: Floats, middle: Floats) -> Floats:
-    """Deviations from the mean, (runs, m). First, far-out values are limited.
+    """Return deviations from the mean, (runs, m), after limiting far-out values.
 
-    The limit is FAR_OUT scales from ``middle``.
+    No value is more than FAR_OUT scales from ``middle`` after that.
     """
     far = FAR_OUT * find_scale(values - middle)
     near = middle + np.clip(values - middle, -far, far)

@@ -14,31 +14,31 @@ from monitor.statistics.reference.season import Phases, remove_seasons
 from monitor.statistics.reference.spread import PastAlarms, find_levels, measure_spread
 
 WINDOW = 60
-"""A reference uses at most this many runs, the newest ones.
+"""A reference uses at most this many of the newest runs.
 
 More runs hardly change the t quantile, and they may be outdated.
 """
 RESOLUTION = 1e-9
-"""The spread is at least this share of the center, or of 1 if the center is smaller.
+"""The spread is at least this share of the center, or of 1 if the center is below 1.
 
 A change for one user in 10^7 moves a mean by about this much. Rounding moves it by far less. So any
-real change is outside the range of a constant series. Another order of summing is inside.
+real change of a constant series is outside of the predicted range. A rounding error is inside.
 """
 LEAST_OF_SAMPLING = 0.5
 """The variance of a series is at least this share of its sampling variance.
 
-A fixed panel may vary less than its sampling error. But a rare share that was 0 in every run may
-still be above 0 in the next run.
+The share is below 1, because a fixed panel may vary less than its sampling error. It is above 0,
+because a rare share that was 0 in every run may be above 0 in the next run.
 """
 LEAST_P = 1e-300
 """The smallest p-value. It limits z to 37."""
 MOST_DF = 1e6
-"""The largest number of degrees of freedom. With so many, Student's t equals the normal one."""
+"""The largest number of degrees of freedom. With so many, Student's t is a normal distribution."""
 
 
 @immutable
 class Reference:
-    """What is normal for m series. The arrays have the shape (m,). NaN if no run was used."""
+    """What is normal for m series. The arrays have the shape (m,), with NaN if no run was used."""
 
     center: Floats  # expected value of the next run
     center_error: Floats  # standard error of the center
@@ -50,7 +50,7 @@ class Reference:
     # runs are NaN.
     taught: Floats
     errors: Floats  # (runs, m), the sampling errors of the same runs
-    since: Integers  # first row of a level that nobody has accepted, -1 if there is none
+    since: Integers  # first row of the newest level if nobody has accepted it, otherwise -1
     has_moved: Flags  # whether that level differs from the level before
 
 
@@ -69,7 +69,7 @@ def refer(
     First, seasons are removed and outliers are rejected (Rosner 1983). Then the newest WINDOW
     healthy runs are averaged. The weight of a run is 1 / (run-to-run variance + the run's sampling
     variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986). If all sampling
-    errors are equal, Student's t is exact.
+    errors are equal, the limits by Student's t are exact.
     """
     past = np.asarray(values, dtype=np.float64)
     past_errors = np.asarray(errors, dtype=np.float64)
@@ -82,7 +82,8 @@ def refer(
     seasonal = remove_seasons(past, phases, alarms.alarms)
     levels = find_levels(seasonal.values, alarms)
     if levels.shift.any():
-        # Runs of two levels may look like a season. So seasons are removed again at one level.
+        # Runs of two levels may look like a season. So seasons are removed again, after all runs
+        # were shifted to one level.
         seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
     taught = np.where(levels.teaches, seasonal.values, np.nan)
     past_errors = np.where(np.isnan(taught), np.nan, past_errors)
@@ -110,20 +111,21 @@ def refer(
 
 @immutable
 class Prediction:
-    """The range of the next run of m series, (m,) each. It is infinite without a reference."""
+    """The range of the next run of m series, (m,) each. It is infinite if there is no reference."""
 
     low: Floats  # a healthy run is below this value with at most the given chance
     high: Floats  # a healthy run is above this value with at most the given chance
-    scale: Floats  # (value - center) / scale follows Student's t with df
+    scale: Floats  # (value - center) / scale follows Student's t with df degrees of freedom
     df: Floats
 
 
 def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Prediction:
-    """Prediction limits of the next run, whose sampling errors are ``errors_now`` (m,).
+    """Compute the prediction limits of the next run.
 
-    ``share`` is the chance of a false alarm, in (0, 0.5). The variance has three terms: the
-    variance of past runs, the variance of the center, and extra sampling variance. The last one is
-    added if this run's sampling variance is larger than that of past runs.
+    ``errors_now`` has the sampling errors of the next run, (m,). ``share`` is the chance of a false
+    alarm, in (0, 0.5). The variance has three terms: the variance of past runs, the variance of the
+    center, and extra sampling variance. The last term is added only if this run's sampling variance
+    is larger than that of past runs.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
@@ -139,9 +141,10 @@ def surprise(
     *,
     direction: Direction = Direction.BELOW,
 ) -> Floats:
-    """One-sided p-values, (m,): the chance that a healthy run is at least as far from the center.
+    """Return one-sided p-values, (m,).
 
-    NaN if the reference or the run has no value.
+    A p-value is the chance that a healthy run is at least as far from the center as this run. NaN
+    if the reference or the run has no value.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
@@ -167,11 +170,12 @@ def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
     NaN if they are unknown.
     """
     estimated = reference.spread**2 + reference.center_error**2
-    # A run with more users than usual does not get a smaller variance. Few runs cannot estimate
-    # the part of the variance that does not depend on users.
+    # A run with more users than usual does not get a smaller variance. A few runs cannot show which
+    # part of the variance depends on the number of users.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
-    # The sampling error is known, so the degrees of freedom grow with it. Satterthwaite (1946) uses
-    # the square of V / s^2. We use V / s^2, because s^2 may be small by chance. With the square,
-    # false alarms at 1e-4 after five runs are 6.6 times too frequent.
+    # The sampling error is known, so the degrees of freedom grow with it. Let V be this variance,
+    # and let s^2 be the part that was estimated. Satterthwaite (1946) multiplies the degrees of
+    # freedom by the square of V / s^2. We multiply them by V / s^2, because s^2 may be small by
+    # chance. With the square, false alarms at 1e-4 after five runs are 6.6 times too frequent.
     df = np.minimum(reference.df * variance / estimated, MOST_DF)
     return np.sqrt(variance), np.where(reference.df > 0, df, np.nan)

@@ -15,39 +15,44 @@ from monitor.statistics.reference.history import keep_newest
 from monitor.statistics.reference.prediction import WINDOW
 
 LEAST_IN_TAIL = 5
-"""A percentile has an error only if at least this many users are beyond it."""
+"""The error of a percentile is estimated only if at least this many users are beyond it."""
 Interval = tuple[float, float]
 _LEVEL = 0.975
 _Z = 1.959963984540054
 """The standard normal quantile of _LEVEL."""
 RARE = 10.0
-"""A share is rare if fewer than this many users are expected in a run. It is judged as a count.
+"""A share is rare if a run should have fewer than this many users with the property.
 
-For other shares the angle is as good.
+A rare share is judged as a count. Other shares are judged as angles, because angles are as good for
+them.
 """
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
-"""Variances as multiples of the mean. 1 if users are hit independently, more if hit together."""
+"""Variances of a count, as multiples of its mean.
+
+The multiple is 1 if users are hit independently, and larger if they are hit together.
+"""
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 """Prior weights of the dispersions.
 
-They were measured over 40 runs at a share of 4e-5. Counts of dispersion 2 exceed their limit 4
-times as often as stated, which SAFETY covers. If no user was hit before, 8 hit users of 1,500 are
-detected.
+They were tested over 40 runs at a share of 4e-5. Counts with the dispersion 2 exceed their limit 4
+times as often as they should. SAFETY makes up for this. If no user was hit before, 8 hit users of
+1,500 are detected.
 """
 CALM = 0.01
-"""Counts are calm if chance makes them vary so little with at most this probability.
+"""Counts are calm if they vary clearly less than chance would make them vary.
 
-Calm counts are also judged by their spread.
+The probability that chance makes them vary so little is below this value. Calm counts are also
+judged by how much they varied from run to run.
 """
 MOST_RARE = 0.5
-"""If a rare share suddenly includes more than this share of the users, it is never chance.
+"""If a rare share suddenly has more than this share of the users, this is never taken for chance.
 
-Otherwise a fault of a whole segment of 88 users would not be detected at 1e-9.
+Otherwise a fault that hits all 88 users of a segment would not be detected at a chance of 1e-9.
 """
 _MOST_USERS = 1000.0
 """The largest limit that a count can have."""
 _STEPS = 16
-"""The limit of a count is found by this many halvings, to a sixtieth of a user."""
+"""This many halvings find the limit of a count to a sixtieth of a user."""
 
 
 def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
@@ -84,11 +89,12 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     """Standard error over users of a mean or percentile, in the unit of the statistic.
 
     The error of a mean is s / sqrt(n). The error of the percentile at q is sqrt(q (1 - q) / n),
-    divided by the density on the sparser side (Woodruff 1952). The density is the slope of a
-    straight line to a known quantile. This quantile is at least one standard error of q away,
-    because nearer quantiles may be tied. If there is none, it is the farthest one.
+    divided by a density of users (Woodruff 1952). It is the lower one of the densities on both
+    sides of the percentile. Each density is estimated by a straight line to a known quantile. The
+    nearest quantile is used that is at least one standard error of q away, because nearer quantiles
+    may be equal. If there is none, the farthest quantile is used.
 
-    None if fewer than LEAST_IN_TAIL users are beyond the percentile, or if no such quantile is
+    None if fewer than LEAST_IN_TAIL users are beyond the percentile, or if no other quantile is
     known.
     """
     q = statistic.quantile
@@ -127,9 +133,9 @@ def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
     """The 95 % interval of the statistic over users, in the unit of the statistic.
 
-    The interval of a mean is Student's, and that of a percentile is the normal interval. Both are
-    cut to the range of possible ``scores``. Shares have the interval of `share_interval`. None if
-    there is no value or no error.
+    The interval of a mean is computed with Student's t, and the interval of a percentile with the
+    normal distribution. Both are cut to the range of possible ``scores``. The interval of a share
+    is that of `share_interval`. None if the value or its error is not known.
     """
     parsed = Statistic.parse(statistic)
     value = summary.value(statistic)
@@ -151,7 +157,7 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
 def share_interval(share: float, users: int) -> Interval:
     """The 95 % interval of a share of n >= 1 users. It always includes the share.
 
-    The interval of the angle is normal.
+    The interval is computed for the angle, with the normal distribution.
     """
     angle, error = to_angle(share, users)
     reach = _Z * error
@@ -172,13 +178,15 @@ class CountReference:
     def of(cls, counts: Floats, users: Floats) -> Self:
         """Learn from past ``counts`` among ``users``, (runs, m). Runs with NaN are ignored.
 
-        Counts are Poisson. If users are hit together, counts are negative binomial, with a variance
-        of d > 1 times the mean. The weight of a dispersion d is its prior times its likelihood.
+        Counts have a Poisson distribution if users are hit independently. If users are hit
+        together, counts have a negative binomial distribution, with a variance of d > 1 times the
+        mean. The weight of a dispersion d is its prior times its likelihood.
         """
         runs = (~np.isnan(counts)).sum(axis=0)
         total = np.nansum(users, axis=0)
         counted = np.nansum(counts, axis=0)
-        # One user is added to the count. Then the test of a Poisson count is exact, given the sum.
+        # One user is added to the sum of the counts, so that the conditional test of a Poisson
+        # count is exact.
         rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
         dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
         likelihood = np.nansum(_log_chance(counts, rate * users, dispersions), axis=1)
@@ -191,9 +199,9 @@ class CountReference:
     def surprise(self, counts: Floats, users: Floats) -> Floats:
         """The chance, (m,), that a healthy run has at least this count. NaN if unknown.
 
-        The rate is uncertain. So a count with mean M is negative binomial, with the variance
-        d (1 + users / total) M. For d = 1 this is the exact conditional test of two Poisson counts
-        (Przyborowski and Wilenski 1940).
+        The rate is uncertain. So a count with the mean M has a negative binomial distribution, with
+        the variance d (1 + users / total) M. For d = 1 this is the exact conditional test of two
+        Poisson counts (Przyborowski and Wilenski 1940).
         """
         wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
         tails = scipy.special.betainc(
@@ -245,10 +253,10 @@ def judge_rare(
     - ``past``: the angles and errors of past runs, (runs, m).
     - ``now``: the angles and errors of this run, (m,).
     - ``shares`` (m,): the allowed chances of a false alarm.
-    - ``by_angle``: the limits and p-values of series that are not judged as counts.
-    - ``always`` (m,): the number of users that every run counts. For example, one user always has
-      the most common list. The count without these users is judged too. The smaller p-value is
-      used.
+    - ``by_angle``: the limits and p-values of series that are judged as angles.
+    - ``always`` (m,): the number of users that are in every count. For example, at least one user
+      always has the most common list. The count without these users is judged too, and the smaller
+      p-value is used.
     """
     limits = by_angle[0].copy()
     p = by_angle[1].copy()
@@ -270,7 +278,8 @@ def judge_rare(
         reference.surprise(counts, users),
         CountReference.of(past_beyond, past_users).surprise(beyond, users),
     )
-    # In a small segment, RARE users or twice the largest past count may be hit together by chance.
+    # In a small segment, RARE users may be hit together by chance. The same is true for twice as
+    # many users as in the largest past count.
     most = np.maximum(
         np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(past_counts, axis=0, initial=0.0)
     )

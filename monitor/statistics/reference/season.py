@@ -12,9 +12,9 @@ from monitor.statistics.reference.history import FAR_OUT, find_median, find_scal
 LEAST_IN_PHASE = 3
 """A season needs this many recurrences of every phase, such as three weeks or three days."""
 RECURRING = 2
-"""A phase that was in alarm in this number of recurrences in a row is a season, and no fault."""
+"""If a phase was in alarm in this many recurrences in a row, this is a season and not a fault."""
 LEAST_GAIN = 0.15
-"""A season must remove this part of the squared leave-one-out error. Chance rarely does this."""
+"""A season must reduce the squared leave-one-out error by this share. Chance rarely does so."""
 DOUBTED = 8
 """The assumption that all phases vary alike has the weight of this many runs."""
 
@@ -22,20 +22,20 @@ PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """The correlation of two successive runs that is assumed before any run is seen.
 
-The estimate is the mean of this value, with the weight of `PRIOR_RUNS` pairs of runs, and of the
-correlation that was measured.
+The estimate is a weighted mean of this value and of the measured correlation. This value has the
+weight of `PRIOR_RUNS` pairs of runs.
 """
 CORRELATION_CAUTION = 1 / 3
 """How many standard errors are added to a correlation, for each power of ten of the chance.
 
-The chance is that of a false alarm. For a chance of 1 in 1,000, one standard error is added.
-Without this, runs that correlate by 0.6 cause six times as many false trends. The reason is that
-with many series the worst estimate decides.
+The chance is the allowed chance of a false alarm. For a chance of 1 in 1,000, one standard error is
+added. If nothing were added, runs that correlate by 0.6 would cause six times as many false trends,
+because the worst estimate of many series decides.
 """
 MOST_CORRELATION = 0.95
 """The largest correlation that is used. With a larger one, a trend could hardly be detected."""
 DRIFTS = (0.5, 1.0, 1.5, 2.5)
-"""The sizes of a lasting shift to detect, in standard deviations of a healthy run."""
+"""The sizes of lasting shifts that are searched for, in standard deviations of healthy runs."""
 MOST_Z = 3.5
 """A larger z is cut to this value, because a single bad run is a drop and not a trend.
 
@@ -54,7 +54,7 @@ class Phases:
     past: Rows
     now: int
     under_way: int = 0
-    """How many of the newest runs are in the same recurrence as the next run, such as today.
+    """How many of the newest runs are in the same recurrence as the next run, for example today.
 
     No season is learned from them.
     """
@@ -64,7 +64,7 @@ class Phases:
 
 @immutable
 class Seasonal:
-    """Values moved to the phase of the next run, and what this costs, (m,) each."""
+    """Values moved to the phase of the next run. The costs of moving them are (m,) each."""
 
     values: Floats  # (runs, m)
     paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
@@ -84,10 +84,10 @@ def remove_seasons(
     The effects are also removed from runs in ``alarms``. A season is learned only from recurrences
     that are finished. It is learned from runs in alarm in two cases:
 
-    - The phase was in alarm, or as far out, in RECURRING recurrences in a row.
+    - The phase was in alarm, or equally far from normal, in RECURRING recurrences in a row.
     - The phase was in alarm in one complete recurrence, and the cycle `is_known_at_once`.
 
-    A fault that heals is not a season.
+    So a fault that heals is not learned as a season.
     """
     if alarms is None:
         alarms = np.zeros(values.shape, dtype=np.bool_)
@@ -108,9 +108,10 @@ def remove_seasons(
 def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
-    Far-out values are limited first. T is the variance between phases, and W is the variance within
-    phases. The mean of a phase with n runs is shrunk: its distance from the overall mean is
-    multiplied by B = T / (T + W / n). The cost in degrees of freedom is about the sum of all B.
+    Far-out values are limited first. To shrink the mean of a phase, its distance from the overall
+    mean is multiplied by B = T / (T + W / n). T is the variance between phases, W is the variance
+    within phases, and n is the number of runs in the phase. The cost in degrees of freedom is about
+    the sum of all B.
     """
     runs = len(values) - phases.under_way
     if runs == 0:
@@ -135,7 +136,7 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     effects = np.where(has_season, shrinkage * means, 0.0)
     here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
     echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
-    moved = values.copy()  # runs under way already have the phase of the next run
+    moved = values.copy()  # runs of an unfinished recurrence already have this phase
     moved[:runs] = finished - member @ effects + effects[here]
     moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
     paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
@@ -155,7 +156,7 @@ def _without_season(values: Floats) -> Seasonal:
 
 
 def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
-    """Variance of the runs in phase ``here``, as a multiple of the variance in most phases.
+    """Variance of the runs in phase ``here``, as a multiple of the usual variance in a phase.
 
     It is at least 1. With few runs it is shrunk towards 1.
     """
@@ -167,7 +168,10 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
-    """Whether any run of a block has the flag, (blocks, m). ``blocks`` are the first rows."""
+    """Whether any run of a block has the flag, (blocks, m).
+
+    ``blocks`` has the first row of each.
+    """
     by_block: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
     return by_block
 
@@ -188,17 +192,21 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
 
 @immutable
 class _Patterns:
-    """Patterns of alarms that recur with a phase, for m series. They cover finished runs."""
+    """Patterns of alarms that recur in the same phase, for m series.
+
+    Runs of an unfinished recurrence are left out.
+    """
 
     faults: Flags  # (runs, m), whether the run is in alarm but belongs to no pattern
     outdated: Flags  # (runs, m), whether the run is older than the pattern of its phase
-    least: Integers  # (m,), how many recurrences each phase needs
-    # (m,), how far from normal the pattern expects the next run's phase. NaN without a pattern
+    least: Integers  # (m,), how many recurrences of each phase a season needs
+    # (m,), how far from normal the next run should be by the pattern of its phase. NaN if there is
+    # no pattern
     echo: Floats
-    # (m,), whether only the last recurrence of the phase was ill. Then the pattern replaces the
-    # season
+    # (m,), whether only the last recurrence of the phase was ill (see `_find_ill`). Then the
+    # pattern replaces the season
     is_new: Flags
-    stays: Flags  # (runs, m), whether the run belongs to that pattern and need not be moved
+    stays: Flags  # (runs, m), whether the run belongs to that pattern. Then it is not moved
 
 
 def _find_patterns(
@@ -254,9 +262,10 @@ def _find_ill(
 ) -> tuple[Flags, Floats]:
     """Find ill blocks, and the distances of far-out blocks, (blocks, m) each.
 
-    A block is ill if it is in alarm. It is also ill if the block before in the same phase is ill,
-    and both are about equally far out. The distance is measured from the median of runs without
-    alarm to the block's mean. It is NaN if the block is not far out.
+    A block is one recurrence of a phase. It is ill if one of its runs is in an alarm that is not
+    long. It is also ill if the last block of the same phase is ill and both are about equally far
+    out. The distance is measured from the median of runs without alarm to the block's mean. It is
+    NaN if the block is not far out.
     """
     calm = np.where(alarms, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
@@ -276,7 +285,8 @@ def _find_ill(
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
     """Find phases with RECURRING ill blocks in a row.
 
-    Returns which runs of the phase are older, (runs, m), and which blocks recur, (blocks, m).
+    Returns which runs of such a phase are older than these blocks, (runs, m), and which blocks
+    these are, (blocks, m).
     """
     outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
     recurring = np.zeros(ill.shape, dtype=np.bool_)
@@ -314,7 +324,7 @@ def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
 def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
     """Whether a series has at least ``least`` recurrences of each of its phases.
 
-    It needs at least two phases, and one of them must be the phase ``now``.
+    The series must have at least two phases, and one of them must be the phase ``now``.
     """
     seen = counts > 0
     enough: Flags = np.all(~seen | (counts >= least), axis=0) & (seen.sum(axis=0) > 1)
@@ -342,9 +352,9 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
 
     ``values`` have the shape (runs, m), oldest first. Runs with NaN are ignored.
 
-    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. Short histories are shrunk
-    towards PRIOR_CORRELATION. Standard errors are added. A smaller ``chance`` of a false alarm adds
-    more of them. A negative correlation becomes 0.
+    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. The estimates for short
+    histories are shrunk towards PRIOR_CORRELATION. Then standard errors are added. Their number
+    grows as the ``chance`` of a false alarm becomes smaller. A negative correlation becomes 0.
     """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
@@ -355,17 +365,19 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
-    # A correlation that is too low costs false pages. One that is too high only costs time.
+    # An estimate that is too low causes false pages. An estimate that is too high only delays
+    # pages.
     cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
     correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
     return correlation
 
 
 def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
-    """Discount z for sums over correlated runs: z sqrt((1 - r) / (1 + r)).
+    """Multiply z by sqrt((1 - r) / (1 + r)), so that it can be summed over correlated runs.
 
-    r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r) times
-    the variance of a sum over independent runs. This is an approximation that simulations confirm.
+    Here r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r)
+    times the variance of a sum over independent runs. This is an approximation that simulations
+    confirm.
     """
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
@@ -383,7 +395,10 @@ class TrendEvidence:
 
     @property
     def total(self) -> Floats:
-        """The evidence averaged over the sizes of drift, (m,). A trend fires at 1 / alpha."""
+        """The evidence averaged over the sizes of drift, (m,).
+
+        A trend fires if it reaches 1 / alpha.
+        """
         mixture: Floats = self.mass.mean(axis=0)
         return mixture
 
@@ -397,14 +412,15 @@ def no_evidence(series: int) -> TrendEvidence:
 def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
 
-    z is large on the watched side, and cut to MOST_Z. For a drift of size d, the evidence is
+    z is positive on the watched side. It is cut to MOST_Z. For a drift of size d, the evidence is
     M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
 
-    A rule that fires at evidence 1 / alpha has an average run length of at least 1 / alpha in
-    healthy runs. The condition is that healthy z are independent N(0, 1). It is enough that
-    E[exp(d z_t) | past] <= exp(d^2 / 2). The reason: M_t - t is a supermartingale that starts at 0,
-    so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The
-    promise is about the average run length. It does not limit the number of errors in a lifetime.
+    A rule fires if the evidence reaches 1 / alpha. If the z of healthy runs are independent
+    N(0, 1), the mean time until this happens is at least 1 / alpha runs. The weaker condition
+    E[exp(d z_t) | past] <= exp(d^2 / 2) is enough. Then M_t - t is a supermartingale that starts
+    at 0. Let T be the run in which the rule fires. It follows that 1 / alpha <= E[M_T] <= E[T]
+    (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The promise is about the mean time.
+    It does not limit the number of false alarms in a lifetime.
     """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
@@ -421,8 +437,8 @@ def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
 def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
     """How many of the newest runs may be part of a drift, (m,). The reference leaves them out.
 
-    They are all runs since the likeliest start of a drift. The drift's log-likelihood ratio must
-    have reached half of log(1 / alpha).
+    They are all runs since the likeliest start of a drift. The number is 0 if the drift's
+    log-likelihood ratio has not reached half of log(1 / alpha).
     """
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]
     rise = np.take_along_axis(evidence.rise, best, axis=0)[0]

@@ -1,4 +1,4 @@
-"""Weighted mean and run-to-run variance of past runs, outliers, and changes of level."""
+"""Computes the mean and the variance of past runs. Finds outliers and changes of level."""
 
 import functools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from monitor.model.rules import MIN_HEALTHY_RUNS
 from monitor.statistics.reference.history import find_mean, find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001
-"""Share of histories without a bad run that wrongly lose a run as an outlier.
+"""Share of the histories without a bad run in which a good run is rejected as an outlier.
 
 The remaining runs of such a history vary too little. With 0.01, false alarms at 1e-4 after ten runs
 are 3.6 times too frequent. With 0.001, they have the right rate.
@@ -20,35 +20,35 @@ are 3.6 times too frequent. With 0.001, they have the right rate.
 LEAST_RUNS_FOR_OUTLIERS = 5
 """With fewer runs, no run is an outlier.
 
-With five runs, an outlier must be forty times the spread of the other runs away.
+With five runs, an outlier must be away from the other runs by forty times their spread.
 """
 MOST_REJECTED = 4
-"""At most one run in this many may be an outlier. One outlier is always allowed.
+"""At most one in this many runs may be an outlier. But one outlier is always allowed.
 
-If there were more, their values alone would not show which runs are bad.
+With more outliers, the values alone would not show which runs are bad.
 """
 
 LEAST_BETWEEN = 0.1
 """The variance between runs is at least this share of the typical sampling variance.
 
-Without this limit a single run with many users could decide alone.
+Without this limit a single run with many users could determine the mean alone.
 """
 LEAST_VARIANCE = 1e-6
 """A run's variance is at least this share of the largest one. This limits the weights."""
 SETTLED_RUNS = 14
 """After this many runs in alarm at one level, the level is the new normal.
 
-The judged run is one of them.
+The run that is being judged is one of these runs.
 """
 BACK_RUNS = 3
 """If a level is more than halfway back to the earlier normal, this many runs are enough."""
 LAST = BACK_RUNS - 1
 AGREE = 3.0
-"""The two halves of a level differ by at most this many standard errors."""
+"""A level is stable if its two halves differ by at most this many standard errors."""
 MOVED = 2.5
-"""A new level is at least this many scales of healthy runs away from the level before.
+"""A new level must differ from the level before by this many standard deviations of healthy runs.
 
-If it is closer, both levels are the same, and the fault has healed.
+If the difference is smaller, both levels are the same, and the fault has healed.
 """
 ROUNDING = 1e-9
 
@@ -56,10 +56,10 @@ ROUNDING = 1e-9
 def find_outliers(values: Floats) -> Flags:
     """Find outliers of (runs, m) values.
 
-    This is Rosner's (1983) generalised extreme studentized deviate test. It repeatedly removes the
-    value that is farthest from the mean of the remaining values, at most a quarter of all values.
-    The outliers are the removed values, up to the last one that was still too far from the mean.
-    In 999 of 1,000 cases a normal history has no outlier.
+    This is Rosner's (1983) generalised extreme studentized deviate test. It removes one value after
+    the other, up to a quarter of all values. Each time, it removes the value that is farthest from
+    the mean of the remaining values. The outliers are the removed values, up to the last one that
+    was still too far from the mean. In 999 of 1,000 cases a normal history has no outlier.
     """
     centred = values - find_median(values)
     ordered = np.sort(centred, axis=0)
@@ -101,7 +101,7 @@ def _farthest(
     high: Integers,
     moments: tuple[Integers, Floats, Floats],
 ) -> tuple[Floats, Flags, Floats, Floats]:
-    """Find the end that is farther from the mean.
+    """Find out which of the two ends is farther from the mean.
 
     Returns its value, whether it is the low end, its distance, and the standard deviation.
     """
@@ -143,11 +143,12 @@ class Spread:
 
 
 def measure_spread(values: Floats, errors: Floats) -> Spread:
-    """Moments of (runs, m) values without outliers. Values that are NaN are ignored.
+    """Compute the moments of (runs, m) values. Outliers and NaN are ignored.
 
-    The weights p sum to 1. The center is sum p x. The variance is the unbiased estimate
-    sum p (x - center)^2 / (1 - sum p^2). The sampling variance has the same form. The degrees of
-    freedom are 1 / sum p^2 - 1 (Kish 1965). With equal errors they are n - 1.
+    The weights p sum to 1. The center is sum p x. The unbiased estimate of the variance is
+    sum p (x - center)^2 / (1 - sum p^2). The sampling variance is the expected value of this
+    estimate if the runs differ only by their sampling errors. The degrees of freedom are
+    1 / sum p^2 - 1 (Kish 1965). With equal errors they are n - 1.
     """
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
@@ -159,7 +160,8 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
 
     NaN for a run without a value. All weights are 1 if nothing varies.
     """
-    # The median absolute deviation is used, so that a bad run does not make the weights equal.
+    # `find_scale` is used, because a bad run hardly changes it. Otherwise a bad run could make the
+    # variance so large that all weights become equal.
     total = find_scale(values) ** 2
     typical = find_median(errors) ** 2
     variance = np.fmax(total - typical, LEAST_BETWEEN * typical) + errors**2
@@ -195,11 +197,11 @@ class PastAlarms:
     healthy: Flags  # runs that define what is normal
     alarms: Flags  # an alert of the segment was pending or firing after the run
     firing: Flags  # the alert of this series was firing after the run
-    # Whether the value was too far from normal to end an alert. None if unknown
+    # Whether the value was too far from normal to end an alert. None if this is not known
     far: Flags | None = None
-    # For each accepted level its first row, and the first row after it was accepted
+    # Pairs of rows: the first row of an accepted level, and the first row after it was accepted
     accepted: Sequence[tuple[int, int]] = ()
-    # After this many runs in alarm at one level, with the present run, the level is normal
+    # After this many runs in alarm at one level, the level is normal. The judged run is one of them
     settled: int = SETTLED_RUNS
 
 
@@ -212,7 +214,8 @@ class Levels:
     # (m,), first row of the newest level. -1 if it is the only level or was accepted
     since: Integers
     has_moved: Flags  # (m,), whether the newest level differs from the level before
-    doubt: Floats  # (m,), the level's variance as a multiple of the variance between runs
+    # (m,), the variance of the level's mean, as a multiple of the variance between runs
+    doubt: Floats
 
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:
@@ -297,8 +300,10 @@ class _Scan:
     def _begin_if_back(self, row: int, firing: Flags, far: Flags) -> None:
         """Begin a level with the last runs if they are nearer to normal than to the fault.
 
-        If the alert has ended in the meantime, the last runs must be ``far`` from normal. If they
-        are not, the fault has healed.
+        Normal is the level before the fault.
+
+        If the alert has ended in the meantime, the last runs must also be ``far`` from normal. If
+        they are not, the fault has healed, and no level begins.
         """
         in_alarm = LAST - self.healed
         has_ended = (self.healed > 0) & (in_alarm >= 0)
@@ -348,7 +353,7 @@ class _Scan:
         self.is_open = np.where(where, not is_accepted, self.is_open)
 
     def _leave(self, where: Flags, row: int) -> None:
-        """End a level that nobody has accepted, since the series is back at the level before."""
+        """End a level that nobody has accepted, because the series is back at the level before."""
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
@@ -367,7 +372,7 @@ class _Scan:
     def finish(self, original: Floats) -> Levels:
         """Return the levels after all runs, with shifts from the ``original`` values.
 
-        If the newest level is as long as a settled level, only its runs define what is normal.
+        If the newest level has enough runs to be settled, only its runs define what is normal.
         """
         is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
         new = np.where(self.teaches & ~is_old, self.values, np.nan)

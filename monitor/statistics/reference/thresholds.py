@@ -18,8 +18,8 @@ SAFETY = 5.0
 """The planned number of false pages is the allowed number divided by this factor.
 
 A third of the factor is enough if runs are independent or correlate by 0.3. If runs correlate by
-0.6, pages come in clusters. 40 segments of 5,000 users with such runs had 0.80 of the allowed pages
-(354 in 40,000 runs).
+0.6, pages come in clusters. 40 segments of 5,000 users with such runs caused 354 pages in 40,000
+runs. This is 0.80 of the allowed number.
 """
 SHARE_OF_ALL = 0.5
 """If there are other segments, ``all`` gets this part of the budget."""
@@ -31,7 +31,7 @@ _MOST_SHARE = 0.5
 _LEAST_LEARNED = 2
 """At least this many healthy runs are needed to define what is normal."""
 _NORMAL_DF = 1e4
-"""With this many degrees of freedom, Student's t equals the normal one to four figures."""
+"""With this many degrees of freedom, Student's t equals a normal distribution to four figures."""
 
 
 @immutable
@@ -40,15 +40,15 @@ class Budget:
 
     ``runs`` is the wanted mean time between false pages, in runs. A look is what one rule judges in
     a segment. Half of the budget goes to ``all``. The other half is divided equally among the other
-    segments. If only ``all`` is judged, it gets the whole budget. So do the other segments if
-    ``all`` is not judged.
+    segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
+    other segments share the whole budget.
 
-    The budget makes a promise about healthy histories: the mean time to the first false page is at
-    least SAFETY * ``runs``. It holds for any dependence between series. The reasons:
+    For healthy histories, the mean time to the first false page is at least SAFETY * ``runs``. This
+    is true for any dependence between series, for these reasons:
 
     - The shares sum to 1 / (SAFETY * runs).
-    - A drop rule breaches in a healthy run with at most the chance of its share, given the past.
-      Such a rule is an e-detector whose average run length is 1 / share.
+    - Whatever the past was, the chance that a drop rule breaches in a healthy run is at most its
+      share. Such a rule is an e-detector whose average run length is 1 / share.
     - A trend rule that fires at evidence 1 / share is an e-detector too.
     - A weighted sum of e-detectors is an e-detector (Shin, Ramdas and Rinaldo 2023). So the trends
       of several looks may fire together when the sum of share * evidence reaches 1.
@@ -59,7 +59,8 @@ class Budget:
 
     runs: float
     segments: Sequence[str]
-    # The weight of each look in every segment. One example of a look: ``drop mean of extended_tau``
+    # The weight of each look in every segment. An example of a look is ``drop mean of
+    # extended_tau``
     looks: Mapping[str, float]
 
     def share(self, segment: str, look: str) -> float:
@@ -77,14 +78,16 @@ class Budget:
 
 @immutable
 class Threshold:
-    """Thresholds of m series on the judged scale, (m,) each. NaN without a reference."""
+    """Thresholds of m series on the judged scale, (m,) each. NaN if there is no reference."""
 
     limit: Floats  # a healthy run is beyond it with at most the given chance
     expected: Floats
-    # If the expected value falls to this, one run detects it with a chance of 50 %, or of 95 %
+    # If the expected value moves to ``usually``, one run detects this with a chance of 50 %. If it
+    # moves to ``nearly_always``, the chance is 95 %
     usually: Floats
     nearly_always: Floats
-    # The smallest chance that a threshold before ``worst`` can have with so short a history
+    # The chance of a false page if the threshold were ``worst``. With this history, no threshold
+    # has a smaller chance
     least_share: Floats
 
 
@@ -114,7 +117,7 @@ def propose(
         sign = 1.0
         limit = prediction.high
     limit = np.where(np.isfinite(reference.spread), limit, np.nan)
-    # The limit is fixed, so only the run deviates.
+    # The limit is fixed, so only the value of the run varies.
     deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)
     usually, nearly_always = (
         limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance)
@@ -132,7 +135,7 @@ def propose(
 
 @immutable
 class DropSearch:
-    """A test for drops, on the scale of the statistic.
+    """A test that detects drops of a statistic. Its values have the unit of the statistic.
 
     Raises InputError if a value is out of range.
     """
@@ -140,7 +143,8 @@ class DropSearch:
     sd: float  # standard deviation over users
     # Standard deviation of the true mean from run to run. More users do not reduce it
     wander: float
-    learned: float  # number of healthy runs that define what is normal, infinite if this is exact
+    # Number of healthy runs that define what is normal, infinite if that is known exactly
+    learned: float
     share: float  # chance of a false page in a healthy run
     power: float  # wanted chance that the drop is detected
 
@@ -169,7 +173,7 @@ class DropSearch:
         return float(scipy.special.nctdtrinc(df, 1.0 - self.power, limit))
 
     def least_drop(self, users: float, runs: float = 1) -> float:
-        """The smallest drop that ``runs`` runs of ``users`` users together detect."""
+        """The smallest drop that so many runs, with so many users each, detect together."""
         return self.shift * math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
 
     def chance(self, drop: float, users: float, runs: float = 1) -> float:

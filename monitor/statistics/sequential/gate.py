@@ -4,23 +4,24 @@ The decision can be made at any time. While both sides are possible, the verdict
 
 The method is a gambler who bets that the mean is below m. If the bet is wrong, the gambler's
 capital rarely grows. A bet has a stake s in (0, 1). A score x multiplies the capital by
-y = 1 + s (m - x) / (1 - m). y is at least 1 - s. If the mean is at least m, the expectation of y is
-at most 1. Then the capital is a supermartingale. The probability that it ever reaches 1/alpha is at
-most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
+y = 1 + s (m - x) / (1 - m). This factor y is at least 1 - s. If the mean is at least m, the
+expectation of y is at most 1. Then the capital is a supermartingale. The probability that it ever
+reaches 1/alpha is at most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
 The gambler splits the initial capital into 13 parts. Each part always uses the same stake, which is
-half of the stake of the part before. The alternative would be to learn one stake. Fixed stakes cost
-at most 3.7 of log capital. They cost 1.2 if the boldest stake is best. It is best for scores that
-use little of their range. Fixed stakes have three advantages:
+half of the stake of the part before. The alternative would be to learn one stake. Compared with the
+best stake, fixed stakes cost at most 3.7 of log capital. They cost only 1.2 if the largest stake is
+the best one. It is the best one for scores that use little of their range. Fixed stakes have three
+advantages:
 
 - The order of users does not matter. So a verdict does not depend on the choice of an order, and
   equal scores can be counted.
-- The mean may change. The product of 1 + s (m - mean_i) / (1 - m) is at most 1 if the *average*
-  of the means so far is at least m (arithmetic over geometric mean). So the guarantee is about
-  the average over the users seen.
-- A run's users may be drawn without replacement from a population of unknown size. Then the
-  capital must be read only between runs. The expected product over a sample is the normalized
-  elementary symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
+- The mean may change. If the *average* of the means so far is at least m, the product of
+  1 + s (m - mean_i) / (1 - m) is at most 1 (arithmetic over geometric mean). So the guarantee is
+  about the average over the users seen.
+- A run's users may be drawn without replacement from a population of unknown size. Then the capital
+  may be read only between runs. The expected product over a sample is the normalized elementary
+  symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
 """
 
 import math
@@ -43,9 +44,9 @@ _ROUNDING = 1e-9
 _IMPOSSIBLE = 1e-6
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
-"""The stakes. The largest one suits means near the end of the range.
+"""The stakes. The largest stake is best for means near the end of the range.
 
-The smallest one suits ten million users with a mean in the middle.
+The smallest stake is best for ten million users with a mean in the middle of the range.
 """
 _HARMONIC = sum(1 / place for place in range(1, 14))
 WEIGHTS: tuple[float, ...] = tuple(1 / place / _HARMONIC for place in range(1, 14))
@@ -54,7 +55,10 @@ WEIGHTS: tuple[float, ...] = tuple(1 / place / _HARMONIC for place in range(1, 1
 With equal shares, a decision on an excess over a noise floor would need a fifth more users.
 """
 CERTAIN = 0.01
-"""The error probability of a certain verdict, for each rule and segment."""
+"""A verdict is certain if the probability that it is wrong is at most this value.
+
+This is true for each rule and segment separately.
+"""
 _HALVINGS = 30
 # If there are more distinct scores, scores are rounded up to multiples of 1 / 65,536. This can only
 # widen the bounds.
@@ -82,8 +86,8 @@ class Scale:
     def to_unit(self, values: Floats) -> Floats:
         """Convert scores to [0, 1].
 
-        Raises InputError if a score is NaN, or if it is outside of the range. An excess that
-        rounding can cause is allowed.
+        Raises InputError if a score is NaN, or if it is outside of the range. A score may be
+        outside by as much as rounding can cause.
         """
         unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
         is_inside = (unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING)
@@ -155,12 +159,12 @@ class UserSample:
 
     @property
     def least(self) -> Tally:
-        """All scores, with every missing score at 0."""
+        """All scores. Every missing score is taken as 0."""
         return self._with_missing_at(0.0)
 
     @property
     def most(self) -> Tally:
-        """All scores, with every missing score at 1."""
+        """All scores. Every missing score is taken as 1."""
         return self._with_missing_at(1.0)
 
     @property
@@ -189,15 +193,15 @@ def follow_capital(scores: Floats, mean: float, population: int | None = None) -
     """Return `log_capital` after every score, (..., n). The users must be in random order.
 
     Each of these values is valid at any time. The users may be drawn from a ``population`` without
-    replacement. Then each score is compared with the mean that the remaining users need
-    (Waudby-Smith and Ramdas 2020). The result is infinite if the remaining users cannot have that
-    mean.
+    replacement. Then each score is compared with the mean that the remaining users must have, so
+    that the population has the ``mean`` (Waudby-Smith and Ramdas 2020). The result is infinite if
+    the remaining users cannot have that mean.
     """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
         left = population - np.arange(scores.shape[-1])
         due = population * mean - np.cumsum(scores, axis=-1)
-        # If the needed mean is below 0, the bet is on 0 and cannot win.
+        # If the remaining users would need a mean below 0, the bet is on 0 and cannot win.
         rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
         gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
     parts = [
@@ -222,8 +226,9 @@ def round_ends(count: int) -> list[int]:
 def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
     """Whether the first scores, (..., n), already decide the rule's verdict on ``total`` users.
 
-    The users must be in random order. A user without a score has NaN. To prove a mean below a
-    limit, such users get the highest score. To prove a mean above a limit, they get the lowest.
+    The users must be in random order. A user without a score has NaN. To prove that the mean is
+    below a limit, such users are given the highest score. To prove that it is above a limit, they
+    are given the lowest score.
     """
     low, high = 0.0, 1.0
     if rule.scores is not None and not rule.is_share:
@@ -248,8 +253,8 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
 
     The lower bound comes from ``least`` and the upper bound from ``most``. Both tallies are equal
     if no score is missing. Together the bounds are a confidence sequence of level 1 - 2 alpha.
-    Bisection finds them to 1e-9. If scores were rounded, the bounds are 2e-5 wider. Raises
-    InputError if alpha is outside of (0, 1).
+    Bisection finds them with a precision of 1e-9. If scores were rounded, the bounds are 2e-5
+    wider. Raises InputError if alpha is outside of (0, 1).
     """
     require_level(alpha)
     return 1.0 - _upper_bound(least.flipped(), alpha), _upper_bound(most, alpha)
@@ -293,7 +298,8 @@ def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]
     ``log_evidence`` has the natural logarithm of the e-value of each hypothesis. The procedure
     finds the largest k for which the k-th largest e-value is at least K / (alpha k). It rejects the
     hypotheses with the k largest e-values. The expected share of wrong rejections is at most alpha,
-    for any dependence (Wang and Ramdas 2022). Raises InputError if alpha is outside of (0, 1).
+    for any dependence between the hypotheses (Wang and Ramdas 2022). Raises InputError if alpha is
+    outside of (0, 1).
     """
     require_level(alpha)
     evidence = np.asarray(log_evidence, dtype=np.float64)
@@ -320,11 +326,12 @@ def gate_samples(
     """Judge the samples of all segments together, by e-BH over their evidence. See `reject`.
 
     This decision uses the part ``share`` of alpha. The verdicts ``safe`` and ``breach`` may each
-    use all of it. For one mean only one of the two can be wrong, and no data can give both.
+    use this whole part, because for one mean only one of them can be wrong. No data can give both
+    verdicts.
 
-    - ``safe``: all segments are safe only if each of them alone would be safe. If any mean is
-      beyond the margin, all segments are judged safe with probability at most alpha. This holds for
-      any number of segments.
+    - ``safe``: all segments are judged safe only if each of them would be judged safe alone. If any
+      mean is beyond the margin, all segments are judged safe with probability at most alpha. This
+      holds for any number of segments.
     - ``breach``: the expected share of wrong verdicts among all breaches is at most alpha.
 
     Raises InputError unless the margin is inside of the ``scale`` and alpha is in (0, 1).
@@ -364,13 +371,13 @@ def gate_samples(
 
 
 def _explain_open(sample: UserSample, margin: float, level: float) -> GateReason:
-    """Why there is no verdict: scores are missing, or there are too few users."""
+    """Return why there is no verdict. Scores are missing, or there are too few users."""
     if not sample.scored.n:
         return GateReason.NO_DATA
     if not sample.missing:
         return GateReason.TOO_FEW
-    # Missing scores prevent a verdict in two cases: the margin is between the two means, or
-    # some values of the missing scores would give a verdict.
+    # Missing scores prevent a verdict in two cases. In the first case, the margin is between the
+    # two means. In the second case, some values of the missing scores would give a verdict.
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
     if would_be_safe or would_be_breach or sample.least.mean < margin < sample.most.mean:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
@@ -111,15 +111,10 @@ class AlertPage:
     silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
     # The alerts that the configuration does not send now, each with the reason.
     held_alerts: tuple[str, ...]
-    interval: timedelta | None  # the longest time between two runs of the comparison
+    # The command that silences the incident until after the next run. Empty if there is none
+    silence_command: str
     newest_slot: datetime | None  # None after the incident has ended
     sentence: str | None  # the explanation of the newest run
-
-    @property
-    def silence_command(self) -> str:
-        """The command that silences the incident until after the next run."""
-        matchers = self.details.silence_matchers
-        return silence_command(matchers, self.interval) if matchers else ""
 
     @property
     def runbooks(self) -> dict[str, str]:
@@ -203,6 +198,10 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
     details = _incident(transitions, firing)
+    command = ""
+    if details.silence_matchers:
+        interval = site.policy().intervals.get(comparison)
+        command = silence_command(details.silence_matchers, interval)
     return AlertPage(
         details=replace(details, concern=find_concern(lasting, explanation)),
         transitions=transitions,
@@ -210,7 +209,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         messages=_sent_messages(site, history),
         silences=tuple(silences),
         held_alerts=_held_alerts(site, lasting, now),
-        interval=site.policy().intervals.get(comparison),
+        silence_command=command,
         newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,
     )

@@ -1,1 +1,1 @@
-"""Aligns lists and codes texts, either by numpy and Arrow or by machine code."""
+"""Aligns lists, either by numpy or by machine code. Both give the same results."""

@@ -143,4 +143,4 @@ def _load_or_explain() -> ModuleType:
 
 
 compiled = Engines().compiled
-"""`Engines.compiled` of this process."""
+"""Call `Engines.compiled` for this process."""

@@ -81,7 +81,7 @@ def _by_rank(baseline: Codes, candidate: Codes) -> tuple[Array, Array]:
     theirs = np.empty((k, n), dtype=dtype)
     np.copyto(ours, baseline.T, casting="unsafe")
     np.copyto(theirs, candidate.T, casting="unsafe")
-    # The arms need different padding, so that padding never equals padding.
+    # Each arm gets its own code for padding, so that the padding of the two arms is never equal.
     padding = np.array(PAD, dtype=np.int32).astype(dtype)
     if (theirs[-1] == padding).any():
         np.subtract(theirs, (theirs == padding).view(np.uint8), out=theirs)

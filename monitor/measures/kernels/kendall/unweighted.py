@@ -50,7 +50,7 @@ def extended_tau(alignment: Alignment) -> Floats:
 
 
 def _wide(k: int) -> type[np.signedinteger[Any]]:
-    """The integer type for counts of lists of k items."""
+    """The integer type for counts in lists of k items."""
     return np.int32 if k < _NARROW_K else np.int64
 
 
@@ -106,7 +106,7 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
     is -0.69 for 10 items, and -2/3 for long lists. Therefore `extended_tau` scales the value. An
     empty list gives NaN, because all its members are tied. A proper prefix scores below 1. The
     metric is symmetric.
-    Cost: that of counting the inversions.
+    Cost: the same as for counting the inversions.
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14
     July 2016).
     """
@@ -160,7 +160,7 @@ def kendall_tau(alignment: Alignment) -> Floats:
     their last two items can score 1. Identical lists score 1 and reversed lists score -1. Fewer
     than two common items give NaN. A list in which all common items are tied also gives NaN. The
     metric is symmetric.
-    Cost: that of counting the inversions, and that of a sort for lists with ties.
+    Cost: the same as for counting the inversions. Lists with ties are also sorted.
     Source: Kendall, The treatment of ties in ranking problems (Biometrika 33, 1945);
     scipy.stats.kendalltau.
     """
@@ -196,7 +196,7 @@ def kendall_distance_normalized(alignment: Alignment) -> Floats:
 
 
 def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
-    """n1, n2, n3 and D of `kendall_tau`."""
+    """The numbers n1, n2, n3 and D that `kendall_tau` defines."""
     # Knight's algorithm sorts the items by their places in the baseline's list. Items that are tied
     # there are sorted by their places in the candidate's list. Then D is the number of inversions
     # of the candidate's places.
@@ -242,7 +242,7 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
     a b + p (C(a,2) + C(b,2)). An empty list gives NaN, because by the four cases its distance to
     any list would be small. The cases also apply to lists of unequal length. So a prefix has
     distance 0 if p is 0. The metric is symmetric. Ties are ignored.
-    Cost: that of counting the inversions.
+    Cost: the same as for counting the inversions.
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (SIAM J. Discrete Math. 17, 2003),
     K^(p).
     """

@@ -69,7 +69,7 @@ class _Arm:
 
     before: _Counts  # the number of items in groups that end before the depth
     through: _Counts  # the number of items in groups that begin at or before the depth
-    share: Floats  # how much of each item of the group at this depth belongs to the top
+    share: Floats  # the share of each item of the depth's group that is in the top
     length: Codes
 
 
@@ -77,10 +77,10 @@ class _Arm:
 class _Common:
     """The number of common items at each depth, by the state of their tied groups: (k, n)."""
 
-    ended: _Counts  # their groups have ended in both lists
+    ended: _Counts  # items whose groups have ended in both lists
     ended_in_baseline: _Counts
     ended_in_candidate: _Counts
-    begun: _Counts  # their groups have begun in both lists
+    begun: _Counts  # items whose groups have begun in both lists
 
 
 _Norm = Callable[[_Counts, _Arm, _Arm], Floats]
