@@ -48,6 +48,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
+from monitor.model.urgency import Concern
 from monitor.texts.actions import write_firing, write_over, write_urgency
 from monitor.texts.conditions import (
     write_churn,
@@ -497,9 +498,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
     ],
     "The state of an alert, and how urgent it is": [
-        partial(write_firing, "all users", SLOT),
+        partial(write_firing, "", SLOT),
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         *(partial(write_urgency, severity) for severity in Severity),
+        partial(write_urgency, Severity.WARNING, Concern(users=1, compared=200)),
+        partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
     "Why a message is sent later, never, or again": [
