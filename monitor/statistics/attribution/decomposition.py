@@ -38,6 +38,7 @@ _NARROWER = 1.1
 # The segment must contain more hit users than a random group of its size would, by this many
 # standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
+_LEAST_UNUSUAL = 1e-9
 
 
 def decompose_drop(
@@ -69,10 +70,10 @@ def decompose_drop(
     for rows_by_segment in _group_by_dimension(segments):
         dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
     dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
-    now = float(distance[is_scored].mean())
+    mean = float(distance[is_scored].mean())
     return MeanDrop(
-        before=now - math.fsum(parts.values()),
-        now=now,
+        before=mean - math.fsum(parts.values()),
+        now=mean,
         noise=noise,
         parts=parts,
         falls=tuple(itertools.chain.from_iterable(dimensions)),
@@ -206,7 +207,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     group of its size would. Two segments of different dimensions are named together if the users in
     both have a clearly greater F1.
     """
-    n = len(segments[ALL])
+    users = len(segments[ALL])
     # If ``usual`` is too high for most users, the estimate for a segment can exceed the estimate
     # for all users. So the largest estimate is used.
     total = max(_beyond(hit, usual, rows) for rows in segments.values())
@@ -215,10 +216,12 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     def score(rows: Rows) -> float:
         inside = _beyond(hit, usual, rows)
-        by_chance = total * len(rows) / n
+        by_chance = total * len(rows) / users
         is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
-        if inside < _IN_SEGMENT * total or not (len(rows) == n or is_sure):
+        is_everybody = len(rows) == users
+        if inside < _IN_SEGMENT * total or not (is_sure or is_everybody):
             return 0.0
+        # The F1 is the harmonic mean of inside / total and inside / len(rows).
         return 2 * inside / (total + len(rows))
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
@@ -240,7 +243,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
     """Estimate how many of these users were hit. Subtracts the healthy users that look hit."""
     beyond = float(hit[rows].sum()) - usual * len(rows)
-    return max(0.0, beyond) / max(1e-9, 1 - usual)
+    # If all healthy users look hit, 1 - usual is 0. The limit avoids a division by 0.
+    return max(0.0, beyond) / max(_LEAST_UNUSUAL, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
