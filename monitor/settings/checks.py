@@ -64,10 +64,10 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Yield the problems of settings that do not fit together."""
-    entries = tuple(enumerate(settings.entries or ()))
-    comparisons = tuple((n, comparison) for n, comparison in entries if comparison is not None)
+    entries = settings.entries or ()
+    comparisons = tuple((n, entry) for n, entry in enumerate(entries) if entry is not None)
     names: set[str | None] = set()
-    for _, entry in entries:
+    for entry in entries:
         names.update(name for _, name in names_in(entry and vars(entry)))
     yield from _listen(settings, access)
     if settings.retention is not None:
@@ -96,6 +96,10 @@ def _names(comparisons: _Comparisons) -> Iterator[Problem]:
 
 
 def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
+    """Report an address that other machines can reach without authentication.
+
+    ``access`` are the options of the web configuration file. None if it is missing or unreadable.
+    """
     listen = settings.listen
     if listen is None or settings.listen_without_authentication is not False:
         return
@@ -138,11 +142,12 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
 
 
 def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
+    """Report names in routes and fallbacks that are not among the names of ``receivers``."""
     names: list[tuple[KeyPath, str]] = []
     for n, route in enumerate(settings.routes or ()):
         if route is not None:
-            for m, name in enumerate(route.receivers):
-                names.append((("routes", n, "receivers", m), name))
+            for place, name in enumerate(route.receivers):
+                names.append((("routes", n, "receivers", place), name))
     for name, fallback in (settings.fallbacks or {}).items():
         names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
         if name == fallback:
@@ -156,6 +161,7 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
 
 
 def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
+    """Report comparisons of pings that do not exist. ``comparisons`` are all names."""
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant
     for n, ping in enumerate(settings.pings or ()):
@@ -167,6 +173,7 @@ def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]
 
 
 def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
+    """The valid sources of the baseline and of all candidates, by key path."""
     arms: dict[tuple[str, ...], SourceOptions] = {}
     for arm in Arm:
         source = getattr(comparison, arm)
@@ -185,6 +192,7 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
+    yield from _temporal_floor(comparison)
     yield from _users(comparison)
     yield from duplicates(
         ((("rules", n, "alert"), rule.alert) for n, rule in rules),
@@ -195,6 +203,7 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
+    """Report keys of the schedule that are missing or exclude each other, and bad durations."""
     # `has` says whether the file has the key, even with an invalid value. The attribute of an
     # invalid key is None.
     every = comparison.every
@@ -255,36 +264,39 @@ def _metrics(comparison: Partial) -> Iterator[Problem]:
         yield from _check_metric_input(path, arm_metric, comparison)
 
 
-def _users(comparison: Partial) -> Iterator[Problem]:
-    lists = _lists(comparison)
+def _temporal_floor(comparison: Partial) -> Iterator[Problem]:
+    """Report a temporal noise floor if not all lists are pulled."""
     floor = comparison.noise_floor
-    are_pulled = all(SOURCES[source.kind].is_pulled for source in lists.values())
+    are_pulled = all(SOURCES[source.kind].is_pulled for source in _lists(comparison).values())
     if floor is not None and floor.temporal and not are_pulled:
         yield Problem(
             ("noise_floor",),
             "temporal does not go with lists that are joined in files or in Spark: give serve or "
             "retrain",
         )
+
+
+def _users(comparison: Partial) -> Iterator[Problem]:
+    """Report users that the sources cannot list or join, and samples that cannot be drawn."""
     users = comparison.users
     if users is None:
         return
     baseline = comparison.baseline
     if baseline is not None:
-        problem = all_users_problem(baseline) if users.all else None
-        if problem:
-            yield Problem(("users", "all"), problem)
-        joined = joined_problem(lists, users)
-        if joined:
-            yield Problem(*joined)
+        of_all_users = all_users_problem(baseline) if users.all else None
+        of_joining = joined_problem(_lists(comparison), users)
+        yield from filter(None, (of_all_users, of_joining))
     if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),
-            "would not ask the same users as the other comparisons: name the users' file in users",
+            "cannot be used with users.all, because each comparison would ask the users of its own "
+            "baseline: name the users' file in users",
         )
     yield from _sample(users.sample_size, comparison)
 
 
 def _sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
+    """Report a sample that never stops early, and settings that need fixed users."""
     if size is not None and size.stops_early and not _can_be_certain(comparison):
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
     if size is None or not size.fixed:
