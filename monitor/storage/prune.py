@@ -285,7 +285,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         .where(summaries.c.run_id.in_(ids))
         .group_by(*_SERIES)
     )
-    details = _details(connection, ids)
+    details = _shares_and_histograms(connection, ids)
     return [
         {**row, **details[row["segment"], row["metric"]]}
         for row in connection.execute(query).mappings()
@@ -298,7 +298,7 @@ def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
     return total / func.nullif(func.sum(summaries.c.n), 0)
 
 
-def _details(
+def _shares_and_histograms(
     connection: Connection, ids: Sequence[int]
 ) -> dict[tuple[str, str], dict[str, object]]:
     """Return the shares below floors and the histogram of each segment and metric.
@@ -319,6 +319,7 @@ def _details(
             else:
                 histograms[series] = row.histogram
             for name, share in row.statistics.items():
+                # The name is, for example, ``share_below(0.5)``. The floor is then ``0.5``.
                 if name.startswith(_SHARE):
                     floor = name.removeprefix(_SHARE).removesuffix(")")
                     shares[series][floor] += share * row.n

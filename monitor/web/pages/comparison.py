@@ -197,7 +197,7 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         alert=drop_rule(configured, metric),
         since=since,
         until=until,
-        most=MOST_RUNS,
+        max_points=MOST_RUNS,
     )
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
