@@ -38,6 +38,8 @@ _VALIDITY = re.compile(
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bcrypt uses only the first 72 bytes of a password
+_LOWEST_COST = 4  # the lowest cost that bcrypt allows
+_HASH_CHARACTERS = 31  # so many characters follow the salt in a hash of bcrypt
 
 
 @immutable
@@ -144,11 +146,11 @@ class Credentials:
             hashed = secret.get_secret_value()
             self._hashes[name.encode()] = hashed.encode()
             costs.add(cost_of(hashed))
-        lowest = min(costs, default=4)
-        self._highest = max(costs, default=4)
+        lowest = min(costs, default=_LOWEST_COST)
+        self._highest = max(costs, default=_LOWEST_COST)
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest, self._highest + 1):
-            self._decoys[cost] = bcrypt.gensalt(cost) + b"." * 31
+            self._decoys[cost] = bcrypt.gensalt(cost) + b"." * _HASH_CHARACTERS
         self._compare = compare
         self._key = secrets.token_bytes(32)
         self._verified: set[bytes] = set()
@@ -176,8 +178,8 @@ class Credentials:
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
         # Passwords with the same first 72 bytes are equal, so each user has one digest.
-        pair = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
-        return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
+        login = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
+        return hashlib.blake2b(login, key=self._key, digest_size=32).digest()
 
 
 class CertificateStore:
@@ -258,7 +260,7 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[options.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
-    _load_pair(context, options)
+    _load_certificate(context, options)
     if options.verifies_certificates:
         _load_authority(context, options)
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -267,7 +269,8 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
-def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
+def _load_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Load the server's certificate and key. Raises ConfigError if they cannot be used."""
     cert = str(options.cert_file)
     key = str(options.key_file)
     # This checks that the files can be read, because OpenSSL would wait for a pipe, and would never
@@ -302,6 +305,7 @@ def _describe_tls_error(error: Exception) -> str:
 
 
 def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Load the certificates that sign clients' certificates. Raises ConfigError if it fails."""
     certificates = _read(str(options.client_ca_file), "client_ca_file")
     try:
         context.load_verify_locations(cadata=certificates)
@@ -350,9 +354,9 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
     ``certificate`` is what `ssl.SSLSocket.getpeercert` returns. IP addresses are returned in their
     short form.
     """
-    pairs: Any = (certificate or {}).get("subjectAltName", ())
+    alternatives: Any = (certificate or {}).get("subjectAltName", ())
     names = set()
-    for kind, value in pairs:
+    for kind, value in alternatives:
         names.add(short_address(value) if kind == "IP Address" else value)
     return frozenset(names)
 

@@ -93,7 +93,7 @@ _ANSWERS = {
     "400": "A parameter is missing or cannot be read.",
     "404": "The comparison, run, user or incident does not exist.",
 }
-"""Pages refuse requests with these statuses, in addition to `SERVER_ANSWERS`."""
+"""What the statuses of pages mean, in addition to `SERVER_ANSWERS`."""
 _STATIC = {
     "rankwatch.css": "text/css",
     "rankwatch.js": "text/javascript",
@@ -330,6 +330,7 @@ def _document(site: Site, documentation: Documentation, request: Request) -> Res
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of the metrics page."""
     # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)
     under_way = CapacityLimiter(_SCRAPES)

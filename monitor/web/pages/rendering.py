@@ -197,9 +197,10 @@ def _table(
     for column in columns:
         name = escape(column.rstrip(">"))
         class_ = ' class="n"' if column.endswith(">") else ""
-        name_for_stack = f' data-label="{name}"' if kind == "rows" else ""
+        # On small screens each cell shows the name of its column.
+        label = f' data-label="{name}"' if kind == "rows" else ""
         heads.append(f'<th scope="col"{class_}>{name}</th>')
-        starts.append(f"<td{name_for_stack}{class_}>")
+        starts.append(f"<td{label}{class_}>")
     lines = []
     for row in rows:
         cells = []
