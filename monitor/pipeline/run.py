@@ -115,7 +115,12 @@ def _write_scores(
     status: RunStatus,
     scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to the sink before the run is stored. Returns the error if one occurred."""
+    """Write all scores to the sink before the run is stored. Returns the error if one occurred.
+
+    ``scores`` has at least one batch. If an earlier attempt of this run was ok and this attempt is
+    not, nothing is written.
+    """
+    # The scores of the earlier attempt stay in the sink, because its result stays too.
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {
@@ -170,6 +175,7 @@ def _judge(
     at: datetime,
     findings: Findings,
 ) -> RunResult:
+    """Judge the findings at this time, explain the alerts, and return the run's result."""
     judgement = judge_findings(comparison, findings, memory, at)
     k = comparison.measuring.k
     explanation = findings.explanation
@@ -334,7 +340,8 @@ def _notes_by_reason(
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
     """Return the notes of the sources, and notes on user ids that an arm spells differently.
 
-    If there are both for an arm and reason, the note of the source is returned.
+    If there are both for an arm and reason, the note of the source is returned. An arm finds no
+    list for an id that it spells differently, so notes on spelling belong to `MISSING`.
     """
     notes = {}
     for mismatch in measurement.run.id_mismatches:
