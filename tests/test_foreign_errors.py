@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable
 from functools import partial
 from io import StringIO
 
@@ -46,8 +45,7 @@ def duck(query):
 
 
 def of_state(state, text=f"the value {ID}"):
-    error: Exception = type("DataError", (Exception,), {"sqlstate": state})(text)
-    return error
+    return type("DataError", (Exception,), {"sqlstate": state})(text)
 
 
 def of_libpq(text):
@@ -70,7 +68,7 @@ def of_store(code):
     return error
 
 
-FILES: list[tuple[Callable[[], Exception], str]] = [
+FILES = [
     (lambda: duck(f"SELECT '{ID}'::int"), "a value does not fit the type of its column"),
     (
         lambda: duckdb.BinderException(f"No function matches 'strlen(UUID)' at {ID}"),
@@ -116,7 +114,7 @@ DATABASES = [
     *((partial(of_libpq, text), cause) for text, cause in rows(LIBPQ)),
     *((partial(of_state, state), cause) for state, cause in rows(STATES)),
 ]
-STORES: list[tuple[Callable[[], Exception], str]] = [
+STORES = [
     (lambda: of_store("NoSuchBucket"), "the bucket does not exist"),
     (lambda: of_store("SlowDown"), "the store accepts no more requests"),
     (lambda: socket.gaierror(socket.EAI_NONAME, ID), "the host name cannot be resolved"),

@@ -77,7 +77,7 @@ class ShopOptions(plugin_v1.Options):
     pace: Annotated[int, plugin_v1.NOT_IN_HASH] = Field(1, description="Decides nothing.")
 
 
-DOES: dict[str, Callable[[str, Lists], Any]] = {
+DOES = {
     "well": lambda user, lists: lists.add(user, [1, 2, 3]),
     "raise": lambda user, _: fail(user),
     "exit": lambda user, _: sys.exit(user),

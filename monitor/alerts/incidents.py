@@ -260,7 +260,8 @@ def count_concerned(starts: Iterable[Transition]) -> float:
             counts.append((start, users))
     if not counts:
         counts = [(start, float(start.users)) for start in find_leads(starts)]
-    # In messages the alert on all users represents its segments. Here their users are counted too.
+    # In messages an alert on all users represents the alerts on its segments. Here the users of the
+    # segments are counted too.
     concerned: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for start, users in counts:
         segments = concerned[start.alert, start.segment.partition("=")[0]]

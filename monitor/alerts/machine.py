@@ -67,7 +67,7 @@ def advance(
     now, streak = _step(state_before, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(
-            verdict, reason=f"{verdict.reason}: the alert ended, but was not seen to recover"
+            verdict, reason=f"{verdict.reason}; the alert ended, but was not seen to recover"
         )
     if now is State.FIRING and verdict.is_recovered:
         left = count_of(rule.resolve_after - streak, "more such run")

@@ -429,5 +429,5 @@ def _message(
 
 
 def _incident_of(change: Transition) -> str:
-    # Old firings were stored without an incident. Each of them is its own incident.
+    # Old firings were stored without an incident. Each of them is an incident of its own.
     return change.incident or change.dedup_key or ""

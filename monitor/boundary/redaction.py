@@ -50,7 +50,7 @@ def require_encoded_login(url: str) -> None:
     """Raise ValueError if it is unclear where the user and password of the URL end.
 
     Messages name the host. If a part of the password were taken for the host, they would show it.
-    The error quotes nothing of the URL. Without a host, as in ``sqlite:///a@b``, nothing is unclear.
+    The error quotes nothing of the URL. A URL without a host, such as ``sqlite:///a@b``, is valid.
     """
     after_scheme = url.partition("//")[2]
     login, _, _ = after_scheme.rpartition("@")

@@ -135,7 +135,7 @@ def _replace_spellings(
 
 
 def _set_metavars(params: Sequence[Any]) -> None:
-    """Set the missing metavars: to the usual one for the type, or else to the parameter's name."""
+    """Set each missing metavar to the usual word for the type, or else to the parameter's name."""
     for param in params:
         if param.metavar is not None:
             continue

@@ -40,7 +40,7 @@ def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, obje
 
 @contextmanager
 def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], str | None]]:
-    """Yield a function that says which of some columns the file lacks, or None if it lacks none."""
+    """Yield a function that gets names of columns, and returns which of them the file lacks."""
     from monitor.sources.file import FileUsersOptions
     from monitor.sources.file.database import FileView, open_database
     from monitor.sources.file.file_set import find_files

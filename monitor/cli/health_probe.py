@@ -36,8 +36,8 @@ def probe(
     plain = HTTPConnection(host, port, timeout=timeout_s)
     encrypted = HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
-        # Use a thread with a deadline, because the time limit of a socket begins again with every
-        # byte, and the lookup of a name has no limit.
+        # Use a thread with a deadline. The time limit of a socket is not enough, because it begins
+        # again with every byte, and does not cover the lookup of the name.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
     except (OverdueError, TimeoutError):

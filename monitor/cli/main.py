@@ -185,8 +185,8 @@ def main() -> None:
         code = INTERRUPTED_EXIT
     # Ignore interrupts from here on, because they would only print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # End without Python's normal exit, because it takes a quarter of a second to unload modules,
-    # and writes the failed output again.
+    # Skip Python's normal exit, because it unloads modules for a quarter of a second. It would also
+    # write failed output again.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public function
     os._exit(code if isinstance(code, int) else bool(code))
 

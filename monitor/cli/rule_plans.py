@@ -231,7 +231,8 @@ def plan(  # noqa: PLR0913 - the command's options
         float | None,
         typer.Option(
             min=0.0,
-            help="Standard deviation of the true mean over runs. Default: from stored runs.",
+            help="How much the true mean varies from run to run (standard deviation). Default: "
+            "from stored runs.",
         ),
     ] = None,
     learned: Annotated[

@@ -135,7 +135,7 @@ def show(
         return
     _print_run(run)
     if before is not None and run.has_input_of(before):
-        print_line(f"the same lists as in the run of {instant(before.slot)}")
+        print_line(f"this run has the same lists as the run of {instant(before.slot)}")
     for change in transitions:
         if change.alert == ACCEPTED:
             since = instant(change.slot)

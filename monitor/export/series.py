@@ -1,6 +1,6 @@
 """The table of every series that rankwatch shows.
 
-The collectors and the reference in the README are made from it.
+The collectors and the reference are made from it.
 """
 
 from collections.abc import Callable, Iterable
@@ -429,7 +429,7 @@ SERIES: dict[str, Series] = {
 
 
 def series_reference() -> str:
-    """Return the table as Markdown for the README."""
+    """Return the table as Markdown for the reference."""
     lines = ["| series | type | labels | meaning |\n|---|---|---|---|\n"]
     for series in SERIES.values():
         labels = ", ".join(f"`{label}`" for label in series.labels)

@@ -92,7 +92,7 @@ def doubt_floor(
     requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
     are_unique = ids > max(1, 0.9 * requests)
     same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
-    # A user whose lists differ lowers the mean overlap by at most 1 / n. So the share of such users
+    # A user whose lists differ lowers the mean overlap by at most 1 / n. So the share of these users
     # is at least 1 - overlap.
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:

@@ -1,6 +1,6 @@
 """Notifies Prometheus Alertmanager by its API v2. Each peer is one receiver.
 
-README.md has the details.
+`docs/reference/receivers.md` has the details.
 """
 
 import base64
@@ -63,10 +63,9 @@ class AlertmanagerOptions(HttpReceiverEntry):
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"job": "rankwatch"}])
     """Further labels of every alert that is sent here. Prometheus adds labels such as `job`,
     `namespace` and `cluster` to its own alerts about rankwatch. Give the same labels here. Then
-    rankwatch's alerts and Prometheus' alerts can inhibit each other, but not those of other
-    environments."""
+    alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
     resend_every: Duration = timedelta(minutes=1)
-    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if that
+    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if it
     is longer. If you start `run-once` less often than that, give the time between two starts."""
 
     def _problems(self) -> Iterator[str]:

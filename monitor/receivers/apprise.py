@@ -1,6 +1,6 @@
 """Notifies chat and mail services through Apprise. This needs the extra ``apprise``.
 
-A URL names each service. README.md describes what is retried.
+A URL names each service. `docs/reference/receivers.md` describes what is retried.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class AppriseReceiver(BaseReceiver):
         body = defuse(plain_text(content, has_title=False))
         timeout_s = self.timeout_s
         if message.picture:
-            # If a service refuses the picture, it is notified again without a picture. This needs
-            # half of the time.
+            # If a service refuses the picture, it is notified again without a picture. So half of
+            # the time is kept for a second attempt.
             timeout_s /= 2
         deadline = Deadline.after(timeout_s)
         outcomes = {}

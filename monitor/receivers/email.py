@@ -1,6 +1,6 @@
 """Sends e-mail over SMTP. Each message is one mail. All mails of an incident are one thread.
 
-README.md describes which addresses get a mail a second time.
+`docs/reference/receivers.md` describes which addresses get a mail a second time.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def pagerduty_events(
 
 
 def _dedup_key(message: Message, page: int) -> str:
-    """The key of an alert in PagerDuty: the incident's key, and the page's number after the first."""
+    """The key of an alert in PagerDuty: the incident's key, plus a number for later pages."""
     key = message.incident
     if page > 1:
         key = f"{key}:{page}"

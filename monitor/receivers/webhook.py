@@ -1,4 +1,4 @@
-"""Posts signed JSON to a URL, in the format of Alertmanager's webhooks, version 4 (README.md)."""
+"""Posts signed JSON to a URL, in the format of Alertmanager's webhooks, version 4."""
 
 import hashlib
 import hmac

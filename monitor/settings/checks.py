@@ -53,9 +53,9 @@ _NO_PANEL = (
     "users.sample, or write a number of users, such as 10000"
 )
 _NEVER_CERTAIN = (
-    "stop_when: decided ends a run before all users are asked, so each rule on a metric needs "
-    "below or above, with share_below(x) or the mean of bounded scores: change the rules, or "
-    "remove stop_when"
+    "stop_when: decided ends a run before all users are asked. For this, each rule on a metric "
+    "needs below or above, and judges share_below(x) or the mean of bounded scores: change the "
+    "rules, or remove stop_when"
 )
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")

@@ -88,13 +88,13 @@ class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
     error: ErrorOptions = Field(default_factory=ErrorOptions)
-    """A run failed. Its alert is `RunFailing`."""
+    """A run failed. The alert is `RunFailing`."""
     no_data: NoDataOptions = Field(default_factory=NoDataOptions)
-    """Too few users were compared, or a rule had no data. Its alert is `NoData`."""
+    """Too few users were compared, or a rule had no data. The alert is `NoData`."""
     too_few: TooFewOptions = Field(default_factory=TooFewOptions)
-    """A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`."""
+    """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
-    """No run succeeds. Its alert is `Stale`."""
+    """No run succeeds for some time. The alert is `Stale`."""
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
@@ -244,8 +244,8 @@ class ComparisonOptions(Options):
     later. No rule judges these metrics."""
     noise_floor: NoiseFloorOptions | None = None
     """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
-    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is how much farther the
-    candidate is from the baseline, user by user."""
+    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is, for each user, how
+    much farther the candidate is from the baseline than the baseline is from itself."""
     false_alarm_every: Duration = timedelta(days=90)
     """The accepted time between false alerts. It applies to all rules that learn together."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
@@ -259,8 +259,8 @@ class ComparisonOptions(Options):
     """What happens while runs cannot be judged. Each key that is set here overrides the same key of
     the top-level `conditions`."""
     group_for: Duration | None = None
-    """An alert joins an incident if it begins soon enough after the incident's first alert: at most
-    seven times this duration later (default: 1d, or three intervals if this is longer)."""
+    """An alert joins an incident if it begins at most seven times this duration after the
+    incident's first alert. The default is 1d, or three intervals if they are longer."""
     deadline: Duration | None = None
     """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
     of the interval)."""

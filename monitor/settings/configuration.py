@@ -196,7 +196,7 @@ class Settings(Options):
         ],
     )
     """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
-    this file's directory."""
+    this file's directory. Percent-encode special characters of the password: `@` is `%40`."""
     answers_folder: ConfigPath | None = None
     """Folder that stores answers of HTTP services until their run is stored. After a restart the
     run requests only the missing answers (default: `rankwatch.db-answers` next to a SQLite file

@@ -50,7 +50,7 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """Rules on the first metric, on the means of two more, on coverage, and on frozen arms.
+    """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
     Trends of the first metric and of two kinds of coverage have rules too.
     """

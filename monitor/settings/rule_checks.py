@@ -65,7 +65,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def lacks_lists(comparison: Partial) -> bool:
-    """Whether the comparison does not store the lists of all users."""
+    """Whether the comparison stores the lists of only some users, or of none."""
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
@@ -139,8 +139,8 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     if end is not None and (end < threshold if is_below else end > threshold):
         yield Problem(
             (resolve,),
-            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}: "
-            "the alert would end while the rule is in breach",
+            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}, "
+            "because otherwise the alert would end while the rule is in breach: change it",
         )
     name = "a share"
     low, high = 0.0, 1.0
@@ -201,5 +201,5 @@ def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(
             ("min_users",) if rule.has("min_users") else (),
             f"the rule would never judge, because min_users is {rule.min_users} and a run asks "
-            f"only {sampled} users: lower min_users, or ask more users",
+            f"only {sampled} users: lower min_users, or ask for more users",
         )

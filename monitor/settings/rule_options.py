@@ -95,18 +95,19 @@ class RuleOptions(Options):
     alert: value_types.AlertName = Field(examples=["SimilarityLow"])
     """Name of the alert, unique within the comparison."""
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
-    """One of the comparison's metrics M. With a noise floor, `floor(M)` and `over_floor(M)` are
-    possible too. A rule may have `coverage` or `frozen` instead."""
+    """The metric M to judge. It is one of the comparison's metrics. With a noise floor, `floor(M)`
+    and `over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead."""
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
     """Judges a share of users instead of a `metric`. It is a share of the candidate unless an arm
     is named. Shares of all users are `missing` (no list), `empty` (an empty list), `short` (a short
     list), `duplicated` (an item twice in the list), `failed` (a failed request) and `unpaired` (not
-    compared). Shares of the compared users are `shared_list` (the same list as many users),
-    `unchanged_list` (the same list as in the last run although other lists changed; this needs
-    stored lists), `top_reversed` (the baseline's first three items in mostly reversed order),
-    `first_differs` (another first item) and `identical_list` (the same list from both arms)."""
+    compared). Shares of the compared users are `shared_list` (the same list as many users) and
+    `unchanged_list` (the same list as in the last run although other lists changed).
+    `unchanged_list` needs stored lists. These shares of the compared users compare both arms:
+    `top_reversed` (the first three items in mostly reversed order), `first_differs` (another first
+    item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's
@@ -114,8 +115,8 @@ class RuleOptions(Options):
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
-    """`mean`, a percentile from `p01` to `p99`, or `share_below(x)`, the share of users with a
-    score below x."""
+    """The statistic to judge: `mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The
+    last one is the share of users with a score below x."""
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(default="all", examples=["each", ["all", "country=UK"]])
@@ -132,8 +133,8 @@ class RuleOptions(Options):
     the expected range. With `trend` it is in breach if small changes of many runs add up to a
     lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
-    """The direction of change that is a breach. Only for `learned`. With `improvement` the rule
-    finds lists that are suspiciously similar."""
+    """The direction of change that is a breach. This key is only for `learned`. With `improvement`
+    the rule finds lists that are suspiciously similar."""
     for_runs: value_types.RunCount = Field(default=1, alias="for")
     """How many consecutive runs must be in breach before the alert fires."""
     resolve_above: FiniteFloat | None = None
@@ -158,7 +159,7 @@ class RuleOptions(Options):
     """Further labels of the alert, for routing."""
 
     def to_rule(self, k: int) -> rules.Rule:
-        """Return the rule. Lists have at most k items."""
+        """Return the rule for lists of at most k items."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)

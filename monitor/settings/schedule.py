@@ -136,8 +136,8 @@ class Cron(Schedule):
     def longest(self) -> timedelta:
         return _gap(self.expression, max)
 
-    # Near a clock change cronsim can start up to a day too late. So both searches begin one day
-    # earlier in their direction, and skip slots.
+    # Near a clock change cronsim can start up to a day too late. So a search forwards starts one
+    # day earlier, and a search backwards one day later. Slots of this day are skipped.
 
     def latest(self, now: datetime) -> datetime:
         start = now.replace(microsecond=0) + _DAY + _SECOND
@@ -269,8 +269,8 @@ def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
-    # A period that does not divide a day has slots at other times each day. In 40 days nearly the
-    # longest pause occurs.
+    # A period that does not divide a day has slots at other times each day. The longest pause in 40
+    # days is close to the longest possible pause.
     ends = [EPOCH]
     for _ in range(40):
         ends.append(schedule.closes.next(ends[-1]))

@@ -1,6 +1,6 @@
 """Checks JMESPath expressions in options, and applies them to answers in JSON.
 
-rankwatch adds the functions `tensors` and `rows`. http/profiles/README.md explains them.
+rankwatch adds the functions `tensors` and `rows`. `docs/reference/http-profiles.md` explains them.
 """
 
 import re

@@ -104,7 +104,7 @@ def _write_trainings(result: Interpretation, trainings: TrainingDistance) -> str
 
 
 def _write_spread(spread: Spread) -> str:
-    difference = "What exceeds the retraining" if spread.is_excess else "The difference"
+    difference = "The difference beyond a retraining" if spread.is_excess else "The difference"
     return (
         f"{difference} is {_CONCENTRATIONS[spread.concentration]}: half of it is in the lists of "
         f"{spread.half_share:.0%} of the users."

@@ -65,7 +65,7 @@ PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff
 class WebServer:
     """Serves ``app`` to the clients that ``access`` admits. It can be started once.
 
-    If the host is empty, it listens on all addresses of the machine. Threads may share the server.
+    If the host is empty, the server listens on all addresses of the machine. Threads may share it.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """What is told while nothing can be said of drift: failed runs, no data, too few users, no run that succeeds any more."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,10 +7,10 @@ import pytest
 
 from factories import DAY, HOUR, SLOT, changed, comparison, evaluate, rule, summary
 from monitor.alerts.conditions import Staleness, judge_stale
-from monitor.model.alerts import AlertState, Outcome, State
+from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Condition, ConditionRule, Learning, Severity, StandstillRule
-from monitor.model.runs import RunStatus, Summary
+from monitor.model.runs import RunStatus
 from tables import cells
 
 QUIET, FIRING = State.QUIET, State.FIRING
@@ -32,7 +31,7 @@ class Judged:
 
     def __init__(self, *rules, ignored=frozenset()):
         self.what, self.day = comparison(rules=rules, ignored=ignored), -1
-        self.states: dict[tuple[str, str], AlertState] = {}
+        self.states = {}
 
     def run(self, summaries=(), status=OK, coverage=None):
         self.day += 1
@@ -62,7 +61,7 @@ GOOD = (summary(),)
 FEW = (summary(n=3),)
 EMPTY = (summary(n=0, mean=None, statistics={}),)
 
-RUNS: dict[str, tuple[Sequence[Summary], RunStatus]] = {
+RUNS = {
     "good": (GOOD, OK),
     "few": (FEW, OK),
     "empty": (EMPTY, OK),
@@ -247,5 +246,7 @@ def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_
     assert kept.stale(WAIT, NOW + 50 * HOUR) == ()
     (end,) = ignored.stale(WAIT, NOW)
     assert (end.alert, end.is_end) == ("SimilarityLow", True)
-    assert end.reason.endswith("stale is ignored: the alert ended, but was not seen to recover")
+    assert end.reason.endswith(
+        "the configuration ignores stale; the alert ended, but was not seen to recover"
+    )
     assert ignored.stale(WAIT, NOW + HOUR) == ()

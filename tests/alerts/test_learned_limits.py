@@ -11,7 +11,7 @@ import pytest
 import published
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.verdicts import Reading, judge_reading
-from monitor.model.alerts import Expectation, Outcome, State, Transition
+from monitor.model.alerts import Expectation, Outcome, State
 from monitor.model.rankings import Arm
 from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, Findings, RunStatus
@@ -23,7 +23,7 @@ TREND = {**DROP, "learned": Learning.TREND}
 
 
 def expectation(**changes):
-    base: dict[str, Any] = {
+    base = {
         "alert": "SimilarityLow",
         "segment": "all",
         "runs": 9,
@@ -170,7 +170,7 @@ def play(*moves, **changes):
     """What the rule says run after run, each remembering the last one."""
     watched = comparison(rules=(replace(FROZEN_RULE, **changes),))
     rejudging = Rejudgement(comparison=watched)
-    told: list[tuple[Outcome, str, Transition | None]] = []
+    told = []
     for day, move in enumerate(moves):
         run = published.record(SLOT + day * DAY, arm_scores=churn(*move))
         change = next(iter(rejudging.judge(run)), None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import factories
 from factories import DAY, SLOT, comparison, rule, transition
 from monitor.alerts.machine import INSTALLATION, Evaluation, advance, retire_alerts
-from monitor.model.alerts import AlertState, Outcome, State, Verdict
+from monitor.model.alerts import Outcome, State, Verdict
 from monitor.model.rules import Severity
 from tables import cells
 
@@ -38,7 +38,7 @@ def look(day, segment="all"):
 
 
 def walk(*verdicts, by=BAND):
-    state: AlertState | None = None
+    state = None
     transitions = []
     for day, verdict in enumerate(verdicts):
         state, transition = advance(by, verdict, state, look(day))
@@ -76,7 +76,7 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
     is_end_unseen = verdict == "given_up" and was is not QUIET
     is_half_way = (start, verdict) == ("firing", "ok")
     more = (
-        ": the alert ended, but was not seen to recover" * is_end_unseen
+        "; the alert ended, but was not seen to recover" * is_end_unseen
         + "; it is still firing, and ends after 1 more such run" * is_half_way
     )
     given = replace(VERDICTS[verdict], reason=f"{VERDICTS[verdict].reason}{more}")

@@ -1,7 +1,6 @@
 """Rules on coverage, which similarity cannot see, and on similarity: what they compare, and which segments they judge."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -140,7 +139,7 @@ UNCHANGED = """
 @pytest.mark.parametrize("row", cells(UNCHANGED))
 def test_unchanged_lists_are_judged_where_others_changed(row):
     *counts, judged = row
-    found: list[Any] = [
+    found = [
         (name, *map(int, count.split("/")))
         for name, count in zip(("all", "a", "b"), counts, strict=True)
         if count != "-"

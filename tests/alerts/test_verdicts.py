@@ -32,20 +32,20 @@ RULES = {
     ),
 }
 VERDICTS = """
-# rule     value    users  outcome  recovers  reason
-low        0.512    1874   breach   no        is 0.512 over 1,874 users, below 0.6
-low        0.59999  1874   breach   no        is 0.59999 over 1,874 users, below 0.6
-low        0.6      1874   ok       no        is 0.6 over 1,874 users, not below 0.6 but still below 0.65, where the alert resolves
-low        0.65     1       ok      yes       is 0.65 over 1 user, not below 0.65
-low of 50  0.1      50     breach   no        is 0.1 over 50 users, below 0.6
-low of 50  0.1      49     too_few  no        rbo(p=0.9) has a value for only 49 users, fewer than the 50 needed
-low        None     1874   no_data  no        has no value over 1,874 users
-low        nan      1874   no_data  no        has no value over 1,874 users
-low        inf      1874   no_data  no        has no value over 1,874 users
-low        None     0      no_data  no        no user has a value of rbo(p=0.9)
-high       0.11     1874   breach   no        is 0.11 over 1,874 users, above 0.1
-high       0.09     1874   ok       no        is 0.09 over 1,874 users, not above 0.1 but still above 0.08, where the alert resolves
-high       0.08     1874   ok       yes       is 0.08 over 1,874 users, not above 0.08
+# rule     value    users  outcome  ends  reason
+low        0.512    1874   breach   no    is 0.512 over 1,874 users, below 0.6
+low        0.59999  1874   breach   no    is 0.59999 over 1,874 users, below 0.6
+low        0.6      1874   ok       no    is 0.6 over 1,874 users, not below 0.6 but still below 0.65, where the alert resolves
+low        0.65     1       ok      yes   is 0.65 over 1 user, not below 0.65
+low of 50  0.1      50     breach   no    is 0.1 over 50 users, below 0.6
+low of 50  0.1      49     too_few  no    rbo(p=0.9) has a value for only 49 users, fewer than the 50 needed
+low        None     1874   no_data  no    has no value over 1,874 users
+low        nan      1874   no_data  no    has no value over 1,874 users
+low        inf      1874   no_data  no    has no value over 1,874 users
+low        None     0      no_data  no    no user has a value of rbo(p=0.9)
+high       0.11     1874   breach   no    is 0.11 over 1,874 users, above 0.1
+high       0.09     1874   ok       no    is 0.09 over 1,874 users, not above 0.1 but still above 0.08, where the alert resolves
+high       0.08     1874   ok       yes   is 0.08 over 1,874 users, not above 0.08
 """
 
 

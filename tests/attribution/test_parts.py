@@ -10,7 +10,6 @@ import pytest
 from kernels import reference
 from metrics import known_pairs
 from monitor.measures.metrics import METRICS, Need, parse, score_all
-from monitor.model.rankings import PairBatch
 from monitor.receivers.message.content import item_lines
 from monitor.statistics.attribution.decomposition import compare_exposure
 from monitor.statistics.attribution.parts import split_distances
@@ -159,7 +158,7 @@ def test_every_step_agrees_with_lists_built_one_by_one(name):
 
 
 def test_a_weight_goes_with_its_item():
-    seen: list[PairBatch] = []
+    seen = []
 
     def watch(batch):
         seen.append(batch)

@@ -1,6 +1,5 @@
 """monitor.compare: one pair; monitor.compare_many: many users, every shape of input."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ def arrow(lists):
     return pa.table({"user": users, "items": pa.array(list(lists.values()), pa.list_(DICTIONARY))})
 
 
-SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
+SHAPES = {
     "dict": dict,
     "long, shuffled": lambda lists: long(lists).sample(frac=1, random_state=2),
     "long, categorical": lambda lists: (

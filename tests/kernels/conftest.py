@@ -4,7 +4,6 @@ import fcntl
 import inspect
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -52,5 +51,4 @@ def _interpret():
 
 def constants(function):
     """The names of the module in which the function was written."""
-    names: dict[str, Any] = inspect.unwrap(function).__globals__
-    return names
+    return inspect.unwrap(function).__globals__

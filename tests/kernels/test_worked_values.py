@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import combinations
 
@@ -107,7 +107,7 @@ PLAIN = """
 123:132      position_weighted_kendall_distance(discount=dcg) 0.12585156813880247
 """
 
-FURTHER: list[tuple[Sequence[int], Sequence[int], Values]] = [
+FURTHER = [
     (range(300), range(300, 600), {"extended_tau_unscaled": -600 / 899, "extended_tau": -1.0}),
     # Codes that differ in their high bytes alone.
     ([65_537, 65_535], [1], {"overlap": 0.0}),

@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from kernels import reference
 from metrics import known_pairs
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.measures.frames import compare_many
-from monitor.measures.metrics import METRICS, Metric, parse, score_all
+from monitor.measures.metrics import METRICS, parse, score_all
 from monitor.model.errors import MetricError
 from monitor.testing import MetricContract
 from tables import cells
@@ -36,7 +35,7 @@ EVERY = [*DEFAULT, *VARIANTS]
 @pytest.fixture(scope="module", autouse=True)
 def _measured_together():
     """The contract's lists are measured once, by all metrics."""
-    found: dict[str, pd.DataFrame] = {}
+    found = {}
 
     def compare_once(baseline, candidate, _, **known):
         lists = repr([baseline["items"].tolist(), candidate["items"].tolist()])
@@ -52,8 +51,7 @@ def _measured_together():
 class TestEveryVariant(MetricContract):
     @pytest.fixture(params=EVERY, ids=str)
     def metric(self, request):
-        found: Metric = request.param
-        return found
+        return request.param
 
 
 def test_no_pairs_give_no_scores():

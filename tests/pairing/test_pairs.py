@@ -3,7 +3,6 @@
 import itertools
 import string
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -162,7 +161,7 @@ def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_ite
     batch = paired("abc", ours, theirs, 3, item_weights=table, relevance=graded).batch
 
     assert_places(batch.weights, [[0.5, 2.0, NAN], [NAN] * 3], [[2.0, NAN, NAN], [0.5, NAN, NAN]])
-    labels: Any = batch.labels
+    labels = batch.labels
     assert_places(labels.grades, [[0, 2, 0], [0] * 3], [[2, 0, 0], [3, 0, 0]])
     assert labels.ideal.tolist() == [[2, 1, 0], [3, 0, 0]]
     assert labels.relevant.tolist() == [2, 1]

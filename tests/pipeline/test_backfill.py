@@ -2,7 +2,6 @@
 
 import threading
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ NDCG, RECALL = "ndcg(arm=candidate, gain=linear)", "recall(arm=candidate)"
 
 
 def watched(**changes):
-    base: dict[str, Any] = {
+    base = {
         "k": 3,
         "metrics": ("overlap", NDCG, RECALL),
         "rules": (rule(metric="overlap", threshold=0.0, resolve_at=0.0, segments="each"),),
@@ -47,7 +46,6 @@ def ran(store, what, slot=SLOT, known=None):
         config_hash=what.config_hash,
         rerun=True,
     )
-    assert claim is not None
     opened = arms(
         LISTS,
         OTHERS,

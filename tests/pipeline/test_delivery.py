@@ -3,7 +3,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -61,7 +60,7 @@ STARTS, ENDS = ("starts", "all"), ("ends", "all")
 
 
 def outlet(store, receiver, clock, publisher=None, **options):
-    counted: Any = publisher or CountingPublisher()
+    counted = publisher or CountingPublisher()
     given = {"owner": "me", "draw": lambda: 0.5, **options}
     return OutboxSender(
         outbox=store.outbox, receiver=receiver, clock=clock, publisher=counted, **given

@@ -6,7 +6,6 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -246,7 +245,7 @@ def test_what_kept_lists_cannot_give_comes_from_kept_scores_also_where_lists_giv
     lists = rankings({"u1": ["i1"], "u2": ["i2"]})
     rows = {"all": np.arange(2)}
     scores = Scores(users=lists.users, by_metric={"floor(extended_tau)": np.array([0.2, 0.4])})
-    history: Any = SimpleNamespace(
+    history = SimpleNamespace(
         kept_lists=lambda _: KeptLists(baseline=lists, candidate=lists, segments=rows),
         run_scores=lambda *_: scores,
     )
@@ -346,10 +345,10 @@ def judged_by(versions, means):
     return rejudging.states[WATCH], changes
 
 
-OLD: list[Versions] = ["v12"] * 7
+OLD = ["v12"] * 7
 
 
-UNCLEAR: dict[str, Versions] = {"unknown": None, "nobody": {}, "half": {"v12": 49, "v13": 51}}
+UNCLEAR = {"unknown": None, "nobody": {}, "half": {"v12": 49, "v13": 51}}
 ANSWERED = """
 # versions by run, or the users of each          now  before  since
 v12 v13                                          v13  v12     1
@@ -363,7 +362,7 @@ a:1,b:1,c:1,d:1,e:1,f:1                          None  None    None
 
 @pytest.mark.parametrize("row", cells(ANSWERED))
 def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row):
-    by_run: list[Versions] = []
+    by_run = []
     for text in row[0].split():
         users = dict(each.split(":") for each in text.split(",") if ":" in each)
         mixed = {name: int(count) for name, count in users.items()}

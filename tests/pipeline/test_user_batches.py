@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,8 +56,8 @@ EVERYTHING = comparison(
 def lists_of(seed, spell, asked):
     """Lists of most users: some missing, some empty, some failed, some short, some with a duplicate, some with ties."""
     rng = np.random.default_rng(seed)
-    lists: dict[str, list[Any]] = {}
-    failures: dict[str, CoverageReason] = {}
+    lists = {}
+    failures = {}
     for user in rng.permutation(asked).tolist():
         kind = rng.random()
         if kind < 0.05:
@@ -182,8 +181,6 @@ def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(
     assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
     require_same(again, found, "scores")
     explained, split = found.run.explanation, found.run.split
-    assert explained is not None
-    assert split is not None
     assert 70 < split.asked < 130
     assert explained.sentence.endswith(f"(seen in a sample of {split.asked} of 300 users)")
     assert "sample" not in str(whole.run.explanation)
@@ -217,7 +214,6 @@ def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it():
 def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left():
     asked, memory = world(TEXTS)
     lists = memory.last_lists
-    assert lists is not None
     kept = {
         arm: replace(getattr(lists, arm), users=HIDING.hide(getattr(lists, arm).users))
         for arm in ("baseline", "candidate")

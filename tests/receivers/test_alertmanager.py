@@ -1,6 +1,5 @@
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -48,8 +47,7 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
 
 def posted(collector, *changes, firing=()):
     send(message(*changes, firing=firing), alertmanager={"urls": [collector.url]})
-    alerts: list[dict[str, Any]] = json.loads(collector.requests[-1].body)
-    return alerts
+    return json.loads(collector.requests[-1].body)
 
 
 def test_segments_of_one_rule_are_one_alert_which_ends_with_the_last_of_them(collector):

@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
 from email import message_from_bytes
 from email.header import decode_header, make_header
 from email.policy import default
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -18,13 +16,13 @@ from monitor.testing import ReceiverContract
 from servers.pagerduty import KEY
 from servers.slack import PATH
 from servers.smtp import MailServer
-from servers.webhook import Collector, answer, trickle_body
+from servers.webhook import answer, trickle_body
 
 MOST_BYTES = 400_000
 ME, TO = "rankwatch@example.com", ["kim@example.com"]
 
 
-PLACES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
+PLACES = {
     "alertmanager": ("collector", "/api/v2/alerts", lambda server: {"urls": [server.url]}),
     "pagerduty": (
         "pagerduty",
@@ -163,7 +161,7 @@ def refuse(kind, reply, request):
     """What comes of this answer, and who gave it."""
     fixture, _, options = PLACES[kind]
     server = request.getfixturevalue(fixture)
-    collector: Collector = getattr(server, "collector", server)
+    collector = getattr(server, "collector", server)
     collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
         send(message(start()), **{kind: options(server)})

@@ -42,7 +42,6 @@ def read(mail):
 
 def part(mail, kind):
     body = read(mail).get_body((kind,))
-    assert body is not None
     return str(body.get_content())
 
 

@@ -110,7 +110,7 @@ def test_a_url_that_is_wrong_is_not_tried_again(collector, logged):
 def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcome_of_each_is_reported(
     collector, logged
 ):
-    heard: list[tuple[str, str]] = []
+    heard = []
     go_on = threading.Event()
     collector.replies.extend([answer(200), answer(404), held_until(go_on)])
     with pinging(

@@ -6,7 +6,6 @@ import shutil
 import ssl
 import subprocess
 from datetime import UTC, datetime
-from typing import Any
 
 import bcrypt
 import pytest
@@ -47,7 +46,7 @@ class World:
             shutil.copy(source, self.folder / name)
 
     def write(self, *known, **tls):
-        told: dict[str, Any] = {"tls_server_config": FILES | tls, "basic_auth_users": users(*known)}
+        told = {"tls_server_config": FILES | tls, "basic_auth_users": users(*known)}
         self.web.write_text(json.dumps(told))
 
 

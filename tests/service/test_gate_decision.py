@@ -4,7 +4,6 @@ import math
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 
 def sampled(**changes):
     """A comparison with a noise floor and rotating users, of the configuration hash that `GateResult` stores."""
-    base: dict[str, Any] = {
+    base = {
         "metrics": (METRIC, "rbo(p=0.9)"),
         "sample": SampleOptions(fixed=20, rotating=200),
         "noise_floor": NoiseFloor.SERVE,
@@ -87,7 +86,7 @@ class Gated:
         )
         if keeps_lists:
             changes["lists"] = _lists(panel, names)
-        told: dict[str, Any] = {
+        told = {
             "config_hash": self.comparison.config_hash,
             "coverage": Coverage(rows=rows),
             **changes,

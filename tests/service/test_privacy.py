@@ -6,7 +6,6 @@ import re
 import sqlite3
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
@@ -82,8 +81,7 @@ def write_world(folder, url):
 
 
 def _points(url):
-    points: list[dict[str, Any]] = got(f"{url}/api/v1/comparisons/feed").json()["points"]
-    return points
+    return got(f"{url}/api/v1/comparisons/feed").json()["points"]
 
 
 def got(url):

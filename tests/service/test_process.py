@@ -118,7 +118,7 @@ def test_the_watchdog_is_fed_at_half_its_time(monkeypatch):
 
 
 def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel):
-    reloads: list[int] = []
+    reloads = []
     signals, sent = os.pipe()
 
     def reload():
@@ -139,7 +139,7 @@ def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_wa
 
 def test_systemd_is_fed_only_while_the_daemon_is_well(channel, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "20000")
-    asked: list[int] = []
+    asked = []
     signals, sent = os.pipe()
 
     def unhealthy():

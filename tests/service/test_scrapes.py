@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -60,9 +59,7 @@ def after_run_of(watched, comparison):
         )
         return page if is_counted_once and is_published else None
 
-    page = wait_for(look, f"the first run of {comparison}")
-    assert page is not None
-    return page
+    return wait_for(look, f"the first run of {comparison}")
 
 
 def test_a_reload_takes_a_comparison_away_whole_and_ends_its_alert_and_leaves_the_others(
@@ -134,7 +131,7 @@ def latest(store):
     """Of three comparisons, each with a run."""
     for name in NAMES:
         run(store, SLOT, comparison=name)
-    publisher: Any = Mock()
+    publisher = Mock()
     made = LatestRuns(store, publisher, HeldClock(SLOT + DAY))
     assert made.all is None
     made.refresh(NAMES)

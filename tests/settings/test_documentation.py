@@ -90,7 +90,7 @@ def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_
 
 def models():
     """The options of every part of the file."""
-    seen: set[Any] = set()
+    seen = set()
     todo: list[Any] = [Settings]
     while todo:
         if (model := todo.pop()) not in seen:

@@ -3,7 +3,6 @@
 import json
 import os
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +17,7 @@ from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import config_hash
 from settings.minimal import MINIMAL, load_comparison, load_text
 
-DURATION: TypeAdapter[timedelta] = TypeAdapter(Duration)
+DURATION = TypeAdapter(Duration)
 
 
 class Door(Options):
@@ -188,7 +187,7 @@ def leaves(node, path=()):
 def replaced(node, path, value):
     if not path:
         return value
-    copy: Any = node.copy()
+    copy = node.copy()
     copy[path[0]] = replaced(copy[path[0]], path[1:], value)
     return copy
 

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.boundary.options import parse_duration
-from monitor.settings.schedule import Cron, Every, Schedule, schedule_of
+from monitor.settings.schedule import Cron, Every, schedule_of
 from tables import rows
 
 NOON = datetime(2024, 1, 11, 12, 7, 30, tzinfo=UTC)
 MOMENTS = st.integers(0, 130 * 366 * 86_400).map(
     lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400)
 )
-SCHEDULES: list[Schedule] = [
+SCHEDULES = [
     Every(timedelta(seconds=1)),
     Every(timedelta(hours=7), timedelta(minutes=123)),
     Every(timedelta(weeks=1)),

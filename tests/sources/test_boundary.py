@@ -97,7 +97,7 @@ def pull_of_answers(options, answers):
 
     async def read():
         given = HttpSourceOptions.model_validate({"url": "http://127.0.0.1/{user}", **options})
-        pull: Any = _HttpPull(given, request(*answers))
+        pull = _HttpPull(given, request(*answers))
         for user, given_answer in answers.items():
             outcome = await fetched(given, given_answer)
             if isinstance(outcome, tuple):

@@ -1,8 +1,6 @@
 """What every Source promises, whatever is behind it: lists, users, tables, and canonical forms of ids."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,7 +72,7 @@ def test_a_kind_that_can_list_all_users_does(kind, tmp_path):
         assert sorted(every.users(SLOT, ()).users) == ["u1", "u2"]
 
 
-READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
+READ = {
     "users": ({"user": "who"}, lambda source: source.users(SLOT, ()).users.tolist() == ["u1"]),
     "item_weights": (
         {"item": "what", "weight": "many"},

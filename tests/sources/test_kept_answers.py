@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -51,7 +50,6 @@ def fill(folder):
 
 def sorted_lists(collector):
     table = collector.pull().rankings
-    assert table.scores is not None
     scores, spans = table.scores.tolist(), itertools.pairwise(table.offsets)
     items = list(map(str, table.items))
     return sorted(
@@ -71,7 +69,7 @@ def recall(folder):
 
 
 NOISE = b"\0\xff{[\n00000000 []\n"
-DAMAGES: dict[str, tuple[Callable[[bytes], bytes], float, list[str]]] = {
+DAMAGES = {
     "none": (bytes, 0, []),
     "cut off": (lambda content: content[:-9], 0, ["t1", "t2"]),
     "another letter": (lambda content: content.replace(b"n2", b"n1", 1), 0, ["n1", "n2"]),

@@ -32,7 +32,7 @@ ROLES: dict[str, type[OneOf]] = {
 }
 READERS = (getattr(kind, each.name) for kind in SOURCES.values() for each in fields(kind))
 OPTIONS = dict.fromkeys(reader.options for reader in READERS if isinstance(reader, Reader))
-HASHED: dict[str, str] = yaml.safe_load("""
+HASHED = yaml.safe_load("""
 HttpSourceOptions: answers body endpoint error headers item_ids items method no_item scores token url user
 HttpUsersOptions: headers token url user user_ids users
 FileSourceOptions: format in_order item item_ids items no_item path rank scores served user user_ids

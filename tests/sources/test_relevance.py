@@ -108,7 +108,7 @@ def test_an_odd_row_is_refused_with_its_user(write, row, reason, tmp_path):
 
 @pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
 def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(write, tmp_path):
-    rows: Graded = [("a", [1], [1]), (None, [2], [-1]), ("b", [], []), ("c", None, None)]
+    rows = [("a", [1], [1]), (None, [2], [-1]), ("b", [], []), ("c", None, None)]
 
     assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}
 
@@ -128,7 +128,7 @@ def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_wi
 def test_a_query_without_a_row_has_not_arrived(tmp_path):
     url = OF_ITEMS["sqlite"]([("a", [1], [1])], tmp_path)["sql"]["url"]
     query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
-    of_a_day: Any = {"sql": LONG | {"url": url, "query": query}}
+    of_a_day = {"sql": LONG | {"url": url, "query": query}}
 
     assert by_user(read(**of_a_day)) == {"a": {"1": 1.0}}
     assert read(SLOT + timedelta(days=1), **of_a_day) is None

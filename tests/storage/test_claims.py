@@ -176,7 +176,7 @@ def test_each_delivery_is_leased_by_one(stores):
         )
 
     def lease_all(number):
-        ids: list[int] = []
+        ids = []
         while leased := lease(stores[number], LATER, owner=f"p:{number}"):
             ids += [delivery.id for delivery in leased]
         return ids

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -15,7 +14,7 @@ from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
 
 
 def summary(**changes):
-    numbers: dict[str, Any] = {"n": 10, "n_undefined": 1, "mean": 0.5, "standard_error": 0.1}
+    numbers = {"n": 10, "n_undefined": 1, "mean": 0.5, "standard_error": 0.1}
     shape = {
         "statistics": {"p50": 0.5, "share_below(0.3)": 0.2},
         "histogram": Histogram(low=0.0, high=1.0, counts=(4, 6)),

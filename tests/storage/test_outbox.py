@@ -261,7 +261,7 @@ class Believer:
     name, treatment = "hook", Treatment(updates=Updates.UNPAGED)
 
     def __init__(self):
-        self.plan: list[str] = []
+        self.plan = []
         self.firing, self.ended, self.unclear, self.open = (set[str | None]() for _ in range(4))
 
     def send(self, message, *, now):

@@ -1,7 +1,6 @@
 """What pages read, on both databases: series, segments, users, lists and incidents."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from tables import rows
 from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"
-WHOLE: dict[str, Any] = {"since": SLOTS[0], "until": SLOTS[-1], "max_points": 100}
+WHOLE = {"since": SLOTS[0], "until": SLOTS[-1], "max_points": 100}
 
 
 @pytest.fixture
@@ -211,5 +210,5 @@ def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_t
     incidents, wanted, found
 ):
     name, value = wanted.split(" ", 1)
-    conditions: dict[str, Any] = {name: Severity(value) if name == "severity" else value}
+    conditions = {name: Severity(value) if name == "severity" else value}
     assert (", ".join(keys_of(incidents, **conditions)) or "-") == found

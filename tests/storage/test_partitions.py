@@ -21,10 +21,9 @@ pytestmark = [pytest.mark.early, pytest.mark.integration]
 @pytest.fixture
 def url(request):
     """Of a database without tables, unless there is to be a store."""
-    found: str = request.getfixturevalue(
+    return request.getfixturevalue(
         "migrated_url" if "store" in request.fixturenames else "postgres_url"
     )
-    return found
 
 
 @pytest.fixture
@@ -60,7 +59,6 @@ def names(store):
 
 def in_default(other):
     row = other.execute("SELECT count(*) FROM scores_default").fetchone()
-    assert row is not None
     return int(row[0])
 
 

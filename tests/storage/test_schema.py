@@ -152,8 +152,7 @@ def test_an_upgrade_keeps_what_is_stored_and_so_does_going_back(database_url):
 
 def noted(url):
     with connected(url) as connection:
-        note: str | None = connection.scalar(text("SELECT note FROM runs"))
-        return note
+        return connection.scalar(text("SELECT note FROM runs"))
 
 
 def _compare(migrated, declared):

@@ -340,7 +340,7 @@ def test_incidents_are_shown_in_pages_with_links_to_older_ones_and_what_is_chose
         changes += [start, replace(start, from_state=State.FIRING, to_state=State.QUIET)]
     with store.database.write() as connection:
         store_transitions(connection, changes, ())
-    seen: list[str] = []
+    seen = []
     with browsing(application(store)) as ask:
         path = "/alerts?text=a1&state=ended&comparison=home-feed&severity=critical"
         while path:

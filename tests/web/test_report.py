@@ -1,7 +1,6 @@
 """A report: the pages in one file, whole without a server, whatever names come from outside; titles of items in it."""
 
 import re
-from collections.abc import Collection
 from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
@@ -115,7 +114,7 @@ class Source:
     is_away = True
 
     def __init__(self):
-        self.asked: list[Collection[str]] = []
+        self.asked = []
 
     def titles(self, _slot, items):
         self.asked.append(items)

@@ -90,7 +90,7 @@ def test_probes_need_no_password_and_give_strangers_no_reason(site, health):
 
 
 def test_a_scrape_each_second_costs_bcrypt_once():
-    compared: list[bytes] = []
+    compared = []
 
     def compare(password, _hashed):
         compared.append(password)
@@ -208,7 +208,7 @@ def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash_whoever_it_is_
     user, is_right
 ):
     costs = {"kim": 4, "joe": 10, "\u00fc": 16, "": 5}
-    rounds: list[int] = []
+    rounds = []
 
     def compare(_, hashed):
         rounds.append(2 ** int(hashed[4:6]))

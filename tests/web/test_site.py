@@ -42,9 +42,9 @@ class _Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.ids: set[str] = set()
-        self.links: set[str] = set()
-        self.loaded: set[str] = set()
+        self.ids = set()
+        self.links = set()
+        self.loaded = set()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):

@@ -24,7 +24,7 @@ from monitor.texts.wording import count_of
 MAX_CHANGES = 5
 """How many changes a message reports in full. It only counts further changes."""
 MAX_ITEMS = 5
-"""How many items that gained places in lists are shown, and how many that lost places."""
+"""How many items are shown that gained places in lists. As many are shown that lost places."""
 MAX_EXAMPLES = 2
 """For how many users the lists are shown."""
 MAX_RANKS = 10
@@ -47,8 +47,7 @@ class SideBySide:
 
     user: str
     # A row has the rank, the baseline's item and the candidate's item. If one list is shorter, its
-    # items are empty. If not all items are shown, a last row without a rank counts the missing
-    # items.
+    # items are empty. If a list has more items, a last row without a rank says how many.
     rows: tuple[tuple[str, str, str], ...]
 
 

@@ -1,1 +1,1 @@
-"""Analyses for commands: previews, comparisons of files, backtests, sample sizes. None writes data."""
+"""Analyses for commands: previews, comparisons of files, backtests, sample sizes."""

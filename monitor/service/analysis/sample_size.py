@@ -48,7 +48,8 @@ class PlanInputs:
 
     mean: float | None = None  # the mean of healthy runs
     sd: float | None = None  # standard deviation of the scores over users
-    wander: float | None = None  # standard deviation of the true mean over runs
+    # how much the true mean varies from run to run (standard deviation)
+    wander: float | None = None
     learned: int = WINDOW  # the number of healthy runs to learn from
     users: int | None = None  # the number of users of a usual run
     worst: float | None = None  # the score of a user whose lists are broken
@@ -59,7 +60,7 @@ class PlanInputs:
 
 @immutable
 class SampleSizePlan:
-    """The drop to detect, and the users and runs that detect it with some probability."""
+    """The plan: the drop to detect, and the number of users and of runs that detect it."""
 
     inputs: PlanInputs
     search: DropSearch
@@ -172,7 +173,7 @@ def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
 def _read(
     series: RuleSeries[SimilarityRule], past: Sequence[PastRun]
 ) -> tuple[PlanInputs | None, int]:
-    """Return the number of healthy runs, and before it the figures of the series or None."""
+    """Return the figures of the series, and the number of healthy runs. The figures may be None."""
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
@@ -259,7 +260,7 @@ def plan_sample_size(
     share: float,
     power: float,
 ) -> SampleSizePlan:
-    """Compute the users that these runs need, or the runs that these users need.
+    """Compute the missing number: of users for these runs, or of runs for these users.
 
     If both numbers are given, the function computes the probability of detection. If both are None,
     it computes the users that one run needs.

@@ -196,7 +196,7 @@ class OneShot:
         if names:
             late = ", ".join(f"{pending[name][0]} to {name}" for name in names)
             troubles.append(
-                f"messages not delivered: {late}. They stay pending: the daemon or the next "
+                f"messages not delivered: {late}. They stay pending, and the daemon or the next "
                 "run-once tries again"
             )
         if troubles:

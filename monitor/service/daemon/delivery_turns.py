@@ -1,4 +1,4 @@
-"""Delivery in turns: one job for each receiver, so that a slow receiver delays no other."""
+"""Delivers in turns. Each receiver has its own job, so a slow receiver does not delay others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -150,7 +150,7 @@ class DaemonJobs:
             self.scheduler.run_now(f"-deliver-{name}")
 
     def rescue(self, job: str, plan: JobPlan) -> None:
-        """Prepare the next start of a job whose call hung. The hung call is never waited for."""
+        """Prepare the next start of a job whose call hung. Nobody waits for that call any more."""
         log.error("job hung; restarted", job=job)
         self.publisher.count("watchdog_restarts_total", plan.part)
         if plan.part is Part.DELIVERY:

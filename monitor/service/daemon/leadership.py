@@ -62,7 +62,7 @@ class Leadership:
 
     @property
     def is_sure(self) -> bool:
-        """Whether this daemon is still the leader for certain, because its lease has not expired.
+        """Whether this daemon is certainly the leader, because its lease has not expired.
 
         Check this before you send anything.
         """
@@ -77,7 +77,7 @@ class Leadership:
 
     @property
     def role(self) -> Role:
-        """The role of this daemon, to be shown to people."""
+        """The role of this daemon, as pages show it."""
         leader = None if self._leader is None else self._leader.holder
         if self.lease is None:
             kind = RoleKind.STANDBY

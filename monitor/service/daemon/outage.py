@@ -207,7 +207,7 @@ class _ReceiverState:
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver of an outage. Memory keeps what each receiver got.
+    """Notifies each receiver of an outage. It remembers in memory what each receiver got.
 
     Call ``notify`` every few seconds, from one thread for each receiver.
     """
@@ -307,7 +307,10 @@ def start_of(
         at=now,
         from_state=State.QUIET,
         to_state=State.FIRING,
-        reason=f"{outage.reason}; nothing is compared, stored or alerted on until it ends",
+        reason=(
+            f"{outage.reason}; until the outage ends, nothing is compared or stored, and no other "
+            "alert begins"
+        ),
         headline=outage.reason,
         metric=DATABASE_LABEL,
         statistic="away",

@@ -81,7 +81,7 @@ class StalenessMonitor:
 
         Returns the names of the comparisons whose alerts changed.
 
-        One thread of the leader calls it, at least every PAUSE_S seconds.
+        A thread of the leader calls this at least every PAUSE_S seconds.
         """
         now = self.clock.now()
         now_s = self.clock.monotonic()

@@ -70,8 +70,8 @@ class Excess:
         if self.yardstick is Yardstick.IDENTICAL:
             reference = "identical lists"
         return (
-            f"{self.series}: how far the score is from {self.reference:g}, the score of {reference}. "
-            "The noise of the baseline is NOT subtracted"
+            f"{self.series}: how far the score is from {self.reference:g}, the score of "
+            f"{reference}. The noise of the baseline is NOT subtracted"
         )
 
 
@@ -261,7 +261,7 @@ class RunSelection:
 
 
 def select_runs(history: History, question: Question) -> RunSelection:
-    """Select the ok runs of this configuration. If users are drawn, leave out runs that asked all."""
+    """Select the ok runs of this configuration. If users are drawn, omit runs that asked all."""
     stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
     )

@@ -24,8 +24,8 @@ OTHERS = "(others)"
 # A segment is named only if it fell more than random users would, by this many standard errors.
 _SURE = 4.0
 
-# Its excess must also be at least this share of the largest possible excess. The excess is largest
-# if no other segment fell, and 0 if all segments fell alike.
+# Its excess must also be at least this share of the excess that it would have as the only segment
+# that fell. The excess is 0 if all segments fell alike.
 _CONCENTRATED = 0.2
 
 # A segment is named as the place of a fault only if it contains at least this share of the hit
@@ -201,11 +201,11 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     ``usual`` is the share of healthy users that look as if they were hit.
 
-    The best segment has the greatest F1. This is the harmonic mean of two shares: the share of all
-    hit users that are in the segment, and the share of the segment's users that were hit. The
-    segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them than a random
-    group of its size would. Two segments of different dimensions are named together if the users in
-    both have a clearly greater F1.
+    The best segment has the greatest F1, which is the harmonic mean of two shares. The first is the
+    share of all hit users that are in the segment. The second is the share of the segment's users
+    that were hit. The segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them
+    than a random group of its size would. Two segments of different dimensions are named together
+    if the users in both have a clearly greater F1.
     """
     users = len(segments[ALL])
     # If ``usual`` is too high for most users, the estimate for a segment can exceed the estimate

@@ -39,12 +39,12 @@ _LEAST_ITEMS = 2
 # many lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson). In
 # `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
 _RARELY_LISTED = 5
-# If at least this share of the reordered lists keeps its first three items, we assume that only the
-# order of these three changed. The share is at least 0.13 in `incidents` seeds 51002, 13072 and
-# 57030. For reversed lists (seeds 17043 and 57057) it is 0.02.
+# If at least this share of the reordered lists keeps its first three items, only the order of these
+# three changed. The share is at least 0.13 in `incidents` seeds 51002, 13072 and 57030. For
+# reversed lists (seeds 17043 and 57057) it is 0.02.
 _KEPT_TOP = 0.1
-# If at least this share of the unchanged lists is also shared by many users, the fault is a shared
-# list and not a stale list.
+# If at least this share of the unchanged lists are lists that many users have, they are shared
+# lists. Otherwise the lists are stale.
 _MOST_SHARED = 0.5
 # If at least this share of the lists is unchanged in both arms, there were no new data. Then no
 # list is stale.

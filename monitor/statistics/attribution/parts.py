@@ -47,9 +47,9 @@ def split_distances(
     """Split the distance score(B, B) - score(B, C) of each pair, by `walk_to` from B to C.
 
     B is the baseline's list and C is the candidate's list. The parts add up to the distance. A
-    positive part means that the lists move apart. A part can be negative for two kinds of metric:
-    metrics that forgive short lists, such as ``rbo``, and metrics that may prefer a wrong order or
-    item. If any score of a pair is NaN, all parts of this pair are NaN. This happens if the
+    positive part means that the lists move apart. A part can be negative if the metric forgives
+    short lists, as ``rbo`` does. It can also be negative if the metric may prefer a wrong order or
+    a wrong item. If any score of a pair is NaN, all parts of this pair are NaN. This happens if the
     baseline's list is empty. Relevance is ignored. ``scores`` are the scores of the batch, if they
     are known. The cost is O(n k).
     """

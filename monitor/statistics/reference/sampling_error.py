@@ -89,10 +89,10 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     """Standard error over users of a mean or percentile, in the unit of the statistic.
 
     The error of a mean is s / sqrt(n). The error of the percentile at q is sqrt(q (1 - q) / n),
-    divided by the density of users on the side where it is lower (Woodruff 1952). The density is
-    estimated by a straight line to a known quantile. The nearest quantile is used that is at least
-    one standard error of q away, because nearer quantiles may be equal. If there is none, the
-    farthest quantile is used.
+    divided by a density of users (Woodruff 1952). It is the lower one of the densities on both
+    sides of the percentile. Each density is estimated by a straight line to a known quantile. The
+    nearest quantile is used that is at least one standard error of q away, because nearer quantiles
+    may be equal. If there is none, the farthest quantile is used.
 
     None if fewer than LEAST_IN_TAIL users are beyond the percentile, or if no other quantile is
     known.

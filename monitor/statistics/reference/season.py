@@ -375,8 +375,9 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
 def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
     """Multiply z by sqrt((1 - r) / (1 + r)), so that it can be summed over correlated runs.
 
-    r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r) times
-    the variance of a sum over independent runs. This is an approximation that simulations confirm.
+    Here r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r)
+    times the variance of a sum over independent runs. This is an approximation that simulations
+    confirm.
     """
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
@@ -414,12 +415,12 @@ def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     z is positive on the watched side. It is cut to MOST_Z. For a drift of size d, the evidence is
     M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
 
-    A rule fires if the evidence reaches 1 / alpha. In healthy runs, the mean time to this is at
-    least 1 / alpha runs if the z are independent N(0, 1). The weaker condition E[exp(d z_t) | past]
-    <= exp(d^2 / 2) is enough. Then M_t - t is a supermartingale that starts at 0. Let T be the run
-    in which the rule fires. It follows that 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas
-    and Rinaldo 2023, e-detectors). The promise is about the mean time. It does not limit the number
-    of false alarms in a lifetime.
+    A rule fires if the evidence reaches 1 / alpha. If the z of healthy runs are independent
+    N(0, 1), the mean time until this happens is at least 1 / alpha runs. The weaker condition
+    E[exp(d z_t) | past] <= exp(d^2 / 2) is enough. Then M_t - t is a supermartingale that starts
+    at 0. Let T be the run in which the rule fires. It follows that 1 / alpha <= E[M_T] <= E[T]
+    (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The promise is about the mean time.
+    It does not limit the number of false alarms in a lifetime.
     """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]

@@ -145,10 +145,10 @@ class Spread:
 def measure_spread(values: Floats, errors: Floats) -> Spread:
     """Compute the moments of (runs, m) values. Outliers and NaN are ignored.
 
-    The weights p sum to 1. The center is sum p x. The unbiased estimate of the variance is sum p (x
-    - center)^2 / (1 - sum p^2). The sampling variance is the expected value of this estimate if the
-    runs differ only by their sampling errors. The degrees of freedom are 1 / sum p^2 - 1 (Kish
-    1965). With equal errors they are n - 1.
+    The weights p sum to 1. The center is sum p x. The unbiased estimate of the variance is
+    sum p (x - center)^2 / (1 - sum p^2). The sampling variance is the expected value of this
+    estimate if the runs differ only by their sampling errors. The degrees of freedom are
+    1 / sum p^2 - 1 (Kish 1965). With equal errors they are n - 1.
     """
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))

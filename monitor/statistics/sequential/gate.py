@@ -4,9 +4,9 @@ The decision can be made at any time. While both sides are possible, the verdict
 
 The method is a gambler who bets that the mean is below m. If the bet is wrong, the gambler's
 capital rarely grows. A bet has a stake s in (0, 1). A score x multiplies the capital by
-y = 1 + s (m - x) / (1 - m). y is at least 1 - s. If the mean is at least m, the expectation of y is
-at most 1. Then the capital is a supermartingale. The probability that it ever reaches 1/alpha is at
-most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
+y = 1 + s (m - x) / (1 - m). This factor y is at least 1 - s. If the mean is at least m, the
+expectation of y is at most 1. Then the capital is a supermartingale. The probability that it ever
+reaches 1/alpha is at most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4).
 
 The gambler splits the initial capital into 13 parts. Each part always uses the same stake, which is
 half of the stake of the part before. The alternative would be to learn one stake. Compared with the
@@ -16,9 +16,9 @@ advantages:
 
 - The order of users does not matter. So a verdict does not depend on the choice of an order, and
   equal scores can be counted.
-- The mean may change. The product of 1 + s (m - mean_i) / (1 - m) is at most 1 if the *average*
-  of the means so far is at least m (arithmetic over geometric mean). So the guarantee is about
-  the average over the users seen.
+- The mean may change. If the *average* of the means so far is at least m, the product of
+  1 + s (m - mean_i) / (1 - m) is at most 1 (arithmetic over geometric mean). So the guarantee is
+  about the average over the users seen.
 - A run's users may be drawn without replacement from a population of unknown size. Then the capital
   may be read only between runs. The expected product over a sample is the normalized elementary
   symmetric mean. By Maclaurin's inequality (1729) it is at most the power of the mean.
@@ -159,12 +159,12 @@ class UserSample:
 
     @property
     def least(self) -> Tally:
-        """All scores, with every missing score at 0."""
+        """All scores. Every missing score is taken as 0."""
         return self._with_missing_at(0.0)
 
     @property
     def most(self) -> Tally:
-        """All scores, with every missing score at 1."""
+        """All scores. Every missing score is taken as 1."""
         return self._with_missing_at(1.0)
 
     @property
@@ -253,8 +253,8 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
 
     The lower bound comes from ``least`` and the upper bound from ``most``. Both tallies are equal
     if no score is missing. Together the bounds are a confidence sequence of level 1 - 2 alpha.
-    Bisection finds them to 1e-9. If scores were rounded, the bounds are 2e-5 wider. Raises
-    InputError if alpha is outside of (0, 1).
+    Bisection finds them with a precision of 1e-9. If scores were rounded, the bounds are 2e-5
+    wider. Raises InputError if alpha is outside of (0, 1).
     """
     require_level(alpha)
     return 1.0 - _upper_bound(least.flipped(), alpha), _upper_bound(most, alpha)
@@ -371,13 +371,13 @@ def gate_samples(
 
 
 def _explain_open(sample: UserSample, margin: float, level: float) -> GateReason:
-    """Why there is no verdict: scores are missing, or there are too few users."""
+    """Return why there is no verdict. Scores are missing, or there are too few users."""
     if not sample.scored.n:
         return GateReason.NO_DATA
     if not sample.missing:
         return GateReason.TOO_FEW
-    # Missing scores prevent a verdict in two cases: the margin is between the two means, or
-    # some values of the missing scores would give a verdict.
+    # Missing scores prevent a verdict in two cases. In the first case, the margin is between the
+    # two means. In the second case, some values of the missing scores would give a verdict.
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
     if would_be_safe or would_be_breach or sample.least.mean < margin < sample.most.mean:

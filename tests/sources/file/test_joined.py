@@ -3,11 +3,9 @@
 import tempfile
 import threading
 from collections import ChainMap
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -53,10 +51,10 @@ second_ring = partial(pytest.param, marks=pytest.mark.integration)
 def rows_of(seed, *, odd):
     """A row a user; with ``odd`` also null and empty lists, null items, users twice, and rows without a user."""
     rng = np.random.default_rng(seed)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for place in rng.permutation(SIZE).tolist():
         country = [None, "", "DE", "FR", "IT", "UK"][place % 6]
-        items: Any = rng.choice(30, 5, replace=False).tolist()
+        items = rng.choice(30, 5, replace=False).tolist()
         if odd and place % 10 == 0:
             items = [None, [], [1, None, 2], [7, 7, 8]][place // 10 % 4]
         row = {
@@ -119,7 +117,7 @@ def write_parts(table, path):
         pq.write_table(part, path / f"{name}.parquet")
 
 
-WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+WRITERS = {
     ".parquet": write_parquet,
     ".csv": lambda table, path: write_csv(table.to_pylist(), path),
     ".tsv": lambda table, path: pacsv.write_csv(table, path, pacsv.WriteOptions(delimiter="\t")),
@@ -256,7 +254,7 @@ def holding(**columns):
     return lambda path: pq.write_table(pa.table(columns), path)
 
 
-DAMAGED: list[tuple[Callable[[Path], object], str]] = [
+DAMAGED = [
     (Path.unlink, ", and check that the job which writes it has run"),
     (
         lambda path: path.write_bytes(path.read_bytes()[:-9]),

@@ -22,7 +22,7 @@ def parquet(path, **columns):
     return path
 
 
-WIDE: dict[str, Any] = {"user": "user", "items": "items", "max_unreadable": 1}
+WIDE = {"user": "user", "items": "items", "max_unreadable": 1}
 LONG: dict[str, Any] = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
 
 

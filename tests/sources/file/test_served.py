@@ -1,11 +1,9 @@
 """Logs of what was served: the newest list of each user and arm of the slot, while the log grows."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +16,7 @@ from servers.lists import SLOT, as_lists, pull_of
 from sources.file.test_joined import DIMENSIONS, WRITERS, arms_of, measure, second_ring
 
 # Minutes after the slot, the user, the arm, the items, and the request.
-LOG: list[tuple[float, str, str, list[str], int]] = json.loads("""[
+LOG = json.loads("""[
     [-60, "u1", "a", ["too", "early"], 1],
     [-59, "u1", "a", ["older"], 2],
     [-1, "u2", "a", ["2a", "x"], 3],
@@ -35,7 +33,7 @@ SERVED = json.loads("""{
 }""")
 
 
-TIMES: dict[str, Callable[[datetime], Any]] = {
+TIMES = {
     "iso": datetime.isoformat,
     "other zone": lambda at: at.astimezone(timezone(timedelta(hours=2))).isoformat(),
     "no zone": lambda at: at.replace(tzinfo=None).isoformat(),
@@ -46,7 +44,7 @@ TIMES: dict[str, Callable[[datetime], Any]] = {
 def write_log(folder, kept="jsonl", form="wide", time="iso"):
     """Options of the log but for the arm."""
     names = ("served_at", "user", "variant", "items", "request", *DIMENSIONS)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for minutes, *told in LOG:
         at = TIMES[time](SLOT + timedelta(minutes=minutes))
         rows.append(dict(zip(names, (at, *told, "DE", 1, True), strict=True)))

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import ssl
 from base64 import b64decode
-from typing import Any
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -21,7 +20,7 @@ from servers.answering import answering
 from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Asked, running_recommender
 
-POST: dict[str, Any] = {"method": "POST", "body": {"user": "{user}"}}
+POST = {"method": "POST", "body": {"user": "{user}"}}
 
 
 def asked_with(path="/{user}", **options):

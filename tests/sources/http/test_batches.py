@@ -4,7 +4,6 @@ import json
 import math
 from collections import Counter
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,8 @@ from servers.webhook import answer, serve
 from tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
-BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
-NAMED: Any = {"user": "who", "items": "ids"}
+BATCHED = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
+NAMED = {"user": "who", "items": "ids"}
 
 
 def list_of(user):
@@ -139,7 +138,7 @@ def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_
         user: {"ids": list_of(user), "model": {"version": told}}
         for user, told in zip(USERS, MODELS, strict=True)
     }
-    one: Any = {"items": "ids", "model_version": "model.version"}
+    one = {"items": "ids", "model_version": "model.version"}
     for usual, expected in ((None, {"v13": 3, "v12": 3}), (11, {"v13": 3, "v12": 3, "11": 4})):
         whole = {"by": answers, "model": {"version": usual}}
         pull = pull_from(lambda *_, whole=whole: (200, whole), **BATCHED, answers="by", **one)

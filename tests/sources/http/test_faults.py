@@ -8,7 +8,7 @@ from monitor.sources.http.pace import PullPace
 from servers.lists import as_lists, pull_of
 from servers.recommender import BEHAVIOURS
 
-BY_REASON: dict[str, str] = yaml.safe_load("""
+BY_REASON = yaml.safe_load("""
 timeout: slow trickle
 server_error: server_error unavailable
 rate_limited: limited limited_for_hours
@@ -20,7 +20,7 @@ malformed: html bad_gzip cut_gzip unknown_encoding null object text no_body nest
   boolean_item nan_item fraction_item surrogate_item nul_item bad_utf8 no_http length_too_short named wrong_user
 """)
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
-HARMLESS: dict[str, str] = yaml.safe_load("""
+HARMLESS = yaml.safe_load("""
 ok: 0 1 2
 cached: 0 1 2
 cached_for_all: 0 1 2

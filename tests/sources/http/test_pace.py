@@ -21,7 +21,10 @@ def clock(monkeypatch):
 
 PASSED = "after 10.0 s, when the run's deadline passed"
 OTHERS = "; the others were answered after 0.02 s (median)"
-QUICK = f"answered quickly, but had not answered all users {PASSED}: raise deadline or concurrency, or sample fewer users{OTHERS}"
+QUICK = (
+    f"answered quickly, but had not answered all users {PASSED}: raise deadline or concurrency, "
+    f"or sample fewer users{OTHERS}"
+)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ And what may go wrong.
 """
 
 import json
-from typing import Any
 
 import pytest
 import redis
@@ -20,7 +19,7 @@ from servers.proxy import proxying
 from servers.redis import PASSWORD, emptied_redis, running_redis, shared_redis
 
 pytestmark = pytest.mark.integration
-HERE: dict[str, Any] = {"type": "string", "key": "{user}", "max_unreadable": 1}
+HERE = {"type": "string", "key": "{user}", "max_unreadable": 1}
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(clien
     text = json.dumps({"recs": [{"id": 7, "p": 0.5}, {"id": 3, "p": 0.5}]})
     client.set("2024-01-08:{u}:3", text)
     client.hset("user:u", "recs", text)
-    found: dict[str, Any] = {"items": "recs[].id", "scores": "recs[].p"}
+    found = {"items": "recs[].id", "scores": "recs[].p"}
 
     of_string = pulled("u", type="string", key="{slot:%Y-%m-%d}:{{user}}:{k}", **found)
     of_field = pulled("u", type="hash", key="user:{user}", field="recs", **found)

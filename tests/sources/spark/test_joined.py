@@ -153,7 +153,6 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark, files):
     runs = [measure(arms, 70, keep_scores=5, keep_lists=6, sampled_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
-    assert runs[1].scores is not None
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
 
 

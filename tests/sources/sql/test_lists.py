@@ -6,7 +6,6 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from itertools import product
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -56,7 +55,7 @@ def test_lists_are_read_from_either_database(database_url):
 def assert_newest_lists_count(url, *times):
     """Of a log of what was served, as of files, in columns of these types."""
     columns = "who varchar(9), variant varchar(9), request integer, what varchar(99), place integer"
-    served: Any = {"time": "at", "within": "1h", "request": "request"}
+    served = {"time": "at", "within": "1h", "request": "request"}
     for form, at in product((WIDE, LONG), times):
         statements = ["DROP TABLE IF EXISTS served", f"CREATE TABLE served (at {at}, {columns})"]
         zone = "+00" if at == "timestamptz" else ""

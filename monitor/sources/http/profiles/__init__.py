@@ -1,6 +1,6 @@
 """Reads profiles. A profile describes the requests and answers of a known API, in a YAML file.
 
-README.md explains the format.
+`docs/reference/http-profiles.md` explains the format.
 """
 
 import re
