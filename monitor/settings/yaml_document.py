@@ -312,7 +312,7 @@ class _Builder:
         # A setting of type text needs the text of a value like 2024, which is a number here.
         if not node.style:  # a value without quotes has the style None, or "" in libyaml
             self.document.texts[path] = text
-        return _plain(node, text, is_variable=bool(values))
+        return _typed_value(node, text, is_variable=bool(values))
 
     def _report(self, path: KeyPath, line: int, message: str) -> None:
         self.document.problems.append(Problem(path, message, line))
@@ -324,8 +324,11 @@ def _is_implicit(node: Node) -> bool:
     return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
 
 
-def _plain(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
-    """Return the value that the expanded text ``scalar`` means: text, number, boolean or None."""
+def _typed_value(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
+    """Return the value that ``scalar`` means: text, a number, a boolean or None.
+
+    ``scalar`` is the node's text with its variables expanded.
+    """
     # With a style the value is quoted or a block, so it is text. The parser chose the tag before
     # variables were expanded. So the tag of a value with a variable is ignored, and its expanded
     # text decides.
