@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 import numpy as np
 
@@ -59,16 +58,16 @@ def decompose_drop(
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
-    is_paired = is_scored & ~np.isnan(change)
-    if not is_paired.any():
+    is_in_both = is_scored & ~np.isnan(change)
+    if not is_in_both.any():
         return None
-    added = _add_by_part(distance, changes, is_scored, is_paired)
+    added = _add_by_part(distance, changes, is_scored, is_in_both)
     parts = {part: float(values.sum()) for part, values in added.items()}
-    noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
+    noise = float(change[is_in_both].std()) / math.sqrt(is_in_both.sum())
     # Each dimension decomposes the whole drop, so drops of several dimensions must not be added.
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
-        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
+        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_in_both))
     dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
     mean = float(distance[is_scored].mean())
     return MeanDrop(
@@ -85,19 +84,24 @@ def _add_by_part(
     distance: Floats,
     changes: PairChanges,
     is_scored: Flags,
-    is_paired: Flags,
+    is_in_both: Flags,
 ) -> dict[Part, Floats]:
-    """Return for each part what each user adds to the drop, float64 (n,)."""
+    """Return for each part what each user adds to the drop, float64 (n,).
+
+    ``distance`` is each user's distance in this run. ``is_scored`` marks the users whose distance
+    is defined, and ``is_in_both`` marks those whose change since the earlier run is known too.
+    """
     scored = int(is_scored.sum())
-    paired = int(is_paired.sum())
-    beyond = distance - distance[is_paired].mean()
-    composition = np.where(is_scored, beyond / scored, 0.0)
-    composition -= np.where(is_paired, beyond / paired, 0.0)
+    in_both = int(is_in_both.sum())
+    above_mean = distance - distance[is_in_both].mean()
+    composition = np.where(is_scored, above_mean / scored, 0.0)
+    # These terms add up to 0. They only move composition between segments.
+    composition -= np.where(is_in_both, above_mean / in_both, 0.0)
     parts = changes.parts
     return {
-        Part.MEMBERSHIP: np.where(is_paired, parts.membership / paired, 0.0),
-        Part.ORDER: np.where(is_paired, parts.order / paired, 0.0),
-        Part.LENGTH: np.where(is_paired, parts.length / paired, 0.0),
+        Part.MEMBERSHIP: np.where(is_in_both, parts.membership / in_both, 0.0),
+        Part.ORDER: np.where(is_in_both, parts.order / in_both, 0.0),
+        Part.LENGTH: np.where(is_in_both, parts.length / in_both, 0.0),
         Part.COMPOSITION: composition,
     }
 
@@ -132,30 +136,29 @@ def _list_falls(
     segments: Mapping[str, Rows],
     added: Mapping[Part, Floats],
     is_scored: Flags,
-    is_paired: Flags,
+    is_in_both: Flags,
 ) -> list[SegmentFall]:
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    The excess is what the segment adds, minus what it would add if all users fell alike.
+    The excess is what the segment adds without composition, minus what it would add if all users
+    fell alike.
     """
     sums = []
     for part, values in added.items():
         if part is not Part.COMPOSITION:
             sums.append(float(values.sum()))
-    change = math.fsum(sums)
+    total_within = math.fsum(sums)
     falls = []
     for segment, rows in segments.items():
         fall = SegmentFall(
             segment=segment,
             share=float(is_scored[rows].sum() / is_scored.sum()),
-            share_before=float(is_paired[rows].sum() / is_paired.sum()),
+            share_before=float(is_in_both[rows].sum() / is_in_both.sum()),
             parts={part: float(values[rows].sum()) for part, values in added.items()},
             excess=0.0,
         )
-        falls.append(replace(fall, excess=fall.within - fall.share_before * change))
-    falls.sort(key=attrgetter("segment"))
-    falls.sort(key=attrgetter("excess"), reverse=True)
-    return falls
+        falls.append(replace(fall, excess=fall.within - fall.share_before * total_within))
+    return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
@@ -305,14 +308,14 @@ def compare_exposure(
     change_of_share = np.rint(100 * share_after) - np.rint(100 * share_before)
     change[change_of_share * change < 0] = 0.0
 
-    def describe(place: int) -> ExposedItem:
+    def describe(index: int) -> ExposedItem:
         return ExposedItem(
-            item=name(int(items[place])),
+            item=name(int(items[index])),
             title=None,
-            before=float(exposure_before[place]),
-            after=float(exposure_after[place]),
-            share_before=float(share_before[place]),
-            share_after=float(share_after[place]),
+            before=float(exposure_before[index]),
+            after=float(exposure_after[index]),
+            share_before=float(share_before[index]),
+            share_after=float(share_after[index]),
         )
 
     return ExposureShift(
@@ -337,6 +340,6 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
 
 
 def _highest(change: Floats, top: int) -> list[int]:
-    """Places of the highest positive changes, highest first. Equal changes keep their order."""
+    """Indexes of the highest positive changes, highest first. Equal changes keep their order."""
     order = np.argsort(-change, kind="stable")[: max(0, top)]
-    return [int(place) for place in order if change[place] > _DUST]
+    return [int(index) for index in order if change[index] > _DUST]

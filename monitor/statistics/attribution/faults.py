@@ -187,9 +187,9 @@ def _select_finding(
     if not findings:
         return None
     greatest = max(map(weigh, findings))
-    candidates = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
-    kind = candidates[0].kind
-    best = max((finding for finding in candidates if finding.kind is kind), key=weigh)
+    good_enough = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
+    kind = good_enough[0].kind
+    best = max((finding for finding in good_enough if finding.kind is kind), key=weigh)
     for other in findings:
         if weigh(other) >= _WORTH_NAMING * greatest and _is_same_fault(best, other):
             return replace(best, arms=tuple(Arm))

@@ -156,10 +156,11 @@ def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Sus
     ``group`` has a number for each user. Users with the same shared list have the same number.
     """
     codes, _ = scene.batch.of(suspicion.arm)
-    groups = group[suspicion.hit]
-    first_user = int(np.argmax(suspicion.hit & (group == np.bincount(groups).argmax())))
+    hit_groups = group[suspicion.hit]
+    most_common = np.bincount(hit_groups).argmax()
+    first_user = int(np.argmax(suspicion.hit & (group == most_common)))
     detail = {
-        "lists": float(len(np.unique(groups))),
+        "lists": float(len(np.unique(hit_groups))),
         "popular": _popularity(codes[first_user], scene, suspicion.arm),
     }
     return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
