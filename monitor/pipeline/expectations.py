@@ -295,7 +295,7 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
 def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     """Return for each series the allowed chance of a false alarm in one run, (series,)."""
     budget = Budget(
-        runs=max(1.0, comparison.judging.runs_a_false_page),
+        runs=max(1.0, comparison.judging.runs_per_false_alarm),
         segments=[*dict.fromkeys(watched.segment for watched in series)],
         looks={watched.rule.alert: _weight(watched.rule) for watched in series},
     )
