@@ -13,7 +13,7 @@ from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock, ScoreSink
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
-from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
 from monitor.model.run_reasons import (
     IdKind,
     LossCause,
@@ -187,19 +187,15 @@ def _judge(
     if memory.last_ok is not None:
         changes = write_changes(memory.last_ok, findings.slot, comparison.config_hash, k, models)
         reasons = (*reasons, *_with_texts(RunReasonKind.CHANGED, changes))
-    shown = explanation
-    if shown is not None and not comparison.judging.shows_items:
-        shown = shown.without_items
+    for_messages = explanation
+    if for_messages is not None and not comparison.judging.shows_items:
+        for_messages = for_messages.without_items
     transitions = add_explanations(
         judgement.transitions,
-        shown,
+        for_messages,
         write_models(models, findings.slot),
         lost=find_lost(findings),
     )
-    labels_until = None
-    within = comparison.measuring.relevance_within
-    if findings.status is RunStatus.OK and within and relevance_metrics(comparison.measuring):
-        labels_until = claim.slot + within
     return extend(
         RunResult,
         replace(findings, explanation=explanation, reasons=reasons),
@@ -212,8 +208,19 @@ def _judge(
         transitions=transitions,
         expectations=judgement.expectations,
         standstills=judgement.standstills,
-        labels_until=labels_until,
+        labels_until=_labels_until(comparison.measuring, findings),
     )
+
+
+def _labels_until(measuring: MeasuringPlan, findings: Findings) -> datetime | None:
+    """Return until when later runs measure relevance that arrives for this slot.
+
+    None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
+    """
+    within = measuring.relevance_within
+    if findings.status is not RunStatus.OK or not within or not relevance_metrics(measuring):
+        return None
+    return findings.slot + within
 
 
 def _storable(comparison: Comparison, measured: Findings) -> Findings:

@@ -184,7 +184,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         metric=str(metric),
         asked=sample.coverage.all.asked,
         means=means,
-        habits=_share_habits(scene),
+        habits=_habit_shares(scene),
     )
     names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
@@ -378,7 +378,7 @@ def _compare_items(
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
-def _share_habits(scene: Scene) -> Habits:
+def _habit_shares(scene: Scene) -> Habits:
     """Return how much lists changed since the last run, as shares of users by arm, habit and bin.
 
     Later runs learn from these shares how much lists usually change.
@@ -393,7 +393,7 @@ def _share_habits(scene: Scene) -> Habits:
 
 
 def _average_habits(splits: Sequence[Split]) -> Habits:
-    """Return the means of the shares of `_share_habits` over the runs that stored shares."""
+    """Return the means of the shares of `_habit_shares` over the runs that stored shares."""
     by_arm: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
