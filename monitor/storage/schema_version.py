@@ -91,7 +91,7 @@ def probe(url: SecretStr | str) -> str | None:
     with _opened(url) as database, database.read() as connection:
         version = version_of(connection)
         if version is not None:
-            require_head(connection, describe(parsed))
+            require_newest(connection, describe(parsed))
     return version
 
 
@@ -190,7 +190,7 @@ def rewrite(connection: Connection) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
-def require_head(connection: Connection, place: str) -> None:
+def require_newest(connection: Connection, place: str) -> None:
     """Check that the schema has the newest version.
 
     Raises SchemaError if it has another version. Raises DatabaseError if the server is too old.

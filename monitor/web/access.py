@@ -38,8 +38,8 @@ _VALIDITY = re.compile(
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bcrypt uses only the first 72 bytes of a password
-_LOWEST_COST = 4  # the lowest cost that bcrypt allows
-_HASH_CHARACTERS = 31  # so many characters follow the salt in a hash of bcrypt
+_LEAST_COST = 4  # the lowest cost that bcrypt allows
+_NO_DIGEST = b"." * 31  # never matches
 
 
 @immutable
@@ -88,7 +88,7 @@ class Access:
         return self.client_names is None or not self.client_names.isdisjoint(names)
 
 
-def open_access(
+def read_access(
     options: AccessOptions | None,
     *,
     file_name: str | None = None,
@@ -100,7 +100,8 @@ def open_access(
     ``hosts`` are names of this server in lower case. If ``old`` has the same users, the passwords
     that it verified stay verified.
 
-    Raises ConfigError if the certificates cannot be used. The error names the file ``file_name``.
+    Raises ConfigError if the certificates cannot be used. The error names the file ``file_name``,
+    if it is given.
     """
     options = options or AccessOptions()
     old = old or Access()
@@ -111,6 +112,8 @@ def open_access(
         if tls.is_on:
             certificates = CertificateStore(tls)
     except ConfigError as error:
+        if file_name is None:
+            raise
         raise ConfigError(f"{file_name}: {error}") from None
     if tls.client_allowed_sans is not None:
         client_names = frozenset(map(short_address, tls.client_allowed_sans))
@@ -146,11 +149,13 @@ class Credentials:
             hashed = secret.get_secret_value()
             self._hashes[name.encode()] = hashed.encode()
             costs.add(cost_of(hashed))
-        lowest = min(costs, default=_LOWEST_COST)
-        self._highest = max(costs, default=_LOWEST_COST)
+        lowest = min(costs, default=_LEAST_COST)
+        self._highest = max(costs, default=_LEAST_COST)
+        # `verify` adds the rounds that a hash lacks by hashing decoys of all costs from its own
+        # cost to the highest cost.
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest, self._highest + 1):
-            self._decoys[cost] = bcrypt.gensalt(cost) + b"." * _HASH_CHARACTERS
+            self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST
         self._compare = compare
         self._key = secrets.token_bytes(32)
         self._verified: set[bytes] = set()

@@ -248,23 +248,24 @@ def _compose(
     positions: Sequence[int],
     at: datetime,
 ) -> Iterator[Message]:
-    """Compose the messages that were sent at this time, about the changes at these positions.
+    """Yield the messages that were sent at this time, to show them again.
 
-    ``changes`` are all changes of the incident, in the order in which they were stored. Receivers
-    get them in this order.
+    They are about the changes at these positions. ``changes`` are all changes of the incident, in
+    the order in which they were stored. Receivers get them in this order.
     """
-    # Earlier changes are found by position, because the changes of these messages are also older
-    # than ``at``. A start whose end was sent is still delivered, because receivers that show texts
-    # get ends only when the incident is over.
-    delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
+    # Earlier starts are found by position, because the changes of these messages are also older
+    # than ``at``. A start whose end was sent is still one of them, because receivers that show
+    # texts get ends only when the incident is over.
+    earlier_starts = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
+    # A new firing never has the key of an earlier one, so a key that ended does not start again.
     ended = {change.dedup_key for change in past if change.is_end}
     firing = [change for change in past if change.is_start and change.dedup_key not in ended]
     acknowledged = [change for change in past if change.is_acknowledgement]
     snapshot = FiringSnapshot(
         firing=tuple(firing),
-        delivered=_keys_of(delivered),
-        sent_starts=delivered,
+        delivered=_keys_of(earlier_starts),
+        sent_starts=earlier_starts,
         acknowledged=_keys_of(acknowledged),
     )
     to_send = [changes[position] for position in positions]
