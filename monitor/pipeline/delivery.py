@@ -181,6 +181,10 @@ class OutboxSender:
         now: datetime,
         should_stop: Callable[[], bool],
     ) -> Pause | None:
+        """Decide on the claimed deliveries of one comparison, and send those that are to be sent.
+
+        Returns the pause if the receiver must not get messages for now, else None.
+        """
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
@@ -217,6 +221,11 @@ class OutboxSender:
         )
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
+        """Send the message and record the result for its deliveries.
+
+        Returns the pause if the receiver must not get messages for now, else None. Raises the error if
+        the receiver's code has a defect.
+        """
         if not self.is_sole_sender():
             return Pause(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
@@ -266,6 +275,10 @@ class OutboxSender:
         deliveries: Sequence[Delivery],
         error: DeliveryError,
     ) -> Pause | None:
+        """Record a failure. If the receiver rejected several changes, send each half of them again.
+
+        Returns the pause before the next attempt, or None if the deliveries are not tried again.
+        """
         # Each half is sent separately, because one rejected change must not block all changes.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2

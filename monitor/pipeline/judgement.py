@@ -133,6 +133,10 @@ class ChangeScales:
         return estimate_interval(summary, change.statistic, rule.scores)
 
     def _normal(self, change: Transition) -> float | None:
+        """Return what was expected of the alert's series, or the mean of its recent values.
+
+        None if neither is known.
+        """
         subject = (change.metric, change.statistic)
         alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
         normal = None
@@ -202,6 +206,7 @@ def complete_record(
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
+    """Return whether the summaries lack a value that the rule judges."""
     if not summaries:
         # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
@@ -239,6 +244,10 @@ def _from_scores(
     history: History,
     name: str,
 ) -> tuple[Summary, ...]:
+    """Compute the summary of all users from the run's stored scores.
+
+    Empty if the run has no such summary, or if the scores of some users were not stored.
+    """
     before = _find_summary(record.summaries, ALL, name)
     if before is None:
         return ()
@@ -314,6 +323,7 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
+        """Add the judged run to the past of its configuration."""
         alarmed = {
             watch: state.state
             for watch, state in self.states.items()

@@ -394,7 +394,7 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Return the titles of these items, and the error if there is one. Waits at most `TITLES_S`."""
+    """Return the titles of these items, and the error, or None. Waits at most `TITLES_S`."""
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
@@ -458,7 +458,7 @@ class _Asked(Generic[T]):
         return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
-        """Wait for the answer. Returns a sentence if the source failed or was late."""
+        """Wait for the answer. Returns a sentence if the source failed or was late, else None."""
         if self._call is None:
             return None
         try:

@@ -115,7 +115,7 @@ def _write_scores(
     status: RunStatus,
     scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to the sink before the run is stored. Returns the error if one occurred.
+    """Write all scores to the sink before the run is stored. Returns the error, or None.
 
     ``scores`` has at least one batch. If an earlier attempt of this run was ok and this attempt is
     not, nothing is written.

@@ -248,7 +248,7 @@ def _find_cause(
     *,
     shows_items: bool,
 ) -> tuple[Finding | None, bool | None]:
-    """Find the fault. If differently spelled ids explain it, return a finding about the spelling.
+    """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
 
     The second value is about the other arm, as in `find_fault`.
     """

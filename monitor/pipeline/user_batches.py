@@ -69,6 +69,7 @@ class _PanelPull:
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
+        """Return the answers for the users at these positions of the panel."""
         rows = self._rows[positions]
         failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]

@@ -186,6 +186,7 @@ def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 
 
 def _comparison(comparison: Partial) -> Iterator[Problem]:
+    """Yield all problems of one comparison. The key paths start at the comparison."""
     rules = [(n, rule) for n, rule in enumerate(comparison.rules or ()) if rule is not None]
     if not comparison.has("candidate", "candidates"):
         yield Problem(("candidate",), MISSING)

@@ -79,6 +79,7 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
     if judged.derived and not comparison.has("noise_floor"):
         yield Problem(
@@ -100,6 +101,7 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:
+    """Report a kind of learning that does not go with what the rule is about."""
     if rule.has("coverage") and rule.learned == "drop":
         yield Problem(
             ("learned",),
@@ -192,6 +194,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a rule that needs more users than a run asks."""
     users = comparison.users
     size = None if users is None else users.sample_size
     if size is None or rule.min_users is None:

@@ -254,6 +254,11 @@ def parse_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
+    """The time between two successive slots of the expression that ``pick`` selects.
+
+    ``pick`` is ``min`` or ``max``. It is applied to the days between two days with slots, and to the
+    minutes between two slots of one day or of two such days.
+    """
     cron = CronSim(expression, EPOCH)
     days = []
     for n in range(_FURTHEST_DAYS):

@@ -87,6 +87,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 
 
 def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
+    """The plan. Without the setting, the deadline is a share of the interval, at most 10 minutes."""
     deadline = options.deadline
     if deadline is None:
         deadline = min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE)
@@ -118,6 +119,7 @@ def _group_for(options: ComparisonOptions) -> timedelta:
 
 
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
+    """The plan, with the dates of holidays as instants in the comparison's time zone."""
     schedule = to_schedule(options)
     zone = ZoneInfo(options.timezone)
     return JudgingPlan(

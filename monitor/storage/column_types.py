@@ -84,6 +84,7 @@ def keys(names: list[str]) -> list[str]:
 
 
 def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
+    """Return the value in types that JSON has. ``convert`` is applied to each text and name."""
     if type(value) is int:  # Most values in documents are integers, so this check comes first.
         return value
     if isinstance(value, str):

@@ -374,7 +374,7 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
     """Return the comparison whose delivery has been due for the longest time.
 
-    Leaves out comparisons with a delivery that is being sent now.
+    Leaves out comparisons with a delivery that is being sent now. None if no other has a due one.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))

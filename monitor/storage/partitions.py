@@ -229,7 +229,7 @@ def _drop(
 
 
 def _attempt(database: Database, step: Callable[[Connection], None]) -> DatabaseError | None:
-    """Try the step without waiting long for a lock. Return the error if the step failed.
+    """Try the step without waiting long for a lock. Return the error if it failed, else None.
 
     The error is not reported as an outage of the database, because it is none.
     """

@@ -225,6 +225,10 @@ def _existing(url: SecretStr | str) -> closing[Database]:
 
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
+    """Yield Alembic's configuration in a transaction in which only this process migrates.
+
+    Raises SchemaError if the database or the wanted version is unknown to this program.
+    """
     from alembic.util import CommandError
 
     place = describe(database.url)

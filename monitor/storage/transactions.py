@@ -213,6 +213,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
+        """Yield a connection in a transaction. Its errors are raised as DatabaseError and reported."""
         pool = self._engine.pool
         try:
             self._require_same_file()
@@ -276,6 +277,7 @@ def require_file(url: URL) -> None:
 
 
 def _sqlite_engine(url: URL) -> Engine:
+    """Return an engine that creates a missing file privately and begins transactions itself."""
     arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
     engine = create_engine(url, connect_args=arguments, **_ENGINE)
 
@@ -303,6 +305,10 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
+    """Return an engine that gives up connecting and sending after ``patience_s`` seconds.
+
+    None means the driver's own limits. Raises ConfigError if the driver is not installed.
+    """
     arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
     if patience_s is not None:
         arguments |= {

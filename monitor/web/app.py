@@ -200,6 +200,7 @@ async def _answer_error(site: Site, request: Request, error: MonitorError) -> Re
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
+    """Answer with the page as HTML. Users who may change something get a token for its forms."""
     user = request.scope[USER]
     token = None
     if user is not None:
@@ -284,6 +285,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def _describe_page(page: Page) -> dict[str, Any]:
+    """Describe the data of the page in OpenAPI."""
     parameters = [*map(describe_path, re.findall("{([a-z]+)}", page.api))]
     parameters += describe_query(page.query)
     content = {

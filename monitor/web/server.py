@@ -144,6 +144,7 @@ class WebServer:
 
 
 def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
+    """Return uvicorn's options: no WebSockets, no logs, and `Connection` for each connection."""
     return uvicorn.Config(
         app,
         http=partial(Connection, front),  # type: ignore[arg-type]  # uvicorn expects a class
@@ -238,7 +239,11 @@ class RequestGuard:
         return None if ANY_HOST.fullmatch(scope["path"]) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
-        """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, or returns a refusal."""
+        """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, and returns None.
+
+        Returns a refusal if the credentials are missing or wrong, or if too many wait. A probe needs
+        no credentials. Without credentials it sets nothing.
+        """
         if not credentials:
             scope[IS_AUTHENTICATED] = True
             return None

@@ -116,6 +116,7 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
 
 
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
+    """Return the row of a comparison in the table of the overview."""
     metric = latest.leading_metric
     alert = drop_rule(configured, metric)
     similarity = None

@@ -274,6 +274,7 @@ def _spell_out(value: object) -> object:
 
 @cache
 def _templates() -> jinja2.Environment:
+    """Return the environment with the filters and functions that templates use."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("monitor.web"),
         autoescape=True,
