@@ -223,8 +223,8 @@ class OutboxSender:
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
         """Send the message and record the result for its deliveries.
 
-        Returns the pause if the receiver must not get messages for now, else None. Raises the error if
-        the receiver's code has a defect.
+        Returns the pause if the receiver must not get messages for now, else None. Raises the error
+        if the receiver's code has a defect.
         """
         if not self.is_sole_sender():
             return Pause(until=self.clock.now())

@@ -153,14 +153,14 @@ def compute_expectations(
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     completed = []
-    for n, expectation in enumerate(expected):
+    for column, expectation in enumerate(expected):
         completed.append(
             replace(
                 expectation,
                 lost=lost.get(expectation.segment, 0.0),
-                usual_lost=float(usual[n]),
-                note=notes[n],
-                fault=_finite(faults[n]),
+                usual_lost=float(usual[column]),
+                note=notes[column],
+                fault=_finite(faults[column]),
             )
         )
     return tuple(completed)
@@ -355,27 +355,27 @@ def _build(
     steady = discount(z, np.where(is_chance, 0.0, correlate(reference.taught, shares)))
     evidence = update_evidence(before, steady).total
     expectations = []
-    for n, watched in enumerate(series):
+    for column, watched in enumerate(series):
         users = watched.count_users(figures)
         limit = watched.rule.limit
         expectation = replace(
             _without_limit(watched),
-            runs=int(reference.runs[n]),
-            judged=_finite(values[n]),
-            error=_finite(errors[n]),
-            steady=_finite(steady[n]),
+            runs=int(reference.runs[column]),
+            judged=_finite(values[column]),
+            error=_finite(errors[column]),
+            steady=_finite(steady[column]),
         )
         is_trend = isinstance(limit, LearnedLimit) and limit.learning is Learning.TREND
         if is_trend:
-            expectation = replace(expectation, evidence_limit=1.0 / float(shares[n]))
-        if reference.runs[n] >= MIN_HEALTHY_RUNS:
+            expectation = replace(expectation, evidence_limit=1.0 / float(shares[column]))
+        if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
-                expected=watched.show(reference.center[n], users),
-                limit=watched.show(limits[n], users),
-                opposite=watched.show(opposites[n], users),
-                z=_finite(z[n]),
-                evidence=float(evidence[n]) if is_trend else None,
+                expected=watched.show(reference.center[column], users),
+                limit=watched.show(limits[column], users),
+                opposite=watched.show(opposites[column], users),
+                z=_finite(z[column]),
+                evidence=float(evidence[column]) if is_trend else None,
             )
         expectations.append(expectation)
     return tuple(expectations)

@@ -226,7 +226,7 @@ def _share_missing(past: Sequence[Split]) -> float | None:
 
 
 def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
-    """Add a source's note to a finding about users without a list.
+    """Add a source's note to a finding about users without a list. Other findings stay as they are.
 
     If there are several notes, the note about the largest number of users is added.
     """
@@ -419,7 +419,7 @@ def explained_items(explanation: Explanation | None) -> frozenset[str]:
 
 
 def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
-    """Add titles to the items of an explanation."""
+    """Add titles to the items of an explanation. None stays None."""
     if explanation is None or not titles:
         return explanation
 

@@ -254,17 +254,17 @@ def parse_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
-    """The time between two successive slots of the expression that ``pick`` selects.
+    """The shortest or longest time between two successive slots of the expression.
 
-    ``pick`` is ``min`` or ``max``. It is applied to the days between two days with slots, and to the
-    minutes between two slots of one day or of two such days.
+    ``pick`` is ``min`` or ``max``. It is applied to the days between two days with slots, and to
+    the minutes between two slots of one day or of two such days.
     """
     cron = CronSim(expression, EPOCH)
     days = []
-    for n in range(_FURTHEST_DAYS):
-        day = date(2000, 1, 1) + n * _DAY
+    for number in range(_FURTHEST_DAYS):
+        day = date(2000, 1, 1) + number * _DAY
         if day.month in cron.months and cron.match_day(day):
-            days.append(n)
+            days.append(number)
     minutes = [hour * 60 + minute for hour in sorted(cron.hours) for minute in sorted(cron.minutes)]
     days_apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     gaps = [after - before for before, after in pairwise(minutes)]

@@ -87,7 +87,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 
 
 def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
-    """The plan. Without the setting, the deadline is a share of the interval, at most 10 minutes."""
+    """The plan. By default the deadline is a share of the interval, but at most 10 minutes."""
     deadline = options.deadline
     if deadline is None:
         deadline = min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE)

@@ -248,9 +248,9 @@ class SqlOutbox:
         )
         with self._database.write() as connection:
             outcomes = []
-            for number in connection.scalars(removed):
+            for delivery_id in connection.scalars(removed):
                 outcome = Notification(
-                    delivery_id=number,
+                    delivery_id=delivery_id,
                     status=DeliveryStatus.DEAD,
                     reason="the receiver was removed from the configuration",
                     at=now,

@@ -102,8 +102,8 @@ class SqlPageStore:
             runs.c.slot.between(since, until),
         )
         # This query has all runs of the period and serves only to choose runs. The join below reads
-        # only the rows of the chosen runs. A subquery is faster than a join here, because PostgreSQL
-        # would start processes for the join.
+        # only the rows of the chosen runs. A subquery is faster than a join here, because
+        # PostgreSQL would start processes for the join.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         candidates = select(
             runs.c.id,

@@ -253,8 +253,8 @@ def _newest_ok(
         return []
     is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
     query = run_results.newest_ok(request.comparison, *is_past)
-    most = limit or max(request.runs, _SEARCHED, _EXPLAINED)
-    newest_first = connection.execute(query.limit(most)).all()
+    max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
+    newest_first = connection.execute(query.limit(max_runs)).all()
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
     columns = transitions.c
     drift = (

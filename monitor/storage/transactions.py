@@ -213,7 +213,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
-        """Yield a connection in a transaction. Its errors are raised as DatabaseError and reported."""
+        """Yield a connection in a transaction. Raises and reports errors as DatabaseError."""
         pool = self._engine.pool
         try:
             self._require_same_file()

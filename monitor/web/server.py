@@ -241,8 +241,8 @@ class RequestGuard:
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, and returns None.
 
-        Returns a refusal if the credentials are missing or wrong, or if too many wait. A probe needs
-        no credentials. Without credentials it sets nothing.
+        Returns a refusal if the credentials are missing or wrong, or if too many wait. A probe
+        needs no credentials. If it sends none, nothing is set.
         """
         if not credentials:
             scope[IS_AUTHENTICATED] = True

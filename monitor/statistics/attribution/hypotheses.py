@@ -175,9 +175,10 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 
 def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users who now get the same list from both arms. None if there are hardly more than usual.
+    """Find users who now get the same list from both arms.
 
-    The arm whose lists changed more is at fault.
+    The arm whose lists changed more is at fault. None if there are hardly more such users than
+    usual.
 
     The share of such users is compared with their share in healthy runs, or with their share in the
     earlier run if that is larger.
