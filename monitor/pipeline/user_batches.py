@@ -12,7 +12,6 @@ from monitor.measures.summaries import rows_of_segments
 from monitor.model.arrays import Ids, Rows
 from monitor.model.rankings import Panel, Pull, RankingTable, UserBatch
 
-
 _FEWEST = 10_000
 _MOST = 50_000
 _ITEMS_AT_ONCE = 1_000_000
