@@ -49,6 +49,7 @@ _REPETITION_BACKOFF = 4
 """A failed repetition waits as long as after this many failures, because it is not urgent."""
 _BASE_S = 2.0
 _CAP_S = 300.0
+_MOST_DOUBLINGS = 32
 _LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
 _LARGEST_GROUP = 250
@@ -461,7 +462,8 @@ def next_attempt(
     ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
     hour of it is added.
     """
-    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
+    # Without a limit of the exponent, the power would overflow after many attempts.
+    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
 
 

@@ -280,7 +280,7 @@ def _config(connection: Connection) -> Config:
 def _versions() -> list[str]:
     """Return all versions, newest first. They are the numbers at the start of migrations' names."""
     files = (migrations() / "versions").glob("[0-9]*.py")
-    return sorted((file.name[:4] for file in files), reverse=True)
+    return sorted((file.name.partition("_")[0] for file in files), reverse=True)
 
 
 def user_of(url: SecretStr | str) -> str | None:

@@ -33,6 +33,8 @@ LEADING = "daemon"
 """The name of the lease that makes a daemon the leader."""
 
 # With FULL, commits survive a power cut. Each commit costs one flush, but a run makes few commits.
+_RETRY_S = 0.05
+_RECYCLE_S = 1800  # a PostgreSQL connection is replaced at this age
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection that was used last is used next, because it has pages and statements in memory.
@@ -207,7 +209,7 @@ class Database:
             except DatabaseError as error:
                 if error.permanent or time.monotonic() > deadline:
                     raise
-                time.sleep(0.05)
+                time.sleep(_RETRY_S)
             else:
                 return
 
@@ -320,7 +322,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
             url,
             connect_args=arguments,
             pool_pre_ping=True,
-            pool_recycle=1800,
+            pool_recycle=_RECYCLE_S,
             **_ENGINE,
         )
     except ModuleNotFoundError:

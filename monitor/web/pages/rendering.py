@@ -27,6 +27,7 @@ _MINUTE = 60
 _HOUR = 3600
 _DAY = 86_400
 _MOST_SEGMENTS = 12
+_COLORS = 8  # the style sheet has so many colors for series
 
 
 def render(template: str, **values: object) -> str:
@@ -106,7 +107,7 @@ def coverage_chart(page: ComparisonPage) -> Markup:
         of_runs = [row.users_by_reason.get(arm_and_reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(arm_and_reason)
         shares[name] = of_runs
-        key_class = f"key s{number % 8}"
+        key_class = f"key s{number % _COLORS}"
         legend.append(element("span", f"{name}, {of_runs[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
     chart = draw_stack(slots, shares, label=label)
