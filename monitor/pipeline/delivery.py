@@ -441,6 +441,10 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
+    """Return the newest cause that the runs of the firing alerts found before the newest run.
+
+    None if they found no cause.
+    """
     slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
     for slot in sorted(slots, reverse=True):
         explanation = outbox.briefing(message.comparison, slot).explanation

@@ -124,6 +124,10 @@ class ChangeScales:
         return tuple(completed)
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
+        """Return the confidence interval of the value.
+
+        None if the series has no summary, or if the rule does not judge similarity or coverage.
+        """
         if change.kind is RuleKind.COVERAGE:
             return share_interval(change.value or 0.0, change.users)
         summary = _find_summary(self.summaries, change.segment, change.metric)
@@ -227,6 +231,11 @@ def _from_lists(
     lists: KeptLists | None,
     names: Iterable[str],
 ) -> tuple[Summary, ...]:
+    """Compute the summaries of these series from the run's lists, for every segment.
+
+    Leaves out derived series, and metrics that need more than lists. Empty if the lists of some
+    paired users were not stored.
+    """
     metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
     metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or record.coverage is None or not metrics:
@@ -300,7 +309,7 @@ class Rejudgement:
             models=record.models,
         )
         # After a change of the configuration, rules begin to learn again, as in the daemon.
-        past = tuple(self.past[record.config_hash])
+        past = tuple(self.past.get(record.config_hash, ()))
         if past and record.slot <= past[-1].slot:
             return ()
         memory = Memory(

@@ -421,10 +421,10 @@ def _sent_rows(
     keys = {change.dedup_key for change in changes} - {None}
     incidents = {change.incident for change in changes} - {None}
     rows: dict[int, Row[Any]] = {}
-    for column, names in (transitions.c.dedup_key, keys), (transitions.c.incident, incidents):
+    for column, names in ((transitions.c.dedup_key, keys), (transitions.c.incident, incidents)):
         for chunk in chunks(names):
             rows |= {row.id: row for row in connection.execute(query.where(column.in_(chunk)))}
-    return [rows[number] for number in sorted(rows)]
+    return [rows[transition_id] for transition_id in sorted(rows)]
 
 
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
@@ -434,6 +434,7 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     """
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
     sent.sort(key=attrgetter("settled_at"))
+    # The rows are in the order in which they were sent, so the last end of an incident remains.
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     starts = []
     for row in sent:

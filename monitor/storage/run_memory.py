@@ -171,6 +171,7 @@ def _anew_since(
 
 
 def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:
+    """Return the mean overlap of the noise floor's lists in each of these runs, in any order."""
     query = select(summaries.c.mean).where(
         summaries.c.run_id.in_([run.id for run in newest]),
         summaries.c.segment == ALL,

@@ -143,6 +143,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
         candidates = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
+        # The newest incidents come first, so the next page begins after the last one.
         ended = candidates[:MOST]
         if len(candidates) > MOST:
             older = ended[-1].number
@@ -178,7 +179,7 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
-    """Return the page of one incident."""
+    """Return the page of one incident. Raises AbsentPageError if it has no stored changes."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
     transitions = history.transitions
@@ -228,6 +229,7 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message."""
+    # The attempts are in the order in which they were made, and so are the groups of attempts.
     attempts: dict[tuple[int, ...], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:

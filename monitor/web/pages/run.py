@@ -144,7 +144,10 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
-    """Return the page of one user in one run. If no lists were stored, it shows only scores."""
+    """Return the page of one user in one run. If no lists were stored, it shows only scores.
+
+    Raises AbsentPageError if neither lists nor scores are stored.
+    """
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
