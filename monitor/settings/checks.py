@@ -65,7 +65,7 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Yield the problems of settings that do not fit together."""
     entries = settings.entries or ()
-    comparisons = tuple((n, entry) for n, entry in enumerate(entries) if entry is not None)
+    comparisons = tuple((index, entry) for index, entry in enumerate(entries) if entry is not None)
     names: set[str | None] = set()
     for entry in entries:
         names.update(name for _, name in names_in(entry and vars(entry)))
@@ -76,19 +76,19 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     yield from _scores_files(settings, comparisons)
     yield from _check_receivers(settings)
     yield from _pings(settings, names)
-    for n, comparison in comparisons:
-        yield from within(("comparisons", n), _comparison(comparison))
+    for index, comparison in comparisons:
+        yield from within(("comparisons", index), _comparison(comparison))
 
 
 def _names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name."""
     names: list[tuple[KeyPath, Any]] = []
     of_candidates: list[tuple[KeyPath, str | None]] = []
-    for n, comparison in comparisons:
-        names.append((("comparisons", n, "name"), comparison.name))
+    for index, comparison in comparisons:
+        names.append((("comparisons", index, "name"), comparison.name))
         for path, name in names_in(vars(comparison)):
             if len(path) > 1:
-                of_candidates.append((("comparisons", n, *path), name))
+                of_candidates.append((("comparisons", index, *path), name))
     yield from duplicates([*names, *of_candidates], NAME_TAKEN.format("comparison"))
     for path, name in of_candidates:
         if name is not None and not is_name(name):
@@ -131,9 +131,9 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
     """Report names of receivers that occur twice, and unknown names in routes and fallbacks."""
     receivers = settings.receivers or ()
     names: list[tuple[KeyPath, str]] = []
-    for n, receiver in enumerate(receivers):
+    for index, receiver in enumerate(receivers):
         if receiver is not None:
-            path = ("receivers", n, receiver.kind, "name")
+            path = ("receivers", index, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from duplicates(names, NAME_TAKEN.format("receiver"))
     # If a receiver is invalid, its name is not known here. So check no references.
@@ -144,10 +144,10 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
 def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
     """Report names in routes and fallbacks that are not among the names of ``receivers``."""
     names: list[tuple[KeyPath, str]] = []
-    for n, route in enumerate(settings.routes or ()):
+    for index, route in enumerate(settings.routes or ()):
         if route is not None:
             for place, name in enumerate(route.receivers):
-                names.append((("routes", n, "receivers", place), name))
+                names.append((("routes", index, "receivers", place), name))
     for name, fallback in (settings.fallbacks or {}).items():
         names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
         if name == fallback:
@@ -164,11 +164,11 @@ def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]
     """Report comparisons of pings that do not exist. ``comparisons`` are all names."""
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant
-    for n, ping in enumerate(settings.pings or ()):
+    for index, ping in enumerate(settings.pings or ()):
         names = () if ping is None else ping.comparisons
         for place, name in enumerate(names or ()):
             if name not in comparisons:
-                path = ("pings", n, "comparisons", place)
+                path = ("pings", index, "comparisons", place)
                 yield Problem(path, f"there is no comparison {name!r}")
 
 
@@ -187,7 +187,7 @@ def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 
 def _comparison(comparison: Partial) -> Iterator[Problem]:
     """Yield all problems of one comparison. The key paths start at the comparison."""
-    rules = [(n, rule) for n, rule in enumerate(comparison.rules or ()) if rule is not None]
+    rules = [(index, rule) for index, rule in enumerate(comparison.rules or ()) if rule is not None]
     if not comparison.has("candidate", "candidates"):
         yield Problem(("candidate",), MISSING)
     yield from _schedule(comparison)
@@ -196,11 +196,11 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
     yield from _temporal_floor(comparison)
     yield from _users(comparison)
     yield from duplicates(
-        ((("rules", n, "alert"), rule.alert) for n, rule in rules),
+        ((("rules", index, "alert"), rule.alert) for index, rule in rules),
         NAME_TAKEN.format("rule of this comparison"),
     )
-    for n, rule in rules:
-        yield from within(("rules", n), check_rule(rule, comparison))
+    for index, rule in rules:
+        yield from within(("rules", index), check_rule(rule, comparison))
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
@@ -246,10 +246,12 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     """Report metrics that occur twice, that need more than k items, or that lack an input."""
     k = comparison.k
-    metrics = [(("metrics", n), parse(name)) for n, name in enumerate(comparison.metrics or ())]
+    metrics = [
+        (("metrics", index), parse(name)) for index, name in enumerate(comparison.metrics or ())
+    ]
     arm_metrics = [
-        (("arm_metrics", n), parse_arm_metric(name))
-        for n, name in enumerate(comparison.arm_metrics or ())
+        (("arm_metrics", index), parse_arm_metric(name))
+        for index, name in enumerate(comparison.arm_metrics or ())
     ]
     yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
     yield from duplicates(arm_metrics, f"{TWICE}: remove one of them")
@@ -330,12 +332,12 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
     """Report files of scores that would overwrite a file, or that would lack candidates."""
     taken = _files_of_database(settings.database)
     writers: list[tuple[KeyPath, str]] = []
-    for n, comparison in comparisons:
+    for index, comparison in comparisons:
         taken |= _files_read(comparison)
         sink = comparison.scores_to
         if sink is None or sink.file is None:
             continue
-        path: KeyPath = ("comparisons", n, *_FILE)
+        path: KeyPath = ("comparisons", index, *_FILE)
         writers.append((path, _place(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(

@@ -189,7 +189,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
         return
-    named = [(("segments", n), name) for n, name in enumerate(rule.segments)]
+    named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
     yield from duplicates(named, f"{TWICE}: remove one of them")
     if comparison.users is None:
         return

@@ -231,8 +231,8 @@ class _Builder:
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         items = []
-        for n, item in enumerate(node.value):
-            items.append(self.build(item, (*path, n), item.start_mark.line + 1))
+        for index, item in enumerate(node.value):
+            items.append(self.build(item, (*path, index), item.start_mark.line + 1))
         return items
 
     def _count_against_limit(self, node: Node) -> None:
