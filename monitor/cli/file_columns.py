@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import pandas as pd
+
     from monitor.sources.file import FileOptions, FileSourceOptions
 
     AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 
+_FIRST_ROWS = 10_000
+_MOST_SEGMENTS = 3
+_MOST_VALUES = 20
+_LEAST_USERS = 10  # for each value, on average
 COLUMN_ADVICE = (
     "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
     "has one item"
@@ -75,6 +81,46 @@ def find_column(path: Path, names: Sequence[str]) -> str:
             if find_problem([name]) is None:
                 return name
     return names[0]
+
+
+def find_segments(path: Path, user: str) -> list[str]:
+    """Return up to three columns that are useful as segments, from the file's first rows.
+
+    Such a column has few different texts, and the same text in all rows of a user.
+    """
+    from pandas.api.types import infer_dtype
+
+    segments: list[str] = []
+    if not path.exists():
+        return segments
+    try:
+        rows = _first_rows(path)
+    except (OSError, ValueError):
+        return segments
+    if user not in rows:
+        return segments
+    users = rows.groupby(user)
+    for name in rows.columns.difference([user], sort=False):
+        if not name.isidentifier() or infer_dtype(rows[name]) != "string":
+            continue
+        values = rows[name].nunique()
+        is_few = 1 < values <= min(_MOST_VALUES, len(users) / _LEAST_USERS)
+        if is_few and users[name].nunique().max() == 1:
+            segments.append(name)
+    return segments[:_MOST_SEGMENTS]
+
+
+def _first_rows(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        with pq.ParquetFile(path) as file:
+            return next(file.iter_batches(_FIRST_ROWS)).to_pandas()
+    if path.suffix == ".jsonl":
+        return pd.read_json(path, lines=True, nrows=_FIRST_ROWS, dtype=False)
+    separator = "\t" if path.suffix == ".tsv" else ","
+    return pd.read_csv(path, sep=separator, nrows=_FIRST_ROWS)
 
 
 def shaped(

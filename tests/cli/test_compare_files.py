@@ -355,7 +355,10 @@ def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_l
     write_rows("odd.jsonl", odd, {"user_id": "u2", "items": [1]})
     said = read_comparison("compare odd.jsonl candidate.jsonl --max-unreadable 0.5")
     assert said["paired"] == 1
-    found, advice = "text with separators", "write a JSON array, or one item in each row"
+    found, advice = (
+        "text with separators",
+        'write a JSON array such as ["a","b"], or one item in each row',
+    )
     assert said["notes"] == [
         (
             f"malformed in baseline: odd.jsonl: the text is not a JSON array of ids, but {found}: "
