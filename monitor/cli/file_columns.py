@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import pandas as pd
-
     from monitor.sources.file import FileOptions, FileSourceOptions
 
     AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
@@ -88,14 +86,17 @@ def find_segments(path: Path, user: str) -> list[str]:
 
     Such a column has few different texts, and the same text in all rows of a user.
     """
+    import duckdb
     from pandas.api.types import infer_dtype
 
+    from monitor.boundary.scratch import scratch_database, sql_text
+
     segments: list[str] = []
-    if not path.exists():
-        return segments
+    query = f"SELECT * FROM {sql_text(str(path))} LIMIT {_FIRST_ROWS}"  # noqa: S608 - quoted
     try:
-        rows = _first_rows(path)
-    except (OSError, ValueError):
+        with scratch_database("400MB", [str(path)]) as database:
+            rows = database.execute(query).df()
+    except duckdb.Error:
         return segments
     if user not in rows:
         return segments
@@ -108,19 +109,6 @@ def find_segments(path: Path, user: str) -> list[str]:
         if is_few and users[name].nunique().max() == 1:
             segments.append(name)
     return segments[:_MOST_SEGMENTS]
-
-
-def _first_rows(path: Path) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    if path.suffix == ".parquet":
-        with pq.ParquetFile(path) as file:
-            return next(file.iter_batches(_FIRST_ROWS)).to_pandas()
-    if path.suffix == ".jsonl":
-        return pd.read_json(path, lines=True, nrows=_FIRST_ROWS, dtype=False)
-    separator = "\t" if path.suffix == ".tsv" else ","
-    return pd.read_csv(path, sep=separator, nrows=_FIRST_ROWS)
 
 
 def shaped(

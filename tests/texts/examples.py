@@ -97,6 +97,7 @@ from monitor.texts.interpretation import (
     write_interpretation,
     write_longer,
     write_segments,
+    write_shared,
 )
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.planning import (
@@ -413,7 +414,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     ],
     "Results of compare": [
         *(partial(write_interpretation, each) for each in INTERPRETATIONS),
-        *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-2]),
+        *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-3]),
+        partial(write_shared, SHARED, "country=UK"),
         partial(write_segments, dict.fromkeys("abcdefg", SIMILAR), ()),
         partial(write_longer, 12, 10),
         partial(write_arm_metric, "first_differs"),
