@@ -17,7 +17,7 @@ from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
 INSTALLATION = "installation"
-"""The label of alerts that names the installation."""
+"""The alert label that names the installation."""
 
 
 @immutable

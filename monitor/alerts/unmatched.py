@@ -113,7 +113,9 @@ def find_unmatched_silences(
     states: Collection[AlertState],
     comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
-    """Find matchers of silences that match no alert that was judged so far.
+    """For each silence, find the first matcher that no alert has matched so far.
+
+    The alert must also match all matchers before it. See `find_unmatched_matchers`.
 
     ``comparisons`` has the configured comparisons by name. A value is None if the rules of this
     comparison are not known here. Then only the labels alert, comparison, segment and severity are

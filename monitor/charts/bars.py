@@ -40,7 +40,10 @@ def draw_bars(bars: Sequence[Bar], *, label: str) -> Markup:
 
 
 def draw_waterfall(start: Bar, pieces: Sequence[Bar], end: Bar, *, label: str) -> Markup:
-    """Draw the way from one amount to another. Each piece begins where the previous one ends."""
+    """Draw a bar for each piece of the change from one amount to another, and for both amounts.
+
+    The bar of a piece begins where the previous bar ends.
+    """
     level = start.amount
     spans = [(0.0, level)]
     for piece in pieces:

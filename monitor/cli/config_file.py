@@ -181,7 +181,9 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
     for name, value in options:
         if name == "cert_file":
             ends = certificates_end(str(value))
-            certificate = f"cert_file {value}: its certificate, or one that signed it,"
+            certificate = (
+                f"cert_file {value}: its certificate, or the certificate of a CA that signed it,"
+            )
             if ends is not None and ends <= now:
                 raise ConfigError(f"{certificate} expired at {instant(ends)}: renew it")
             if ends is not None and ends <= now + _SOON:

@@ -43,10 +43,10 @@ from monitor.model.errors import MonitorError
 INTERNAL_FAILURE_EXIT = 1
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, 3 a source or "
-    "run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, "
-    "143 terminated; gate: 0 safe, 1 breach, 2 inconclusive, see its help; healthcheck: 1 not "
-    f"well. After an internal failure {TRACEBACK_VARIABLE}=1 shows the traceback, which can "
-    "contain data."
+    "run failed, 4 the database failed, 5 a delivery failed, 74 output could not be written, 130 "
+    "interrupted, 143 terminated; gate: 0 safe, 1 breach, 2 inconclusive, see its help; "
+    f"healthcheck: 1 not well. After an internal failure {TRACEBACK_VARIABLE}=1 shows the "
+    "traceback, which can contain data."
 )
 
 

@@ -168,9 +168,9 @@ def gate(  # noqa: PLR0913 - the command's options
     It is safe if the candidate's mean excess is below the margin. The verdict is valid even if you
     use this command after every run.
 
-    Exit codes: 0 safe, 1 breach, 2 inconclusive, 64 wrong usage, configuration or input, 70
-    internal failure, 74 output, 3 a source, 4 database, 130 interrupted. docs/explanation/gate.md
-    explains what the verdict means.
+    Exit codes: 0 safe; 1 breach; 2 inconclusive; 3 a source failed; 4 the database failed; 64
+    wrong usage, configuration or input; 70 internal failure; 74 output could not be written; 130
+    interrupted. docs/explanation/gate.md explains what the verdict means.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide, describe_certificate, make_question

@@ -78,7 +78,7 @@ class DaemonMetrics:
         intervals: Mapping[str, timedelta],
         stale_after: Mapping[str, timedelta],
     ) -> None:
-        """Set the names of comparisons, receivers and pings, by label.
+        """Register the names of comparisons, receivers and pings. ``names`` has them by label.
 
         Counts of a new name start at 0. Counts of a removed name disappear.
         """

@@ -240,12 +240,12 @@ class PrometheusPublisher(DaemonMetrics):
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
-        """Set the names of the configured comparisons, receivers and pings.
+        """Register the configured comparisons, receivers and pings by their names.
 
         Their counters start at 0. Counters of other names disappear. ``max_series`` limits the
-        series of segments. None means no limit. Prometheus' alert rules use the two other values.
-        ``intervals`` are the longest times between slots. ``stale_after`` are the longest times
-        without an ok run.
+        series of segments. None means no limit. The alert rules of Prometheus use ``intervals`` and
+        ``stale_after``. ``intervals`` are the longest times between slots. ``stale_after`` are the
+        longest times without an ok run.
         """
         now = self._clock.now() if self._clock else None
         self._since = {name: self._since.get(name, now) for name in comparisons}

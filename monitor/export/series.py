@@ -15,7 +15,7 @@ from monitor.model.runs import RunStatus
 
 PREFIX = "rankwatch_"
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
-"""The parts of a page. A page leaves out a part that fails, and shows the others."""
+"""The parts of the metrics page. If a part fails, the page shows the other parts."""
 FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses of a finished run."""
 OWNERS = ("comparison", "receiver", "ping")
@@ -130,7 +130,7 @@ _TABLE = {
     "similarity_distribution": _series(
         Kind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Number of users of segment all by similarity, in buckets up to `le`. `_gsum` divided by "
+        "Number of users of segment all with a similarity of at most `le`. `_gsum` divided by "
         "`_gcount` is the mean.",
     ),
     "similarity_undefined_users": _series(
@@ -418,7 +418,7 @@ _TABLE = {
     "certificate_expiry_timestamp_seconds": _series(
         _GAUGE,
         "",
-        ("When the first certificate of this server expires. Absent without TLS."),
+        ("When the first of this server's certificates expires. Absent without TLS."),
     ),
 }
 

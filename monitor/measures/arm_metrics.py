@@ -22,8 +22,8 @@ from monitor.model.statistics import CHURN, Lack
 class LastLists:
     """The lists that one arm gave in its last run to the n users of this run's batch.
 
-    An item of the batch has the same code here as in the batch. Any other item has another code,
-    which is at least 0.
+    Items that are in the batch keep the batch's codes. Other items have other codes, which are at
+    least 0.
     """
 
     codes: Codes  # (n, k), cut to the k of this run, padded with -1

@@ -509,9 +509,9 @@ def drain(
 
 
 def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
-    """Group deliveries by the key of the message with which they may have arrived.
+    """Group the deliveries that may have been sent in the same message, by that message's key.
 
-    The key is None for deliveries that cannot have arrived.
+    The key is None for deliveries that cannot have been sent yet.
     """
     by_key: dict[str | None, list[Delivery]] = {}
     for delivery in deliveries:

@@ -472,7 +472,7 @@ def recall_fault(
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Select the explanation that found a changed order for the largest number of users.
+    """Select the explanation in which the most users got the same items in another order.
 
     Usually the first run with the fault has it, because later runs are compared with lists that
     have the fault too. The finding need not explain a drop, because the order of the first items

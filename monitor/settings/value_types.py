@@ -37,7 +37,7 @@ _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
 _LONGEST = timedelta(minutes=5)
-_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # the years in which slots may be
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # slots are only in these years
 _YES = frozenset({"true", "yes", "on"})
 _NO = frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)

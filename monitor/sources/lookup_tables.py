@@ -288,7 +288,7 @@ class GradedItems:
         self._refuse(
             users,
             np.flatnonzero(rows.is_malformed),
-            "has no list of ids with one number as grade for each id",
+            "needs a list of ids, and one numeric grade for each id",
         )
         numbers = np.ones(len(rows.items)) if rows.scores is None else rows.scores
         self._append(users, rows.lengths, rows.items, numbers)

@@ -51,7 +51,7 @@ from monitor.texts.model_versions import write_models
 
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_PAUSE = timedelta(hours=2)
-"""A delivery is never leased or put off for longer than these times."""
+"""The longest time of a lease, and the longest time until the next attempt of a delivery."""
 _RETRIED_FOR = timedelta(days=1)
 """After a change of the configuration, ends that were refused within this time are retried."""
 _OUTCOMES = 50_000
@@ -374,7 +374,8 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
     """Return the comparison whose delivery has been due for the longest time.
 
-    Leaves out comparisons with a delivery that is being sent now. None if no other has a due one.
+    Leaves out comparisons with a delivery that is being sent now. None if no other comparison has
+    a due delivery.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
@@ -407,7 +408,7 @@ def _sent_rows(
     comparison: str,
     changes: Sequence[Transition],
 ) -> list[Row[Any]]:
-    """Return the starts and ends that the receiver got or may have got, in the order of storing.
+    """Return the starts and ends that the receiver got or may have got, in their stored order.
 
     Only transitions of the firings and incidents of ``changes`` are returned.
     """

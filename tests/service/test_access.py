@@ -127,7 +127,7 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
     assert "cert_file" not in check(15)[1]
     code, soon = check(13)
     assert code == 0
-    ends = r"web\.crt: its certificate, or one that signed it, expires at 20\S+: renew it"
+    ends = r"web\.crt: its certificate, or the certificate of a CA that signed it, expires at 20\S+: renew it"
     assert re.search(ends, soon)
     source = (
         f"http: {{url: 'http://127.0.0.1:9/{{user}}', cert_file: {client_pair.cert}, "
@@ -136,7 +136,10 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
     for path in (world.folder / "web.crt", client_pair.cert):
         code, ended = check(-1)
         assert code == 2
-        assert f"cert_file {path}: its certificate, or one that signed it, expired at 20" in ended
+        assert (
+            f"cert_file {path}: its certificate, or the certificate of a CA that signed it, expired at 20"
+            in ended
+        )
         world.config.write_text(
             re.sub("candidate: {file: .*}", f"candidate: {{{source}}}", world.config.read_text())
         )

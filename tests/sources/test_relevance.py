@@ -86,9 +86,9 @@ REFUSED = parsed("""
     [["b", [3], [NaN]], "has a grade that is not a number of at least 0$"]
     [["b", [3], [Infinity]], "has a grade that is not a number of at least 0$"]
     [["a", [3], [1]], "is in two rows: give each user one list$"]
-    [["b", [3, 4], [1]], "(has more or fewer grades|has no list of ids with one number)"]
-    [["b", [3, 4], [1, 1, 1]], "(has more or fewer grades|has no list of ids with one number)"]
-    [["b", [3, 4], null], "(has more or fewer grades|has no list of ids with one number)"]
+    [["b", [3, 4], [1]], "(has more or fewer grades|needs a list of ids, and one numeric grade)"]
+    [["b", [3, 4], [1, 1, 1]], "(has more or fewer grades|needs a list of ids, and one numeric grade)"]
+    [["b", [3, 4], null], "(has more or fewer grades|needs a list of ids, and one numeric grade)"]
     [["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
 """)
 GRADES = REFUSED[:4]

@@ -186,7 +186,8 @@ def _segments(
     segments = _rows_by_label(labels)
     if ALL in segments:
         raise InputError(
-            f"by has a segment named {ALL!r}, which is the name for all users: rename the segment"
+            f"by has a segment named {ALL!r}, but that name is reserved for all users together: "
+            "rename the segment"
         )
     return everybody | segments, segment_column
 

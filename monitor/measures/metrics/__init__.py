@@ -50,10 +50,10 @@ def parse(text: str) -> Metric:
 def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:
     """The exact mean score of two random lists of k items.
 
-    The items are drawn from a catalogue of ``catalogue`` items, and their order is random. The mean
-    is over pairs with a defined score. It is None if the metric needs more data than lists, if the
-    score is undefined for all pairs, or if the computation would take too long. Raises MetricError
-    unless k and catalogue are integers with 1 <= k <= catalogue.
+    The items are drawn from a catalogue of ``catalogue`` items, and their order is random. Pairs
+    with an undefined score are left out. The result is None if the metric needs more data
+    than lists, if the score is undefined for all pairs, or if the computation would take too long.
+    Raises MetricError unless k and catalogue are integers with 1 <= k <= catalogue.
     """
     if not isinstance(metric, Metric):
         metric = parse(metric)
@@ -71,7 +71,7 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
 
 
 def typical_length(lengths: Integers) -> int | None:
-    """The length that at least nine in ten lists have. None if there is no such length above 0."""
+    """The length that at least nine in ten lists have. None if no length above 0 is that common."""
     if not len(lengths):
         return None
     length = int(np.median(lengths))
@@ -88,7 +88,7 @@ def chance_scores(
     """The mean score of two random lists of this length, by canonical metric name.
 
     A score is None if ``length`` is None, or if it exceeds the catalogue. It is also None if
-    `expected_by_chance` of the metric is None.
+    `expected_by_chance` returns None for the metric.
     """
     if length is None or length > catalogue:
         return {str(metric): None for metric in metrics}

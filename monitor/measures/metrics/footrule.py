@@ -22,12 +22,15 @@ class Footrule(OrderDistance):
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to half the square of k, rounded down."""
+        """Ranges from 0 to half the square of k, rounded down."""
         # A histogram needs a range of some width, even for lists of one item.
         return 0.0, max(1.0, k * k // 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """(z² - 1) / 3 for z common items. None if two common items are impossible."""
+        """The mean of (z² - 1) / 3, where z is the number of common items.
+
+        None if two common items are impossible.
+        """
         z = np.arange(k + 1.0)
         return expect_over_shared(k, catalogue, (z * z - 1) / 3, least=2)
 
@@ -40,30 +43,36 @@ class FootruleNormalized(OrderDistance):
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """(z² - 1) / 3 / floor(z² / 2) for z common items. None if two are impossible."""
+        """The mean of (z² - 1) / 3 / floor(z² / 2), where z is the number of common items.
+
+        None if two common items are impossible.
+        """
         z = np.arange(k + 1.0)
         shares = (z * z - 1) / 3 / np.maximum(z * z // 2, 1)
         return expect_over_shared(k, catalogue, shares, least=2)
 
 
 class TopkFootrule(Distance):
-    """Sum of the distances that all items move. Absent items have the rank after the list's end."""
+    """Sum of the distances that all items move, even items that only one list has.
+
+    An item that is missing from a list of length l has rank l + 1 there.
+    """
 
     kernel = staticmethod(footrule.topk_footrule)
     disjoint = None
     one_empty = math.nan
     uneven = (
-        "absent items have the rank after the list's end; the distance is 0 if one list lacks only "
-        "the last item of the other"
+        "an item that is missing from a list of length l gets rank l + 1; so [a, b] and [a, b, c] "
+        "have distance 0"
     )
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the distance of two disjoint lists of k items."""
+        """Ranges from 0 to the distance of two disjoint lists of k items."""
         return 0.0, k * (k + 1.0)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean. An item is at a given rank of the other list with probability 1 / N."""
+        """The exact mean. Each rank of a list has a given item with probability 1 / catalogue."""
         return k * (k * k - 1) / (3 * catalogue) + (1 - k / catalogue) * k * (k + 1)
 
 
@@ -75,13 +84,13 @@ class TopkFootruleNormalized(Distance):
     disjoint = 1.0
     one_empty = 1.0
     uneven = (
-        "absent items have the rank after the list's end; the distance is 0 if one list lacks only "
-        "the last item of the other"
+        "an item that is missing from a list of length l gets rank l + 1; so [a, b] and [a, b, c] "
+        "have distance 0"
     )
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean. An item is at a given rank of the other list with probability 1 / N."""
+        """The exact mean. Each rank of a list has a given item with probability 1 / catalogue."""
         return (k - 1) / (3 * catalogue) + 1 - k / catalogue
 
 

@@ -38,12 +38,12 @@ class KendallDistance(metric.OrderDistance):
     source = "Kendall, A new measure of rank correlation (1938)"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the number of all pairs of k items."""
+        """Ranges from 0 to the number of pairs of k items."""
         # A histogram needs a range of some width, even for lists of one item.
         return 0.0, max(1.0, k * (k - 1) / 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Half of the pairs of common items. None if two common items are impossible."""
+        """Half of the mean number of pairs of common items. None if there cannot be a pair."""
         z = np.arange(k + 1.0)
         return expect_over_shared(k, catalogue, z * (z - 1) / 4, least=2)
 
@@ -64,7 +64,8 @@ class KendallDistanceNormalized(metric.OrderDistance):
 class TopkPairs(metric.Distance, ABC):
     """A distance over all pairs of items that either list has."""
 
-    # The cost, in [0, 1], of a pair of items that only one list has. 0 is optimistic, 0.5 neutral.
+    # The cost, in [0, 1], of a pair of items that one list has and the other list lacks. 0 is
+    # optimistic, and 0.5 is neutral.
     penalty: float = 0.0
 
     uneven = "the definition covers unequal lengths too; a prefix has distance 0 if penalty is 0"
@@ -89,7 +90,7 @@ class TopkKendall(TopkPairs):
     one_empty = math.nan
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the distance of two disjoint lists of k items."""
+        """Ranges from 0 to the distance of two disjoint lists of k items."""
         return 0.0, k * k + self.penalty * k * (k - 1)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -137,7 +138,7 @@ class TauAp(metric.OrderCorrelation):
 
 
 class TauApSymmetric(metric.OrderCorrelation):
-    """Mean of `tau_ap` in both directions, with either list as the truth."""
+    """Mean of two values of `tau_ap`: each list is the truth once."""
 
     kernel = staticmethod(weighted.tau_ap_symmetric)
     source = (
@@ -152,11 +153,11 @@ class PositionWeightedKendallDistance(metric.PositionWeighted):
     kernel = staticmethod(element_weighted.position_weighted_kendall_distance)
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the number of all pairs of k items, because the highest cost of a step is 1."""
+        """Ranges from 0 to the number of pairs of k items, because a step costs at most 1."""
         return 0.0, max(1.0, k * (k - 1) / 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean. None if there may be many more common items than `_MOST_SHARED`."""
+        """The exact mean. None if there may well be more than `_MOST_SHARED` common items."""
         most = min(k, _MOST_SHARED)
         if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
             return None  # the time grows with the square of ``most``
@@ -236,7 +237,11 @@ class AppendedTau(metric.Correlation):
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """The exact mean. All pairs cancel out, except (k - z)² pairs with one item of each list."""
+        """The exact mean.
+
+        All pairs cancel out, except the pairs of an item that only the baseline has and an item
+        that only the candidate has. There are (k - z)² such pairs for z common items.
+        """
         if k == 1:
             return -1.0 if catalogue > 1 else None
         z = np.arange(k + 1.0)

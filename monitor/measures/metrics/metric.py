@@ -56,8 +56,8 @@ class Metric(ABC):
       infinite if it grows with the length of the lists. `bounds` is the range for lists of at most
       k items.
     - ``identical``, ``disjoint``, ``one_empty`` and ``both_empty``: the exact scores of such lists.
-      Identical and disjoint lists have the same length. A score is NaN if it is undefined. It is
-      None if it depends on the lists or parameters.
+      The first two scores are for two lists of the same length. A score is NaN if it is
+      undefined. It is None if it depends on the lists or parameters.
     """
 
     depth: int | None = None  # lists are cut to this number of items
@@ -126,9 +126,9 @@ class Metric(ABC):
 
 
 class Similarity(Metric, ABC):
-    """A metric from 0 to 1: 1 for identical lists, 0 for disjoint lists and one empty list.
+    """A metric from 0 to 1. Identical lists score 1. Disjoint lists score 0.
 
-    A subclass may declare other values.
+    If one of the lists is empty, the score is 0 too. A subclass may declare other values.
     """
 
     low = 0.0

@@ -71,7 +71,7 @@ class Rbo(Persistent):
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The mean score is (1 - p^k) / (1 - p) / catalogue.
 
-        The mean agreement at depth d is d / catalogue. Below the lists it is k / catalogue.
+        The mean agreement at depth d is d / catalogue. Below depth k it stays k / catalogue.
         """
         return float((1 - self.p**k) / (1 - self.p) / catalogue)
 
@@ -118,7 +118,7 @@ class RboMax(Persistent):
     )
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From the score of two disjoint lists of k items to 1."""
+        """Ranges from the score of two disjoint lists of k items to 1."""
         return self.score_full(k, is_same=False), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
@@ -139,11 +139,11 @@ class RboMin(Persistent):
     source = "Webber, Moffat and Zobel (2010), equation 11"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the score of two identical lists of k items."""
+        """Ranges from 0 to the score of two identical lists of k items."""
         return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean overlap is d^2 / catalogue at depth d, and k^2 / catalogue below the lists."""
+        """The mean overlap is d^2 / catalogue at depth d, and k^2 / catalogue below depth k."""
         seen = (1 - self.p**k) / (1 - self.p) - k * self.p**k
         below = k * (rbo_weight(self.p, k) - (1 - self.p**k))
         return float((seen + below) / catalogue)
@@ -165,7 +165,7 @@ class RboRes(Persistent):
     source = "Webber, Moffat and Zobel (2010), equation 30"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From the value of two identical lists of k items to 1, the value of an empty list."""
+        """Ranges from the value of two identical lists of k items to 1, the value of empty lists."""
         return self.score_full(k, is_same=True), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
@@ -174,7 +174,7 @@ class RboRes(Persistent):
 
 
 class RboTruncated(Persistent):
-    """RBO@k: RBO summed only over the depths of the lists. Identical lists score 1 - p^k.
+    """RBO@k: RBO summed only to depth k, without extrapolation. Identical lists score 1 - p^k.
 
     Other libraries call this RBO. The score depends on the length of the lists, not only on their
     similarity. The score of `rbo` does not depend on the length.
@@ -182,15 +182,17 @@ class RboTruncated(Persistent):
 
     kernel = staticmethod(rbo_truncated)
     identical = None
-    uneven = "only the depths of the shorter list are added; a prefix of s items scores 1 - p^s"
+    uneven = (
+        "summed only to the length s of the shorter list, so a prefix of s items scores 1 - p^s"
+    )
     source = "Webber, Moffat and Zobel (2010), equation 4 cut off at the shorter list's end (RBO@k)"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """From 0 to the score of two identical lists of k items."""
+        """Ranges from 0 to the score of two identical lists of k items."""
         return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
-        """The mean agreement at depth d is d / catalogue. Depths below the lists add nothing."""
+        """The mean agreement at depth d is d / catalogue. Depths below k add nothing."""
         return float(((1 - self.p**k) / (1 - self.p) - k * self.p**k) / catalogue)
 
 

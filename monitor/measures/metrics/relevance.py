@@ -33,7 +33,7 @@ class OfArm(Metric, ABC):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
-        """From 0 to ``high`` for one arm, and from ``low`` to ``high`` for the difference."""
+        """Ranges from 0 to ``high`` for one arm. The difference ranges from ``low`` to ``high``."""
         if self.arm == relevance.DIFFERENCE:
             return self.low, self.high
         return 0.0, self.high

@@ -63,9 +63,10 @@ def interpret(
 def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | None:
     """Return how the difference is distributed over the users, or None if it cannot be said.
 
-    ``distances`` are the distances from identical lists, float64 (n,). ``usual`` are those of two
-    trainings, for any number of users. Only what exceeds them is measured then. Both are compared
-    in their order of size, because the distance of a single user varies from training to training.
+    ``distances`` are the distances from identical lists, float64 (n,). ``usual`` are the
+    distances between two trainings. The number of their users may differ. If they are given, only
+    the distance that exceeds them is measured. Both are compared in their order of size, because
+    the distance of a single user varies from training to training.
     """
     if len(distances) < _LEAST_USERS:
         return None

@@ -87,9 +87,11 @@ class RequestTemplate:
     def problem(self, user: str) -> str | None:
         """The reason why no request for the user is possible. None if a request is possible."""
         if self._has_user_in_path and user in _NOT_IN_PATH:
-            return "was not asked: the user's key would change the path of url"
+            return (
+                "was not asked: the user's id is empty, . or .., which would change the path of url"
+            )
         if self._has_whole_numbers and not _WHOLE_NUMBER(user):
-            return "was not asked: the user's key is not a whole number"
+            return "was not asked: the user's id is not a whole number"
         return None
 
     def url(self, users: Sequence[str]) -> URL:

@@ -5,7 +5,7 @@ import numpy as np
 from monitor.model.arrays import Flags, Floats, Integers
 
 MAD_TO_SIGMA = 1.4826
-"""A median absolute deviation times this is the standard deviation of a normal distribution."""
+"""A normal distribution's standard deviation, as a multiple of its median absolute deviation."""
 FAR_OUT = 3.0
 """A value is far out if it is more than this many scales (`find_scale`) from the middle."""
 
@@ -48,15 +48,15 @@ def find_scale(values: Floats) -> Floats:
 
 
 def find_fault(z: Floats, firing: Flags) -> Floats:
-    """Median z, (m,), over the newest runs in which the alert fires. NaN if it does not fire."""
+    """Median z, (m,), over the runs since the alert began to fire. NaN if it does not fire now."""
     has_fired_since = np.logical_and.accumulate(firing[::-1])[::-1]
     return find_median(np.where(has_fired_since, z, np.nan))
 
 
 def pull_in(values: Floats, middle: Floats) -> Floats:
-    """Return deviations from the mean, (runs, m), after limiting far-out values.
+    """Limit far-out values, and return the deviations from the new mean, (runs, m).
 
-    No value is more than FAR_OUT scales from ``middle`` after that.
+    A far-out value is moved to FAR_OUT scales from ``middle``.
     """
     far = FAR_OUT * find_scale(values - middle)
     near = middle + np.clip(values - middle, -far, far)

@@ -111,7 +111,10 @@ def refer(
 
 @immutable
 class Prediction:
-    """The range of the next run of m series, (m,) each. It is infinite if there is no reference."""
+    """The range of the next run of m series. Each field is an array of shape (m,).
+
+    The range is infinite if there is no reference.
+    """
 
     low: Floats  # a healthy run is below this value with at most the given chance
     high: Floats  # a healthy run is above this value with at most the given chance
@@ -124,8 +127,8 @@ def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Pr
 
     ``errors_now`` has the sampling errors of the next run, (m,). ``share`` is the chance of a false
     alarm, in (0, 0.5). The variance has three terms: the variance of past runs, the variance of the
-    center, and extra sampling variance. The last term is added only if this run's sampling variance
-    is larger than that of past runs.
+    center, and extra sampling variance. The last term is added only if the next run has a larger
+    sampling variance than past runs.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
@@ -143,8 +146,8 @@ def surprise(
 ) -> Floats:
     """Return one-sided p-values, (m,).
 
-    A p-value is the chance that a healthy run is at least as far from the center as this run. NaN
-    if the reference or the run has no value.
+    A p-value is the chance that a healthy run is at least as far from the center as this run, on
+    the side of ``direction``. NaN if the reference or the run has no value.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0

@@ -23,8 +23,8 @@ _Z = 1.959963984540054
 RARE = 10.0
 """A share is rare if a run should have fewer than this many users with the property.
 
-A rare share is judged as a count. Other shares are judged as angles, because angles are as good for
-them.
+A rare share is judged as a count. Other shares are judged as angles, because angles are as
+accurate for them.
 """
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 """Variances of a count, as multiples of its mean.
@@ -52,7 +52,7 @@ Otherwise a fault that hits all 88 users of a segment would not be detected at a
 _MOST_USERS = 1000.0
 """The largest limit that a count can have."""
 _STEPS = 16
-"""This many halvings find the limit of a count to a sixtieth of a user."""
+"""The number of bisection steps. The limit of a count is then exact to a sixtieth of a user."""
 
 
 def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
@@ -89,10 +89,11 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     """Standard error over users of a mean or percentile, in the unit of the statistic.
 
     The error of a mean is s / sqrt(n). The error of the percentile at q is sqrt(q (1 - q) / n),
-    divided by a density of users (Woodruff 1952). It is the lower one of the densities on both
-    sides of the percentile. Each density is estimated by a straight line to a known quantile. The
-    nearest quantile is used that is at least one standard error of q away, because nearer quantiles
-    may be equal. If there is none, the farthest quantile is used.
+    divided by the density of users (Woodruff 1952). The densities below and above the percentile
+    are estimated, and the lower one is used. Each density is estimated by a straight line from the
+    percentile to another quantile. This is the nearest known quantile that is at least one standard
+    error of q away, because nearer quantiles may be equal. If there is none, the line goes to the
+    farthest known quantile.
 
     None if fewer than LEAST_IN_TAIL users are beyond the percentile, or if no other quantile is
     known.
@@ -115,7 +116,7 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
 def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
     """Slope of the quantile function at q, on the side given by the sign of ``reach``.
 
-    It is -1 if it is unknown.
+    The result is -1 if the slope is unknown.
     """
     if q not in quantiles:
         return -1.0
@@ -134,8 +135,8 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     """The 95 % interval of the statistic over users, in the unit of the statistic.
 
     The interval of a mean is computed with Student's t, and the interval of a percentile with the
-    normal distribution. Both are cut to the range of possible ``scores``. The interval of a share
-    is that of `share_interval`. None if the value or its error is not known.
+    normal distribution. Both are cut to the range of possible ``scores``. `share_interval`
+    computes the interval of a share. None if the value or its error is not known.
     """
     parsed = Statistic.parse(statistic)
     value = summary.value(statistic)
@@ -246,8 +247,8 @@ def judge_rare(
 ) -> tuple[Floats, Floats, Flags]:
     """Judge rare shares as counts.
 
-    Returns the upper limits as angles, the p-values, and whether a series was judged as a count,
-    (m,) each.
+    Returns three arrays of shape (m,): the upper limits as angles, the p-values, and whether each
+    series was judged as a count.
 
     - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
     - ``past``: the angles and errors of past runs, (runs, m).

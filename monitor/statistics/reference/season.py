@@ -64,7 +64,10 @@ class Phases:
 
 @immutable
 class Seasonal:
-    """Values moved to the phase of the next run. The costs of moving them are (m,) each."""
+    """Values that were moved to the phase of the next run, and what this costs.
+
+    The fields except ``values`` are costs, as arrays of shape (m,).
+    """
 
     values: Floats  # (runs, m)
     paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
@@ -170,7 +173,7 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
     """Whether any run of a block has the flag, (blocks, m).
 
-    ``blocks`` has the first row of each.
+    ``blocks`` has the first row of each block.
     """
     by_block: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
     return by_block
@@ -179,7 +182,7 @@ def _any_of(flags: Flags, blocks: Integers) -> Flags:
 def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     """Which runs belong to a long alarm, (runs, m).
 
-    A long alarm still lasts, or it lasted for a complete cycle of runs.
+    An alarm is long if it still lasts, or if it lasted for a complete cycle of runs.
     """
     length = alarms.astype(np.intp)
     lasting = alarms.copy()
@@ -260,7 +263,7 @@ def _find_ill(
     alarms: Flags,
     lasting: Flags,
 ) -> tuple[Flags, Floats]:
-    """Find ill blocks, and the distances of far-out blocks, (blocks, m) each.
+    """Find ill blocks, and the distances of far-out blocks: two arrays of shape (blocks, m).
 
     A block is one recurrence of a phase. It is ill if one of its runs is in an alarm that is not
     long. It is also ill if the last block of the same phase is ill and both are about equally far
@@ -302,7 +305,7 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
 
 
 def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
-    """Number of runs and mean of each phase, (phases, m) each."""
+    """The number of runs and the mean of each phase: two arrays of shape (phases, m)."""
     counts = member.T @ ~np.isnan(deviations)
     return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
 
@@ -386,7 +389,10 @@ def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
 
 @immutable
 class TrendEvidence:
-    """Evidence of drift in m series, collected from run to run, (len(DRIFTS), m) each."""
+    """Evidence of drift in m series, collected from run to run.
+
+    Each field is an array of shape (len(DRIFTS), m).
+    """
 
     mass: Floats  # Shiryaev-Roberts evidence for each size of drift
     # Log-likelihood ratio since the likeliest start of a drift (Page 1954). 0 without a drift
@@ -437,7 +443,7 @@ def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
 def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
     """How many of the newest runs may be part of a drift, (m,). The reference leaves them out.
 
-    They are all runs since the likeliest start of a drift. The number is 0 if the drift's
+    These are all runs since the likeliest start of a drift. The number is 0 if the drift's
     log-likelihood ratio has not reached half of log(1 / alpha).
     """
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]

@@ -12,10 +12,10 @@ from monitor.model.rules import MIN_HEALTHY_RUNS
 from monitor.statistics.reference.history import find_mean, find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001
-"""Share of the histories without a bad run in which a good run is rejected as an outlier.
+"""The probability that a good run is rejected as an outlier, if no run of the history is bad.
 
-The remaining runs of such a history vary too little. With 0.01, false alarms at 1e-4 after ten runs
-are 3.6 times too frequent. With 0.001, they have the right rate.
+After a wrong rejection the remaining runs vary too little. With 0.01, false alarms at 1e-4
+after ten runs are 3.6 times too frequent. With 0.001, they have the right rate.
 """
 LEAST_RUNS_FOR_OUTLIERS = 5
 """With fewer runs, no run is an outlier.
@@ -68,7 +68,7 @@ def find_outliers(values: Floats) -> Flags:
 
 
 def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
-    """Rows of the lowest and the highest value that are not outliers, (m,) each.
+    """Rows of the lowest and the highest value that are not outliers: two arrays (m,).
 
     ``ordered`` is sorted, so the value farthest from the mean is always one of the two ends.
     """
@@ -129,7 +129,7 @@ def _limits(most: int) -> Floats:
 
 @immutable
 class Spread:
-    """Weighted moments of m series, (m,) each.
+    """Weighted moments of m series. Each field is an array of shape (m,).
 
     The variance of ``center`` is ``doubt`` times ``variance``.
     """
@@ -192,7 +192,7 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
 
 @immutable
 class PastAlarms:
-    """Which past runs were healthy, and which alerts they had, (runs, m) each."""
+    """Which past runs were healthy, and which alerts they had. Flags have the shape (runs, m)."""
 
     healthy: Flags  # runs that define what is normal
     alarms: Flags  # an alert of the segment was pending or firing after the run
@@ -259,7 +259,7 @@ class _Scan:
 
     - ``origin``: the first row of the newest level.
     - ``streak``: the number of runs of the last alarm.
-    - ``total``: the sum of the values of these runs.
+    - ``total``: the sum of the values of the runs of the last alarm.
     - ``healed``: the number of runs since the last alarm.
     """
 

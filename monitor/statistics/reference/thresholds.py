@@ -78,7 +78,10 @@ class Budget:
 
 @immutable
 class Threshold:
-    """Thresholds of m series on the judged scale, (m,) each. NaN if there is no reference."""
+    """Thresholds of m series on the judged scale. Each field is an array of shape (m,).
+
+    The values are NaN if there is no reference.
+    """
 
     limit: Floats  # a healthy run is beyond it with at most the given chance
     expected: Floats

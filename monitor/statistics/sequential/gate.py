@@ -100,7 +100,7 @@ class Scale:
         return np.clip(unit, 0.0, 1.0)
 
     def margin(self, value: float) -> float:
-        """Convert a margin to (0, 1).
+        """Convert a margin to the scale from 0 to 1.
 
         Raises InputError unless the margin is inside of the range. At the ends of the range no
         decision is possible.
@@ -193,8 +193,8 @@ def follow_capital(scores: Floats, mean: float, population: int | None = None) -
     """Return `log_capital` after every score, (..., n). The users must be in random order.
 
     Each of these values is valid at any time. The users may be drawn from a ``population`` without
-    replacement. Then each score is compared with the mean that the remaining users must have, so
-    that the population has the ``mean`` (Waudby-Smith and Ramdas 2020). The result is infinite if
+    replacement. Then each score is compared with the mean that the remaining users need, if the
+    population is to have the ``mean`` (Waudby-Smith and Ramdas 2020). The result is infinite if
     the remaining users cannot have that mean.
     """
     gains = (mean - scores) / (1.0 - mean)
@@ -330,8 +330,8 @@ def gate_samples(
     verdicts.
 
     - ``safe``: all segments are judged safe only if each of them would be judged safe alone. If any
-      mean is beyond the margin, all segments are judged safe with probability at most alpha. This
-      holds for any number of segments.
+      mean is beyond the margin, the probability that all segments are judged safe is at most
+      alpha. This is true for any number of segments.
     - ``breach``: the expected share of wrong verdicts among all breaches is at most alpha.
 
     Raises InputError unless the margin is inside of the ``scale`` and alpha is in (0, 1).

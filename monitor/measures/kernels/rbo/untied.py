@@ -80,7 +80,7 @@ def _check_depth(depth: float) -> None:
 
 
 def rbo_truncated(alignment: Alignment, p: float) -> Floats:
-    """RBO summed only over the depths that both lists have: float64 (n,) in [0, 1 - p^s].
+    """RBO summed only to the end of the shorter list: float64 (n,) in [0, 1 - p^s].
 
     This is equation 4 of Webber, Moffat and Zobel (2010), cut off at the length s of the shorter
     list. They call it RBO@k. X_d is the overlap of the first d places of both lists::
