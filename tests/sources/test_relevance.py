@@ -89,7 +89,7 @@ REFUSED = parsed("""
     [["b", [3, 4], [1]], "(has more or fewer grades|needs a list of ids, and one numeric grade)"]
     [["b", [3, 4], [1, 1, 1]], "(has more or fewer grades|needs a list of ids, and one numeric grade)"]
     [["b", [3, 4], null], "(has more or fewer grades|needs a list of ids, and one numeric grade)"]
-    [["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
+    [["b", [3, null], [1, 1]], "(has an item that is no id|needs a list of ids)"]
 """)
 GRADES = REFUSED[:4]
 CASES = [(kept, OF_LISTS[kept], odd) for kept in ("parquet", "jsonl", "sqlite") for odd in REFUSED]
@@ -119,7 +119,7 @@ def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_wi
     assert by_user(read(file=LONG | {"path": str(path)})) == {}
 
     path.write_text('who,what\na,"[1]"\nb,"[2"\n')
-    with pytest.raises(SourceError, match=r"^user 'b' of .* has no list of ids"):
+    with pytest.raises(SourceError, match=r"^user 'b' of .* needs a list of ids"):
         read(file={"path": str(path), "user": "who", "items": "what"})
 
 

@@ -56,7 +56,7 @@ class Metric(ABC):
       infinite if it grows with the length of the lists. `bounds` is the range for lists of at most
       k items.
     - ``identical``, ``disjoint``, ``one_empty`` and ``both_empty``: the exact scores of such lists.
-      The first two scores are for two lists of the same length. A score is NaN if it is
+      ``identical`` and ``disjoint`` are for two lists of the same length. A score is NaN if it is
       undefined. It is None if it depends on the lists or parameters.
     """
 

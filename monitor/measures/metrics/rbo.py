@@ -165,7 +165,7 @@ class RboRes(Persistent):
     source = "Webber, Moffat and Zobel (2010), equation 30"
 
     def bounds(self, k: int) -> tuple[float, float]:
-        """Ranges from the value of two identical lists of k items to 1, the value of empty lists."""
+        """Ranges from the value of two identical lists of k items to 1 for an empty list."""
         return self.score_full(k, is_same=True), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
