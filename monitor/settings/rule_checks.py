@@ -192,14 +192,23 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a ``min_users`` above the number of users that a run asks for in any judged segment.
+
+    The users that are added for ``sample.minimum`` are in their segment, but not in ``all``.
+    """
     users = comparison.users
     size = None if users is None else users.sample_size
     if size is None or rule.min_users is None:
         return
-    sampled = max(size.fixed + size.rotating, size.minimum or 0)
-    if rule.min_users > sampled:
+    most_users = size.fixed + size.rotating
+    if rule.segments != ALL and size.minimum is not None:
+        # Added users and fixed users have the smallest hashes, with the same key. So in a segment
+        # the larger group contains the smaller group. All rotating users may be other users.
+        most_users = max(size.fixed, size.minimum) + size.rotating
+    if rule.min_users > most_users:
         yield Problem(
+            # Without the key, the default is too high, and the problem belongs to the rule.
             ("min_users",) if rule.has("min_users") else (),
             f"the rule would never judge, because min_users is {rule.min_users} and a run asks "
-            f"only {sampled} users: lower min_users, or ask for more users",
+            f"only {most_users} users: lower min_users, or ask for more users",
         )
