@@ -152,7 +152,7 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
             name = rule.metric.short_name
             low, high = rule.metric.bounds(k)
         else:
-            yield from _share(rule, k)
+            yield from _share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     if not (low < threshold <= high if is_below else low <= threshold < high):
         yield Problem((side,), message)
@@ -160,8 +160,12 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield Problem((resolve,), message)
 
 
-def _share(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report a ``share_below(x)`` with an impossible x, and a threshold on the wrong side of it."""
+def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
+    """Report a ``share_below(x)`` with an impossible x, and ``below`` for a similarity.
+
+    If lists drift apart, more users fall below x of a similarity, and only ``above`` detects this.
+    For a distance both sides are allowed.
+    """
     judged = rule.metric
     low, high = judged.bounds(k)
     if not low < rule.statistic.floor <= high:
