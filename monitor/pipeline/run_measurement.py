@@ -202,7 +202,7 @@ def _measure_batches(
         yield accumulator.merge(packed)
 
 
-def _explain(  # noqa: PLR0913 - the past is three of them
+def _explain(  # noqa: PLR0913 - the past has three: memory, last and former
     comparison: Comparison,
     accumulator: RunAccumulator,
     sample: Sample,
@@ -212,7 +212,10 @@ def _explain(  # noqa: PLR0913 - the past is three of them
     former: RecodedLists | None,
     mismatches: Sequence[IdMismatch],
 ) -> tuple[Split | None, Explanation | None, str | None]:
-    """Return the split and the explanation of a run, and a sentence if a plugin's metric failed."""
+    """Return the split and the explanation of a run, and a sentence if a plugin's metric failed.
+
+    ``last`` and ``former`` are the recoded lists of `_recode`, made from the lists in ``memory``.
+    """
     try:
         split, explanation = explain_run(
             comparison,
@@ -226,6 +229,7 @@ def _explain(  # noqa: PLR0913 - the past is three of them
         )
     except MetricError as error:
         return None, None, f"not explained: {error}"
+    # Without paired users the run is not compared with an earlier run.
     if explanation is not None and explanation.paired:
         explanation = replace(explanation, since=memory.former_slot)
     return split, explanation, None
