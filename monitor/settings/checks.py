@@ -195,11 +195,8 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
-    """Report keys of the schedule that do not fit each other.
-
-    `has` says whether the file has the key, even with an invalid value. The attribute of an invalid
-    key is None.
-    """
+    # `has` says whether the file has the key, even with an invalid value. The attribute of an
+    # invalid key is None.
     every = comparison.every
     offset = comparison.offset
     if not comparison.has("every", "cron"):

@@ -38,32 +38,22 @@ def read_text(
     most: int = MAX_BYTES,
     may_be_pipe: bool = True,
 ) -> str:
-    """Read a configuration file of at most ``most`` bytes.
-
-    Raises ConfigError if it cannot be read or has more bytes. ``advice`` says what to do if there
-    is no such file.
-    """
+    """Read a configuration file. Raises ConfigError if it cannot be read or has too many bytes."""
     try:
         content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file: {advice}") from None
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
-        if error.errno == errno.EFBIG:  # `read_bounded` reports a file with more bytes like this
-            problem = f"is larger than {_show_size(most)}, which is too large for a configuration"
+        if error.errno == errno.EFBIG:
+            size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+            problem = f"is larger than {size}, which is too large for a configuration"
         raise ConfigError(f"{path}: {problem}") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8 text: save it as UTF-8") from None
-
-
-def _show_size(size: int) -> str:
-    """Write a number of bytes in whole MiB, or in whole KiB if it is smaller than 1 MiB."""
-    if size < 1 << 20:
-        return f"{size >> 10} KiB"
-    return f"{size >> 20} MiB"
 
 
 def validate_document(
