@@ -105,8 +105,9 @@ def load_with_rules(
 ) -> tuple[ComparisonOptions, ...]:
     """Return the named comparisons, or all if there are no names, with the rules of another file.
 
-    The other file is a complete configuration, or it has only the keys ``rules:`` or
-    ``false_alarm_every:`` or both. If there are problems, raises ConfigError with all of them.
+    The other file is a complete configuration, or it has only the key ``rules:``, only
+    ``false_alarm_every:``, or only these two. If there are problems, raises ConfigError with all of
+    them.
     """
     settings = load_settings(path)
     chosen = _chosen(settings, names, path)

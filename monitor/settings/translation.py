@@ -159,7 +159,7 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
 
 
 def kept_lists(options: ComparisonOptions) -> Keep | int:
-    """Return which users' lists are stored. The configuration decides, or the default.
+    """Return which users' lists are stored: as configured, or the default.
 
     By default all lists are stored if relevance arrives later, or if a metric or the noise floor
     needs the lists of the last run. Otherwise no lists are stored.

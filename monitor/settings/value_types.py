@@ -36,7 +36,7 @@ _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
-_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # of slots
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998  # the years in which slots may be
 _YES = frozenset({"true", "yes", "on"})
 _NO = frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)

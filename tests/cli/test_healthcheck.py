@@ -72,7 +72,7 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
         stranger = found(tmp_path, "stranger").own
         for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
             code, text = ask(site.port, options)
-            assert (code, "name one with --cert that it trusts" in text) == (1, True)
+            assert (code, "give one that it trusts with --cert" in text) == (1, True)
         assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (
             0,
             "healthy",

@@ -24,7 +24,7 @@ from monitor.texts.wording import count_of
 MAX_CHANGES = 5
 """How many changes a message reports in full. It only counts further changes."""
 MAX_ITEMS = 5
-"""How many items are shown that gained places in lists. As many are shown that lost places."""
+"""A message names at most this many items that gained places, and as many that lost places."""
 MAX_EXAMPLES = 2
 """For how many users the lists are shown."""
 MAX_RANKS = 10

@@ -47,7 +47,7 @@ class ChangeBreakdown:
     metric: str
     # The mean distance from identical lists, split into parts. None if the metric cannot be split.
     parts: PartMeans | None
-    shares: Mapping[Change, float]  # shares of the lists
+    shares: Mapping[Change, float]  # the share of users for each kind of change
 
 
 def break_down_changes(

@@ -115,7 +115,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         super().__init__(
             timezone="UTC",
             executors={"default": self.executor},
-            # If a job missed several times, it runs once.
+            # If a job has missed several of its times, it runs only once.
             job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1},
         )
         self.add_listener(self._try_again, events.EVENT_JOB_MAX_INSTANCES)
