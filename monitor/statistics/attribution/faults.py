@@ -276,7 +276,7 @@ def _estimate_share(
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Estimate the share of these users that was hit, 0 to 1.
+    """Estimate the share of the users in ``rows`` that was hit, 0 to 1.
 
     The estimate is made from how far their lists exceed the habit.
     """
