@@ -217,11 +217,17 @@ def _find_past_alarms(
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
-    """Find the past runs with alerts, and the healthy past runs. This ignores drifts."""
+    """Find the past runs with alerts, and the healthy past runs.
+
+    Only alerts of `learning_rules` count. A run is healthy if it had no such alert, is not odd
+    (`find_odd`), and need not wait (`find_waiting`). Drifts are not considered, so the caller must
+    remove their runs from the healthy runs.
+    """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
-    calm = np.where(alarms, np.nan, lessons.values)
-    is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
+    values_without_alarms = np.where(alarms, np.nan, lessons.values)
+    is_odd = find_odd(values_without_alarms, lessons.errors, lessons.z)
+    is_odd = rule_series.spread_over_segments(series, is_odd)
     return PastAlarms(
         healthy=~alarms & ~is_odd & ~find_waiting(lessons.z),
         alarms=alarms,

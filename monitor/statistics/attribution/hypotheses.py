@@ -265,9 +265,11 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     None if such items filled few places of the former lists, or if other items changed too.
     """
     lists = changes.lists[arm]
-    removed, share = lists.find_removed(_LISTED)
+    frequent_items, frequent_share = lists.find_removed(_LISTED)
+    # The items that the other arm's lists lost in this run show how many disappear every day.
     _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
-    if share < _LEAST_REMOVED + _TIMES_USUAL * usual_share or len(removed) < _LEAST_ITEMS:
+    least_share = _LEAST_REMOVED + _TIMES_USUAL * usual_share
+    if frequent_share < least_share or len(frequent_items) < _LEAST_ITEMS:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
