@@ -22,6 +22,7 @@ from monitor.model.rules import (
     Severity,
 )
 from monitor.model.statistics import ABOUT_ORDER, Lack
+from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
 GROUP_FOR = timedelta(days=1)
@@ -35,7 +36,6 @@ _CARRIED = 0.2
 Their change must be at most this share of the segment's change.
 """
 _GROWN = 2.0
-_MOST = 0.5
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
 
@@ -317,7 +317,7 @@ def count_pages(starts: Sequence[Transition]) -> Paging:
             pages=paging.pages + 1,
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
             users=users,
-            concerns_most=users >= _MOST * max(start.users for start in seen),
+            concerns_most=users >= URGENT_SHARE * max(start.users for start in seen),
             faults=_FAULTS & {find_problem(start.kind, start.statistic) for start in seen},
         )
         worse = _why_worse(paging, now)

@@ -6,7 +6,7 @@ The decision uses matchers, routes, maintenance windows, silences and inhibition
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Protocol, Self
@@ -135,19 +135,31 @@ def matchable_labels(transition: Transition) -> dict[str, str]:
     return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
 
 
-def propose_matchers(comparison: str, segments: Collection[str]) -> tuple[str, ...]:
-    """Propose matchers for an incident's alerts and for alerts that join the incident.
+def propose_matchers(
+    comparison: str, segments: Collection[str], alerts: Collection[str]
+) -> tuple[str, ...]:
+    """Propose matchers for these alerts of a comparison. Other alerts of it are still sent.
 
-    They match the comparison. If the incident has only one segment, they match this segment too.
+    If the incident has only one segment, the matchers match this segment too. There are none if a
+    matcher cannot hold the names of the comparison and its alerts.
     """
-    labels = {"comparison": comparison}
+    names = "|".join(re.escape(alert) for alert in sorted(alerts))
+    if not _is_matchable(comparison) or not _is_matchable(names):
+        return ()
+    by_alert = f'alert=~"{names}"'
+    if len(alerts) == 1:
+        (alert,) = alerts
+        by_alert = _write_matcher("alert", alert)
+    matchers = [by_alert, _write_matcher("comparison", comparison)]
     if len(segments) == 1 and ALL not in segments:
-        (labels["segment"],) = segments
-    matchers = []
-    for name, value in labels.items():
-        if value.isprintable() and len(value) < _MOST_CHARACTERS // 3:
-            matchers.append(_write_matcher(name, value))
+        (segment,) = segments
+        if _is_matchable(segment):
+            matchers.append(_write_matcher("segment", segment))
     return tuple(matchers)
+
+
+def _is_matchable(value: str) -> bool:
+    return value.isprintable() and len(value) < _MOST_CHARACTERS // 3
 
 
 def _write_matcher(name: str, value: str) -> str:
@@ -196,6 +208,8 @@ class NotificationPolicy:
     # permanently.
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     shows_items: bool = True  # whether messages name items and show lists
+    # The longest time between two runs, by comparison
+    intervals: Mapping[str, timedelta] = field(default_factory=dict)
 
     @property
     def selectors(self) -> dict[str, tuple[Matcher, ...]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from monitor.model.alerts import Transition
@@ -127,6 +127,7 @@ class Message:
     first: tuple[Transition, ...] = ()
     is_repetition: bool = False
     briefing: Briefing | None = None
+    interval: timedelta | None = None  # the longest time between two runs of the comparison
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     pages: int = 1  # how often the incident has paged this receiver, including this message
     pages_before: int = 0  # how often it had paged the receiver before this message

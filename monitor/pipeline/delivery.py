@@ -428,6 +428,7 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     If that run found no cause, the briefing has the newest cause that earlier runs of the incident
     found. Items are left out if the configuration does not allow items in messages.
     """
+    message = replace(message, interval=policy.intervals.get(message.comparison))
     newest = max((start.slot for start in message.starts), default=None)
     if newest is None:
         return message

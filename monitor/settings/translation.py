@@ -60,7 +60,9 @@ def policy_of(settings: Settings) -> NotificationPolicy:
             for peer in peers.get(name, ()):
                 fallbacks[peer] = peers[fallback][0]
     muted: set[tuple[str, str]] = set()
+    intervals: dict[str, timedelta] = {}
     for comparison in settings.comparisons:
+        intervals[comparison.name] = to_schedule(comparison).longest
         for rule in _rules(comparison):
             if rule.is_dry_run:
                 muted.add((comparison.name, rule.alert))
@@ -70,6 +72,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         muted=frozenset(muted),
         fallbacks=fallbacks,
         shows_items=settings.privacy.items == "shown",
+        intervals=intervals,
     )
 
 

@@ -3,40 +3,75 @@
 Commands are quoted for a shell. Callers pass only names that are printable and on one line.
 """
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from monitor.model.instants import format_instant
 from monitor.model.rules import Severity
+from monitor.model.urgency import Concern
 
-SILENCE_FOR = "2h"
+WHOLE_POPULATION = "none, the whole population"
+"""The segment of an alert that is about all users of a run."""
+USUAL_INTERVAL = timedelta(days=1)
+"""The time between two runs if the configuration is unknown."""
 CHECK_DATABASE = "rankwatch db check"
 """This command checks whether rankwatch can use the database."""
 
+WITHOUT_DATABASE = (
+    "Recommendations are not affected. Acknowledge this in your pager: the commands of rankwatch "
+    "to acknowledge and silence need its database."
+)
+"""The advice while rankwatch has no database."""
 NEW_LEVEL = "The lists did not return to the old level. Accept the change, or roll it back."
 """The advice if an alert ended because rankwatch now expects the changed level."""
 
-_URGENCY: Mapping[Severity, str] = {
-    Severity.CRITICAL: "Critical: look at it now.",
-    Severity.WARNING: "Warning: look at it within this working day.",
-    Severity.INFO: "Info: nobody has to act at night.",
+_ADVICE: Mapping[Severity, str] = {
+    Severity.CRITICAL: "look at it now.",
+    Severity.WARNING: "look at it within this working day.",
+    Severity.INFO: "nobody has to act at night.",
 }
 
 
-def write_urgency(severity: Severity) -> str:
-    """Say how soon somebody has to look at a firing alert."""
-    return _URGENCY[severity]
+def write_urgency(severity: Severity, concern: Concern | None = None) -> str:
+    """Say how soon somebody has to look at a firing alert, and how many users it concerns.
+
+    An urgent alert says whom to call. ``concern`` is None if the number of users is unknown.
+    """
+    title = severity.capitalize()
+    advice = _ADVICE[severity]
+    if concern is None or severity is Severity.INFO:
+        return f"{title}: {advice}"
+    if concern.is_urgent:
+        return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
+    return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
+
+
+def _write_concern(concern: Concern) -> str:
+    if not concern.compared:
+        return "no user could be compared."
+    verb = "is" if concern.users == 1 else "are"
+    users = f"{concern.users:,} of {concern.compared:,} users ({concern.share:.0%})"
+    return f"{users.replace('%', ' %')} {verb} concerned."
+
+
+def _write_owner(concern: Concern) -> str:
+    if len(concern.arms) == 1:
+        return f"the {concern.arms[0]}'s owner"
+    return "the owners of both arms" if concern.arms else "the owner of the arm that failed"
 
 
 def write_firing(extent: str, since: datetime) -> str:
-    """Say for which users an alert fires, and since when. ``extent`` can be ``country=UK``."""
-    return f"Still going on for {extent}, since {format_instant(since)}."
+    """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
+    where = f" for {extent}" if extent else ""
+    return f"Still going on{where}, since {format_instant(since)}."
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:
-    """Say for which users an alert fired, when it began, and when it ended."""
-    return f"Over for {extent}: {format_instant(since)} to {format_instant(ended_at)}."
+    """Say when an alert began and ended. ``extent`` is its segments, or empty for all users."""
+    where = f" for {extent}" if extent else ""
+    return f"Over{where}: {format_instant(since)} to {format_instant(ended_at)}."
 
 
 def show_command(comparison: str, slot: datetime | None) -> str:
@@ -55,6 +90,10 @@ def acknowledge_command(comparison: str) -> str:
     return f"rankwatch alerts ack {shlex.quote(comparison)}"
 
 
-def silence_command(matchers: Sequence[str]) -> str:
-    """Return the command that silences the alerts with these properties."""
-    return f"rankwatch silence add {shlex.join(matchers)} --for {SILENCE_FOR}"
+def silence_command(matchers: Sequence[str], interval: timedelta | None) -> str:
+    """Return the command that silences the alerts with these properties until after the next run.
+
+    ``interval`` is the longest time between two runs. If it is None, runs are taken to be daily.
+    """
+    hours = math.ceil((interval or USUAL_INTERVAL) / timedelta(hours=1)) + 1
+    return f"rankwatch silence add {shlex.join(matchers)} --for {hours}h"

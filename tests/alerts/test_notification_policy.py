@@ -190,12 +190,13 @@ PROPOSED = parsed(r"""
 
 
 @pytest.mark.parametrize(("segments", "proposed", "spares"), PROPOSED)
-def test_the_proposed_silence_holds_back_what_joins_the_incident(segments, proposed, spares):
-    placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments))
-    assert placed.matchers == ("comparison=home-feed", *proposed)
-    joins = replace(START, alert="Other", segment=segments[-1])
+def test_the_proposed_silence_holds_back_its_alerts_and_no_others(segments, proposed, spares):
+    placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments, {"A.B", "C"}))
+    assert placed.matchers == ('alert=~"A\\.B|C"', "comparison=home-feed", *proposed)
+    joins = replace(START, alert="A.B", segment=segments[-1])
     assert is_silenced(placed, joins)
-    assert not is_silenced(placed, replace(joins, **spares))
+    for other in (spares, {"alert": "Stale"}):
+        assert not is_silenced(placed, replace(joins, **other))
 
 
 def condition(statistic):
@@ -238,7 +239,7 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
 
 
 def route(text, receiver):
-    return RouteOptions(match=[text], receivers=[receiver])
+    return RouteOptions(match=[text], receivers=[receiver])  # type: ignore[arg-type]
 
 
 CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "chat")

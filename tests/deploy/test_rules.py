@@ -31,6 +31,7 @@ from deploy.shipped import (
 )
 from monitor.export.series import SERIES
 from monitor.model.rules import Severity
+from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of
@@ -252,7 +253,10 @@ def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does
     _run(require("promtool"), "test", "rules", str(tmp_path / "test.yml"))
 
 
-PARTS = ["Urgency", "Sample message", "First command", "Mitigation", "When to escalate"]
+PARTS = ["Urgency", "Mitigation", "When to escalate", "First command", "Sample message"]
+URGENT = (
+    f"**Urgent if at least {100 * URGENT_SHARE:.0f} % of the users are concerned: call the owner"
+)
 INDEX = guide("runbooks/index.md")
 NAMED_FOR_METRICS = {"metrics": ["extended_tau", "jaccard", "footrule"]}
 
@@ -306,7 +310,9 @@ def test_a_page_has_its_five_parts_and_names_only_commands_and_series_that_exist
 def test_the_urgency_of_a_page_is_that_of_its_alert():
     of_prometheus = {alert.name: alert.severity for alert in alerts() if alert.severity}
     for name, severity in {**severities(), **of_prometheus}.items():
-        assert f"**{write_urgency(Severity(severity))}**" in runbooks()[name], name
+        page = runbooks()[name]
+        assert f"**{write_urgency(Severity(severity))}**" in page, name
+        assert (URGENT in page) is (severity == "warning" and name not in of_prometheus), name
 
 
 @pytest.mark.integration

@@ -79,8 +79,8 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server, options):
         assert said in text
         assert said in page
     link = f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
-    assert f"dashboard: {link}" in text
-    assert f'<a href="{link}">dashboard</a>' in page
+    assert f"run: {link}" in text
+    assert f'<a href="{link}">run</a>' in page
     for loading in ("src=", "<img", "<script", "url(", "<link", "@import"):
         assert loading not in page
 

@@ -36,7 +36,7 @@ from monitor.model.notifications import (
     MessageStatus,
 )
 from monitor.model.rankings import Arm
-from monitor.model.rules import Severity
+from monitor.model.rules import Direction, Severity
 from monitor.receivers import BUILT_IN
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.email import mail_page, mail_subject
@@ -162,8 +162,10 @@ def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(r
     assert headline_of(found) == f"⏹ {found.title}"
     assert summary_of(ended) == f"{found.title}: gone"
     assert mail_subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
-    page = URL if removed is Removed.COMPARISON else f"{URL}/c/home-feed"
-    assert found.links[0] == ("dashboard", page)
+    link = ("comparison", f"{URL}/c/home-feed")
+    if removed is Removed.COMPARISON:
+        link = ("rankwatch", URL)
+    assert found.links[0] == link
     assert found.commands[0] == "rankwatch show home-feed"
     assert found.changes[0].facts[-1] == ("at", "2024-01-08T00:00:00Z")
     assert "reported at 2024-01-08T00:00:00Z" in description_of(ended)
@@ -286,10 +288,10 @@ def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it(
 
 def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
     since = "2024-01-07T00:00:00Z"
-    over = f"Over for all users: {since} to 2024-01-09T00:00:05Z."
+    over = f"Over: {since} to 2024-01-09T00:00:05Z."
     situations = [
         (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT)),
-        (message(acknowledgement()), (f"Still going on for all users, since {since}.",)),
+        (message(acknowledgement()), (f"Still going on, since {since}.",)),
         (message(end()), (over,)),
         (message(end(is_new_normal=True)), (over, NEW_LEVEL)),
         (message(end(removed=Removed.RULE)), ()),
@@ -334,7 +336,7 @@ def test_the_base_of_runbooks_and_the_rule_decide_the_link():
 
 def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
     found = content(message(start(metric=DATABASE_LABEL, comparison="rankwatch")))
-    assert found.links[0] == ("dashboard", URL)
+    assert found.links[0] == ("rankwatch", URL)
     assert found.commands == ("rankwatch db check",)
 
 
@@ -355,12 +357,12 @@ def test_a_runbook_that_cannot_be_opened_is_no_link():
         "http://[x",
         "https://\u202e.test",
     ):
-        assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["dashboard"]
+        assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["run"]
 
 
 TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 1,874 users, below 0.35
 
-Still going on for all users and country=UK, since 2024-01-07T00:00:00Z.
+Still going on, since 2024-01-07T00:00:00Z.
 Critical: look at it now.
 
 Why:
@@ -369,7 +371,7 @@ Why:
 
 SimilarityLow firing
   mean of extended_tau is 0.254 over 1,874 users, below 0.35
-  segment: all users
+  segment: none, the whole population
   mean of extended_tau: 0.254 (95 % interval 0.24 to 0.268)
   users: 1,874
   threshold: below 0.35
@@ -398,13 +400,13 @@ Lists of u-17:
   5  sku-6 (gone)
 
 Links:
-  dashboard: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
+  run: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
   runbook: https://runbooks.test/similarity
 
 Commands:
   rankwatch show home-feed --slot 2024-01-08T00:00:00Z
   rankwatch alerts ack home-feed
-  rankwatch silence add comparison=home-feed --for 2h
+  rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h
   rankwatch runs home-feed
 """
 
@@ -415,6 +417,18 @@ def test_text_has_its_parts_in_order_and_lists_side_by_side():
         plain_text(content(message(EVERYBODY, BRITISH, briefing=briefing(examples=examples))))
         == TEXT
     )
+
+
+def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
+    lost = start(metric="coverage", statistic="missing(baseline)", direction=Direction.ABOVE)
+    failed = start(metric="condition", statistic="error", value=None, users=0)
+    for change, urgency in (
+        (replace(lost, value=0.5, users=200), "100 of 200 users (50 %) are concerned. Call the b"),
+        (replace(lost, value=0.49, users=200), "98 of 200 users (49 %) are concerned. Look at it"),
+        (replace(lost, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
+        (failed, "Urgent: no user could be compared. Call the owner of the arm that failed now."),
+    ):
+        assert urgency in content(message(change)).situation[1]
 
 
 def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web():
@@ -430,7 +444,8 @@ def test_the_description_has_the_reason_since_when_and_what_to_run():
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
         "Still firing. Critical: look at it now.\n"
         "Commands: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; "
-        "rankwatch alerts ack home-feed; rankwatch silence add comparison=home-feed --for 2h; "
+        "rankwatch alerts ack home-feed; "
+        "rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h; "
         "rankwatch runs home-feed"
     )
     told = end(

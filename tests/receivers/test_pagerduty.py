@@ -40,7 +40,7 @@ SHAPE = """{
   "client": "rankwatch",
   "client_url": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all",
   "links": [
-    {"href": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all", "text": "dashboard"},
+    {"href": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all", "text": "run"},
     {"href": "https://runbooks.test/similarity", "text": "runbook"}
   ]
 }"""

@@ -38,11 +38,11 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
     assert texts == [
         (
             f"*CRITICAL: SimilarityLow firing on home-feed: {messages.EVERYBODY.reason}*\n"
-            "Still going on for all users, since 2024-01-07T00:00:00Z.\n"
+            "Still going on, since 2024-01-07T00:00:00Z.\n"
             "Critical: look at it now."
         ),
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
-        "*segment*\nall users",
+        "*segment*\nnone, the whole population",
         "*mean of extended_tau*\n0.254 (95 % interval 0.24 to 0.268)",
         "*users*\n1,874",
         "*threshold*\nbelow 0.35",
@@ -67,11 +67,11 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
             "4  sku-4         sku-5 (was 3)\n"
             "5  sku-6 (gone)\n```"
         ),
-        f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
+        f"<{LINK}|run> · <https://runbooks.test/similarity|runbook>",
         (
             "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\n"
             "rankwatch alerts ack home-feed\n"
-            "rankwatch silence add comparison=home-feed --for 2h\n"
+            "rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h\n"
             "rankwatch runs home-feed\n```"
         ),
     ]

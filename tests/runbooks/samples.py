@@ -138,12 +138,14 @@ def _stale() -> Message:
 
 def _database_away() -> Message:
     since = BEGIN + timedelta(days=HEALTHY)
-    place = "PostgreSQL at db.internal:5432"
+    place = "PostgreSQL database rankwatch at db.internal:5432"
     outage = Outage(
         since=since,
         since_s=0.0,
         began_s=0.0,
-        reason=f"{place} refused the connection: check that it runs on this port",
+        reason=(
+            f"{place} cannot be reached: check that the server runs, and host and port in `database:`"
+        ),
         trouble=DatabaseTrouble.UNREACHABLE,
     )
     start = start_of(outage, since + timedelta(minutes=2), place, None)

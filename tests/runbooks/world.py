@@ -33,7 +33,7 @@ _ITEMS = 400
 _K = 10
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 _LISTS = "/srv/lists"
-_LINES = 20  # of the output of a command
+_LINES = 30  # of the output of a command
 
 Lists = dict[str, Any]
 Change = Callable[[list[str]], Any]
@@ -120,7 +120,7 @@ def write_fault(healthy: Path, folder: Path, fault: Fault) -> None:
 
 
 def message_of(folder: Path, alert: str) -> str:
-    """The text of a message about the alert alone, without the lists of users."""
+    """The text of a message about the alert alone."""
     start = next(each for each in _starts(folder) if each.alert == alert)
     start = replace(start, at=start.slot + timedelta(seconds=7))  # `replay` uses the slot
     message = Message(
@@ -133,8 +133,7 @@ def message_of(folder: Path, alert: str) -> str:
     with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
         briefed = brief_message(message, store.outbox, wire(_settings()).policy)
         text = plain_text(content_of(briefed, URL)).replace(str(folder), _LISTS)
-    parts = [part for part in text.split("\n\n") if not part.startswith(("Items", "Lists of"))]
-    return "\n\n".join(parts).strip()
+    return text.strip()
 
 
 def output_of(folder: Path, command: str) -> str:

@@ -111,7 +111,7 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             }
             assert browser.post(silence) == (303, f"{PAGE}?done=silence")
             (made,) = store.alerts.silences(ending_after=NOW)
-            assert made.matchers == ("comparison=home-feed",)
+            assert made.matchers == ("alert=SimilarityLow", "comparison=home-feed")
             assert (made.author, made.comment) == ("kim", "why")
             assert (made.starts_at, made.ends_at) == (NOW, NOW + timedelta(hours=2))
             assert f"silence {made.id} of kim" in browser.get()

@@ -6,16 +6,25 @@ from itertools import islice
 
 from monitor.alerts.incidents import find_leads
 from monitor.measures.presentation import explanation_title, side_by_side
-from monitor.model.alerts import Transition
+from monitor.model.alerts import DATABASE_LABEL, Transition
 from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
+from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.urgency import find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
-from monitor.texts.actions import NEW_LEVEL, write_firing, write_over, write_urgency
+from monitor.texts.actions import (
+    NEW_LEVEL,
+    WHOLE_POPULATION,
+    WITHOUT_DATABASE,
+    write_firing,
+    write_over,
+    write_urgency,
+)
 from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.verdicts import format_value
@@ -121,12 +130,14 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         severity=message.severity,
         is_watched=is_watched(message),
         title=_title(message, leads),
-        situation=_situation(message),
+        situation=_situation(message, run_briefing.explanation),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
         links=links_of(leads[0], external_url),
-        commands=commands_of(leads[0], _segments_of(message)),
+        commands=commands_of(
+            leads[0], _segments_of(message), _alerts_of(message), message.interval
+        ),
         examples=_example_lists(briefing),
     )
     if explanation is None:
@@ -167,27 +178,41 @@ def _title(message: Message, leads: Sequence[Transition]) -> str:
     return bounded_line(title, _LONGEST_TITLE)
 
 
-def _situation(message: Message) -> tuple[str, ...]:
+def _situation(message: Message, explanation: Explanation | None) -> tuple[str, ...]:
     """Write for whom and since when alerts fire, whether they ended, and how urgent this is."""
     firing = message.firing
     if firing:
         since = min(start.since for start in firing)
-        lines = [write_firing(_extent(firing), since)]
+        lines = [write_firing(_segments_in(firing), since)]
         if message.status is MessageStatus.FIRING:
-            lines.append(write_urgency(message.severity))
+            concern = find_concern(firing, explanation)
+            lines.append(write_urgency(message.severity, concern))
+        if any(start.metric == DATABASE_LABEL for start in firing):
+            lines.append(WITHOUT_DATABASE)
         return _bound(lines, _LONGEST_SENTENCE)
     if not is_watched(message):
         return ()
     ends = message.ends
     since = min(end.since for end in ends)
-    lines = [write_over(_extent(ends), since, max(end.at for end in ends))]
+    lines = [write_over(_segments_in(ends), since, max(end.at for end in ends))]
     if any(end.is_new_normal for end in ends):
         lines.append(NEW_LEVEL)
     return _bound(lines, _LONGEST_SENTENCE)
 
 
+def _segments_in(changes: Sequence[Transition]) -> str:
+    """The segments of the changes. Empty if one change is about all users."""
+    if any(change.segment == ALL for change in changes):
+        return ""
+    return _extent(changes)
+
+
 def _segments_of(message: Message) -> set[str]:
     return {change.segment for change in (*message.changes, *message.firing)}
+
+
+def _alerts_of(message: Message) -> set[str]:
+    return {change.alert for change in (*message.changes, *message.firing)}
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
@@ -197,7 +222,7 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
     is not repeated.
     """
     heading = f"{clean(change.alert, _LONGEST_NAME)} {_verb(change, message)}"
-    segment = "all users"
+    segment = WHOLE_POPULATION
     if change.segment != ALL:
         segment = clean(change.segment, _LONGEST_FACT // 2)
         heading += f" in {clean(change.segment, _LONGEST_NAME)}"
@@ -208,7 +233,9 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
     if change is not first and reason == first.reason:
         reason = "for the same reason"
     facts = [run]
-    if message.is_repetition:
+    if change.is_about_rankwatch:
+        facts = [(since_label(change), format_instant(change.since))]
+    elif message.is_repetition:
         reason = ""
     else:
         since = (since_label(change), format_instant(change.since))
@@ -328,6 +355,15 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
     measured = f"{change.statistic} of {change.metric}"
+    users = ("users", f"{change.users:,}")
+    if change.kind is RuleKind.SIMILARITY:
+        derived, _ = parse_derived(change.metric)
+        floor = find_floor(change)
+        if derived is DerivedMetric.OVER_FLOOR:
+            measured = f"distance beyond the noise ({measured})"
+        if floor is not None:
+            below = round(change.value * change.users)
+            users = (f"users below {floor:.15g}", f"{below:,} of {change.users:,}")
     if change.kind is RuleKind.STANDSTILL:
         measured = f"changes that the {change.statistic} missed"
     value = format_value(change.value, change.threshold)
@@ -336,7 +372,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
         value += " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
     facts = [
         (measured, value),
-        ("users", f"{change.users:,}"),
+        users,
         ("threshold", f"{change.direction} {threshold}"),
     ]
     if change.normal is not None:
@@ -405,12 +441,14 @@ def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
 
 
 def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """The parts of the drop, each with its share of the drop. Empty for a rise.
+    """The parts of the drop, each with its share of the drop.
 
-    If parts cancel each other out, amounts are given instead of shares.
+    Empty for a rise, or if the finding explains no drop. If parts cancel each other out, amounts
+    are given instead of shares.
     """
     drop = explanation.drop
-    if drop < 0:
+    finding = explanation.finding
+    if drop < 0 or (finding is not None and finding.explained is None):
         return ()
     # If large parts cancel each other out, the drop is small. Then shares of the drop would
     # mislead.

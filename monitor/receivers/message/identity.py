@@ -9,6 +9,7 @@ from datetime import datetime
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL
+from monitor.model.urgency import find_concern
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 from monitor.texts.actions import write_urgency
 
@@ -69,7 +70,8 @@ def description_of(transition: Transition) -> str:
         moment = f"reported for the run of {format_instant(transition.slot)}"
     lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
     if transition.is_start:
-        lines.append(f"Still firing. {write_urgency(transition.severity)}")
+        urgency = write_urgency(transition.severity, find_concern([transition], None))
+        lines.append(f"Still firing. {urgency}")
     commands = commands_of(transition)
     if commands:
         lines.append(f"Commands: {'; '.join(commands)}")

@@ -3,6 +3,7 @@
 import hashlib
 import unicodedata
 from collections.abc import Collection
+from datetime import timedelta
 from itertools import groupby
 from urllib.parse import quote
 
@@ -33,13 +34,19 @@ def page_url(transition: Transition, external_url: str) -> str:
     For a change without a run, or on a condition, this is the URL of the comparison's page. If the
     comparison does not exist any more, it is the URL of the first page.
     """
+    _, url = _page_link(transition, external_url)
+    return url
+
+
+def _page_link(transition: Transition, external_url: str) -> tuple[str, str]:
+    """The name and the URL of the page that `page_url` describes."""
     if transition.removed is Removed.COMPARISON or transition.is_about_rankwatch:
-        return external_url
+        return "rankwatch", external_url
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
     if transition.kind is RuleKind.CONDITION or not transition.has_run:
-        return page
+        return "comparison", page
     segment = quote(clean(transition.segment, 200), safe="")
-    return f"{page}/runs/{format_instant(transition.slot)}?segment={segment}"
+    return "run", f"{page}/runs/{format_instant(transition.slot)}?segment={segment}"
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
@@ -79,19 +86,26 @@ def cause_of(start: Transition) -> str:
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
     """The links to the page of the change, and to the runbook if it has a web address."""
-    page = page_url(change, external_url)
-    links = [("dashboard", page if len(page) <= LONGEST_LINK else external_url)]
+    name, page = _page_link(change, external_url)
+    if len(page) > LONGEST_LINK:
+        name, page = "rankwatch", external_url
+    links = [(name, page)]
     if change.runbook_url is not None and _is_web(change.runbook_url):
         links.append(("runbook", change.runbook_url))
     return tuple(links)
 
 
-def commands_of(change: Transition, segments: Collection[str] = ()) -> tuple[str, ...]:
+def commands_of(
+    change: Transition,
+    segments: Collection[str] = (),
+    alerts: Collection[str] = (),
+    interval: timedelta | None = None,
+) -> tuple[str, ...]:
     """The commands for on-call: show the run, acknowledge, silence, list all runs.
 
-    ``segments`` are the segments of the incident (default: the segment of the change). If the
+    ``segments`` and ``alerts`` are those of the incident (default: those of the change). If the
     change has no run, the first command shows the newest run. If the alert has ended, there are no
-    commands to acknowledge or silence it.
+    commands to acknowledge or silence it. ``interval`` is the longest time between two runs.
     """
     if change.metric == DATABASE_LABEL:
         return (actions.CHECK_DATABASE,)
@@ -101,10 +115,11 @@ def commands_of(change: Transition, segments: Collection[str] = ()) -> tuple[str
     slot = change.slot if change.has_run else None
     commands = [actions.show_command(name, slot)]
     if not change.is_end:
-        matchers = propose_matchers(change.comparison, set(segments) or {change.segment})
+        of_segments = set(segments) or {change.segment}
+        matchers = propose_matchers(change.comparison, of_segments, set(alerts) or {change.alert})
         commands.append(actions.acknowledge_command(name))
         if matchers:
-            commands.append(actions.silence_command(matchers))
+            commands.append(actions.silence_command(matchers, interval))
     commands.append(actions.runs_command(name))
     return tuple(commands)
 

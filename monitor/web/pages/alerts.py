@@ -1,6 +1,7 @@
 """The pages of all incidents and of one incident."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
@@ -13,6 +14,7 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
 from monitor.model.rules import Severity
+from monitor.model.urgency import Concern, find_concern
 from monitor.pipeline.delivery import brief_message
 from monitor.texts.actions import (
     acknowledge_command,
@@ -43,16 +45,12 @@ class Incident:
     ended_at: datetime | None  # None while an alert of the incident fires
     acknowledged_by: str | None
     sentence: str
+    concern: Concern | None  # the users whom its alerts name; None if their number is unknown
 
     @property
     def silence_matchers(self) -> tuple[str, ...]:
-        """The matchers for a silence of the incident, and of alerts that join it later."""
-        return propose_matchers(self.comparison, self.segments)
-
-    @property
-    def silence_command(self) -> str:
-        """The command that silences the incident for two hours."""
-        return silence_command(self.silence_matchers)
+        """The matchers for a silence of the incident's alerts."""
+        return propose_matchers(self.comparison, self.segments, self.alerts)
 
     @property
     def show_command(self) -> str:
@@ -67,7 +65,7 @@ class Incident:
     @property
     def urgency(self) -> str:
         """How soon somebody has to look at the incident."""
-        return write_urgency(Severity(self.severity))
+        return write_urgency(Severity(self.severity), self.concern)
 
 
 class IncidentState(StrEnum):
@@ -113,6 +111,8 @@ class AlertPage:
     silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
     # The alerts that the configuration does not send now, each with the reason.
     held_alerts: tuple[str, ...]
+    # The command that silences the incident until after the next run. Empty if there is none
+    silence_command: str
     newest_slot: datetime | None  # None after the incident has ended
     sentence: str | None  # the explanation of the newest run
 
@@ -198,13 +198,19 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
             silences.append(silence)
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
+    details = _incident(transitions, firing)
+    command = ""
+    if details.silence_matchers:
+        interval = site.policy().intervals.get(comparison)
+        command = silence_command(details.silence_matchers, interval)
     return AlertPage(
-        details=_incident(transitions, firing),
+        details=replace(details, concern=find_concern(lasting, explanation)),
         transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
         held_alerts=_held_alerts(site, lasting, now),
+        silence_command=command,
         newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,
     )
@@ -303,5 +309,6 @@ def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertSt
         slot=first.slot,
         ended_at=end,
         acknowledged_by=acknowledged_by,
+        concern=find_concern(starts, None),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )
