@@ -198,13 +198,16 @@ def find_past_of_models(
         if names[before] != names[after]:
             starts.append(place)
     if rows and first == len(names) and len(rows) - 1 not in starts:
-        why = _describe_models(findings, past[-1])
-        return [], [], f"not judged by what was normal before: {why}"
+        change = _describe_models(findings, past[-1])
+        return [], [], f"not judged by what was normal before: {change}"
+    selected = [past[row] for row in rows]
     note = ""
-    if starts and len(rows) - starts[-1] < SETTLED_RUNS:
-        since = format_instant(past[rows[starts[-1]]].slot)
-        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, past[rows[starts[-1] - 1]])}"
-    return [past[row] for row in rows], starts, note
+    if starts and len(selected) - starts[-1] < SETTLED_RUNS:
+        last_of_old = selected[starts[-1] - 1]
+        first_of_new = selected[starts[-1]]
+        since = format_instant(first_of_new.slot)
+        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, last_of_old)}"
+    return selected, starts, note
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:

@@ -174,12 +174,12 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family = addresses[0][0]
-        both = host == "::" and socket.has_dualstack_ipv6()
+        is_dual_stack = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
             (host, port),
             family=family,
             backlog=_BACKLOG,
-            dualstack_ipv6=both,
+            dualstack_ipv6=is_dual_stack,
         )
     except (socket.gaierror, UnicodeError):
         raise ConfigError(

@@ -292,9 +292,9 @@ def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
 
     ``is_removed`` marks places in the former lists, (n, k).
     """
-    rest = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
-    kept = lists.kept_share * lists.former_lengths / rest
-    return float(np.nanmean(kept.clip(0, 1)))
+    not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
+    kept_share = lists.kept_share * lists.former_lengths / not_removed
+    return float(np.nanmean(kept_share.clip(0, 1)))
 
 
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
