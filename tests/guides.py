@@ -101,7 +101,7 @@ def _run_block(text: str) -> str:
     """The block with what each command prints now, cut at `...` as before."""
     lines = []
     for part in re.split(r"(?m)^\$ ", text)[1:]:
-        command, shown = re.match(r"((?:.*\\\n)*.*\n)((?:.*\n)*)", part).groups()
+        command, shown = re.match(r"((?:.*\\\n)*.*\n)((?:.*\n)*)", part).groups()  # type: ignore[union-attr]
         head, dots, tail = shown.partition("...\n")
         printed = _output(command.replace("\\\n", " ").strip())
         if dots:

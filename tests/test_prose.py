@@ -46,7 +46,7 @@ def excluded_words(page):
     """The line of each excluded word, and what to write instead."""
     for number, line in prose(page):
         for found in WORDS.finditer(line):
-            instead = list(EXCLUDED.values())[found.lastindex - 1]
+            instead = list(EXCLUDED.values())[found.lastindex - 1]  # type: ignore[operator]
             yield number, f"'{found[0]}': write {instead}"
 
 

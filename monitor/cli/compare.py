@@ -211,19 +211,21 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         trainings = compare_files(trained_arms, metrics, k, users=selected_users, by=by)
         result = _with_notes(result, trainings)
     meaning = _interpret(result, metrics[0], trainings)
+    by_segment = _interpret_segments(result, metrics[0], trainings)
+    lines = (*_meaning_lines(meaning, by), *_segment_lines(result, by_segment))
     item_titles = _read_titles(titles, result.worst)
     if html is not None:
-        page = _as_page(result, trainings, k, item_titles, meaning, by)
+        page = _as_page(result, trainings, k, item_titles, lines)
         write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
     result = replace(result, worst=result.worst[:worst])
     if as_json:
         more = {"titles": item_titles, "interpretation": _meaning_dict(meaning)}
-        print_json(_as_dict(result, trainings, k) | more)
+        print_json(_as_dict(result, trainings, k, by_segment) | more)
         return
     _print(result, trainings, k, by)
     print_evidence(result.worst, item_titles)
     print_line()
-    for line in _meaning_lines(meaning, by):
+    for line in lines:
         print_line(line)
 
 
@@ -244,15 +246,9 @@ def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> Interpretation | None:
     """Interpret the first metric over all users."""
-    from monitor.service.analysis.interpretation import interpret, measure_spread
+    from monitor.service.analysis.interpretation import measure_spread
 
-    summary = _overall_summary(result)
-    meaning = interpret(
-        summary,
-        by_chance=result.by_chance[summary.metric],
-        identical=metric.identical,
-        trainings=None if trainings is None else _overall_summary(trainings),
-    )
+    meaning = _interpret_segment(result, metric, trainings, ALL)
     if meaning is None or result.distances is None:
         return meaning
     usual = None
@@ -261,8 +257,39 @@ def _interpret(
     return replace(meaning, spread=measure_spread(result.distances, usual))
 
 
-def _overall_summary(result: FileComparison) -> Summary:
-    return next(summary for summary in result.summaries if summary.segment == ALL)
+def _interpret_segments(
+    result: FileComparison, metric: Metric, trainings: FileComparison | None
+) -> dict[str, Interpretation]:
+    """Interpret the first metric in each segment for which that is possible."""
+    meanings = {}
+    for row in result.coverage.rows[1:]:
+        meaning = _interpret_segment(result, metric, trainings, row.segment)
+        if meaning is not None:
+            meanings[row.segment] = meaning
+    return meanings
+
+
+def _interpret_segment(
+    result: FileComparison, metric: Metric, trainings: FileComparison | None, segment: str
+) -> Interpretation | None:
+    from monitor.service.analysis.interpretation import interpret
+
+    summary = _find_summary(result, metric, segment)
+    if summary is None:
+        return None
+    return interpret(
+        summary,
+        by_chance=result.by_chance[summary.metric],
+        identical=metric.identical,
+        trainings=None if trainings is None else _find_summary(trainings, metric, segment),
+    )
+
+
+def _find_summary(result: FileComparison, metric: Metric, segment: str) -> Summary | None:
+    for summary in result.summaries:
+        if (summary.segment, summary.metric) == (segment, str(metric)):
+            return summary
+    return None
 
 
 def _meaning_dict(meaning: Interpretation | None) -> dict[str, object] | None:
@@ -277,6 +304,17 @@ def _meaning_lines(meaning: Interpretation | None, by: str | None) -> tuple[str,
     if meaning is None:
         return ()
     return write_interpretation(meaning, has_segments=by is not None)
+
+
+def _segment_lines(
+    result: FileComparison, by_segment: Mapping[str, Interpretation]
+) -> tuple[str, ...]:
+    """Say who gets one and the same list, and how far apart the lists of each segment are."""
+    from monitor.service.analysis.interpretation import find_shared
+    from monitor.texts.interpretation import write_segments, write_shared
+
+    shared = find_shared(result.shared)
+    return (*write_shared(shared), *write_segments(by_segment, shared))
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
@@ -354,7 +392,7 @@ def _print(
     print_line(_chance_line(result))
     print_line(_changes_line(result.apart[ALL]))
     if trainings is not None:
-        print_line(_retraining_line(trainings))
+        print_line(_retraining_line(trainings.apart[ALL]))
     if by is None:
         return
     for row in result.coverage.rows[1:]:
@@ -364,6 +402,8 @@ def _print(
         print_records(records, _COLUMNS, as_json=False, title=title)
         if row.paired:
             print_line(_changes_line(result.apart[row.segment]))
+        if trainings is not None and row.segment in trainings.apart:
+            print_line(_retraining_line(trainings.apart[row.segment]))
 
 
 def _coverage_lines(result: FileComparison, k: int) -> list[str]:
@@ -394,8 +434,7 @@ def _as_page(
     trainings: FileComparison | None,
     k: int,
     titles: Mapping[str, str],
-    meaning: Interpretation | None,
-    by: str | None,
+    meaning_lines: Sequence[str],
 ) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
     from monitor.measures.frames.comparison import draw_pair
@@ -408,7 +447,7 @@ def _as_page(
         if row.paired:
             changes.append((row.segment, _changes_line(result.apart[row.segment])))
     if trainings is not None:
-        changes.append((ALL, _retraining_line(trainings)))
+        changes.append((ALL, _retraining_line(trainings.apart[ALL])))
     bars = []
     for kind, share in result.apart[ALL].shares.items():
         if share:
@@ -430,7 +469,7 @@ def _as_page(
         "lines": (
             *_coverage_lines(result, k),
             _chance_line(result),
-            *_meaning_lines(meaning, by),
+            *meaning_lines,
         ),
         "changes": changes,
         "kinds": draw_bars(bars, label="lists by kind of change"),
@@ -466,8 +505,8 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     )
 
 
-def _retraining_line(trainings: FileComparison) -> str:
-    return f"retraining: {_changes_line(trainings.apart[ALL])}"
+def _retraining_line(breakdown: ChangeBreakdown) -> str:
+    return f"retraining: {_changes_line(breakdown)}"
 
 
 def _percent(share: float) -> str:
@@ -476,14 +515,24 @@ def _percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def _as_dict(result: FileComparison, trainings: FileComparison | None, k: int) -> dict[str, object]:
-    all_users, *segments = result.coverage.rows
+def _as_dict(
+    result: FileComparison,
+    trainings: FileComparison | None,
+    k: int,
+    meanings: Mapping[str, Interpretation],
+) -> dict[str, object]:
+    all_users, *rows = result.coverage.rows
+    segments = []
+    for row in rows:
+        interpretation = _meaning_dict(meanings.get(row.segment))
+        segment = _segment_dict(result, trainings, row)
+        segments.append({**segment, "interpretation": interpretation})
     return {
         "k": k,
         **_segment_dict(result, trainings, all_users),
         "catalogue_size": result.catalogue_size,
         "typical_length": result.length,
-        "by_segment": [_segment_dict(result, trainings, row) for row in segments],
+        "by_segment": segments,
         "worst": result.worst,
         "notes": [*result.notes, *_mismatch_lines(result)],
         "id_mismatches": result.id_mismatches,
@@ -501,6 +550,9 @@ def _segment_dict(
         "summaries": _summary_dicts(result, trainings, row),
         "apart": _apart_dict(result, row.segment),
         "floor_apart": floor_apart,
+        "shared_list": {
+            score.arm: score.value for score in result.shared if score.segment == row.segment
+        },
     }
 
 

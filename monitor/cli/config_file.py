@@ -75,14 +75,14 @@ def check_config(
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
     from monitor.sources import SOURCES
-    from monitor.web.access import open_access
+    from monitor.web.access import read_access
 
     log_errors_only()
     for problem in (*SOURCES.problems(), *RECEIVERS.problems(), *METRICS.problems()):
         print_error(problem)
     settings = load_settings(config)
     # Raises an error if a certificate cannot be used.
-    open_access(settings.access, file_name=settings.web_config_file)
+    read_access(settings.access, file_name=settings.web_config_file)
     now = SystemClock().now()
     warnings = {
         *_expiring_certificates(settings, now),

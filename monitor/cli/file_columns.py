@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
 
+_FIRST_ROWS = 10_000
+_MOST_SEGMENTS = 3
+_MOST_VALUES = 20
+_LEAST_USERS = 10  # for each value, on average
 COLUMN_ADVICE = (
     "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
     "has one item"
@@ -75,6 +79,36 @@ def find_column(path: Path, names: Sequence[str]) -> str:
             if find_problem([name]) is None:
                 return name
     return names[0]
+
+
+def find_segments(path: Path, user: str) -> list[str]:
+    """Return up to three columns that are useful as segments, from the file's first rows.
+
+    Such a column has few different texts, and the same text in all rows of a user.
+    """
+    import duckdb
+    from pandas.api.types import infer_dtype
+
+    from monitor.boundary.scratch import scratch_database, sql_text
+
+    segments: list[str] = []
+    query = f"SELECT * FROM {sql_text(str(path))} LIMIT {_FIRST_ROWS}"  # noqa: S608 - quoted
+    try:
+        with scratch_database("400MB", [str(path)]) as database:
+            rows = database.execute(query).df()
+    except duckdb.Error:
+        return segments
+    if user not in rows:
+        return segments
+    users = rows.groupby(user)
+    for name in rows.columns.difference([user], sort=False):
+        if not name.isidentifier() or infer_dtype(rows[name]) != "string":
+            continue
+        values = rows[name].nunique()
+        is_few = 1 < values <= min(_MOST_VALUES, len(users) / _LEAST_USERS)
+        if is_few and users[name].nunique().max() == 1:
+            segments.append(name)
+    return segments[:_MOST_SEGMENTS]
 
 
 def shaped(

@@ -18,6 +18,7 @@ from monitor.cli.file_columns import (
     COLUMN_ADVICE,
     find_column,
     find_file_problem,
+    find_segments,
     list_shapes,
     shaped,
 )
@@ -108,7 +109,6 @@ class Sources:
     files: tuple[str, ...] = ()  # the files with lists
 
 
-_ALL_USERS = "{all: true} # all users of the baseline"
 _Ask = Callable[[str, str], str]
 """Returns the answer to a question, or the default answer."""
 
@@ -308,7 +308,7 @@ def _ask_files(answers: Answers, ask: _Ask) -> Sources:
         every="1d",
         baseline=_file(baseline, answers.columns, ask, is_named=is_named),
         candidate=_file(candidate, answers.columns, ask, is_named=is_named),
-        users=_users(answers),
+        users=_users(answers, Path(baseline)),
         retrained=retrained,
         hint=_HINT,
         files=tuple(files),
@@ -389,9 +389,13 @@ def _require_user(pattern: str) -> None:
         )
 
 
-def _users(answers: Answers) -> str:
+def _users(answers: Answers, lists: Path | None = None) -> str:
+    """Return the users as YAML. ``lists`` is the baseline's file, if it has one."""
     if answers.users is None:
-        return _ALL_USERS
+        segments = ""
+        if lists is not None:
+            segments = _segments(lists, answers.columns.user or find_column(lists, USER_COLUMNS))
+        return f"{{all: true{segments}}} # all users of the baseline"
     return _users_file(answers.users, answers.columns.user, is_named=True)
 
 
@@ -400,7 +404,16 @@ def _users_file(path: str, user: str | None, *, is_named: bool) -> str:
     if is_named:
         _require_file(path)
     column = user or find_column(Path(path), USER_COLUMNS)
-    return f"{{{_flow('file', {'path': path, 'user': column})}}}"
+    options = _flow("file", {"path": path, "user": column})
+    return f"{{{options}{_segments(Path(path), column)}}}"
+
+
+def _segments(path: Path, user: str) -> str:
+    """Return the setting ``segments`` for the columns of the file, or an empty text."""
+    columns = find_segments(path, user)
+    if not columns:
+        return ""
+    return f", segments: [{', '.join(map(_quoted, columns))}]"
 
 
 def _require_file(path: str) -> None:

@@ -220,9 +220,10 @@ def _question_lines(certificate: Certificate) -> list[str]:
     from monitor.texts.gate import write_left_out
 
     question = certificate.question
+    scale = question.excess.scale
     lines = [
         f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}",
-        f"judged: {question.excess}",
+        f"judged: {question.excess}. It is between {scale.low:g} and {scale.high:g}",
         _runs_line(certificate),
     ]
     for reason, count in certificate.left_out.items():

@@ -38,7 +38,8 @@ from monitor.cli.parameters import (
     parse_period,
 )
 from monitor.model.errors import MonitorError
-from monitor.texts.first_steps import write_same_lists
+from monitor.model.statistics import Lack
+from monitor.texts.first_steps import write_same_lists, write_while_learning
 from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:
@@ -176,7 +177,9 @@ def replay(  # noqa: PLR0913 - the command's options
         str,
         typer.Option("--since", metavar="TIME", help="First slot to run."),
     ],
-    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Last slot to run.")],
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Last slot to run, included.")
+    ],
     config: Config = DEFAULT_CONFIG,
     again: _Again = False,
     notify: Annotated[
@@ -284,6 +287,35 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
     for result in results:
         if result.reason:
             print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
+    _print_while_learning(results)
+
+
+def _print_while_learning(results: Sequence[RunResult]) -> None:
+    """Print what the first runs of a comparison found, before rules have learned to alert on it."""
+    sentences: dict[str, str] = {}
+    for result in results:
+        sentence = _find_while_learning(result)
+        if sentence is not None:
+            sentences.setdefault(result.claim.comparison, sentence)
+    for comparison, sentence in sentences.items():
+        print_line(write_while_learning(comparison, sentence))
+
+
+def _find_while_learning(result: RunResult) -> str | None:
+    from monitor.model.alerts import State
+    from monitor.service.analysis.interpretation import find_shared
+    from monitor.texts.explanations import write_cause
+    from monitor.texts.interpretation import write_shared
+
+    is_learning = all(each.expected is None for each in result.expectations)
+    is_firing = any(state.state is State.FIRING for state in result.states)
+    if result.status != "ok" or not result.expectations or not is_learning or is_firing:
+        return None
+    explanation = result.explanation
+    if explanation is not None and explanation.finding is not None:
+        return f"{write_cause(explanation.finding)}."
+    shared = [score for score in result.arm_scores if score.metric == Lack.SHARED]
+    return next(iter(write_shared(find_shared(shared))), None)
 
 
 def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:

@@ -3,7 +3,16 @@
 from collections.abc import Collection, Hashable
 from difflib import get_close_matches
 
-USER_COLUMNS = ("user_id", "user", "customer_id", "customer", "query_id", "query")
+USER_COLUMNS = (
+    "user_id",
+    "user",
+    "customer_id",
+    "customer",
+    "member_id",
+    "member",
+    "query_id",
+    "query",
+)
 ITEM_COLUMNS = ("item_id", "item", "product_id", "product", "sku", "article_id", "article")
 RANK_COLUMNS = ("rank", "position", "place")
 

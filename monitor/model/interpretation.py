@@ -59,6 +59,14 @@ class Interpretation:
     spread: Spread | None = None  # None with few users, or without a difference
 
     @property
+    def excess(self) -> float:
+        """The distance from identical lists, minus that of two trainings if it is known."""
+        distance = abs(self.identical - self.mean)
+        if self.trainings is None:
+            return distance
+        return distance - abs(self.identical - self.trainings.mean)
+
+    @property
     def closeness(self) -> float:
         """The place of the mean between random lists (0) and identical lists (1).
 

@@ -82,6 +82,10 @@ def _fill(
     table: RelevanceTable,
     metrics: Sequence[Metric],
 ) -> BackfilledRun:
+    """Measure the relevance of one run and store it. The result says why nothing was stored.
+
+    Raises DatabaseError if the database does not answer.
+    """
     try:
         lists = store.history.kept_lists(run.id)
     except DatabaseError as error:

@@ -49,6 +49,7 @@ _REPETITION_BACKOFF = 4
 """A failed repetition waits as long as after this many failures, because it is not urgent."""
 _BASE_S = 2.0
 _CAP_S = 300.0
+_MOST_DOUBLINGS = 32
 _LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
 _LARGEST_GROUP = 250
@@ -181,6 +182,10 @@ class OutboxSender:
         now: datetime,
         should_stop: Callable[[], bool],
     ) -> Pause | None:
+        """Decide on the claimed deliveries of one comparison, and send those that are to be sent.
+
+        Returns the pause if the receiver must not get messages for now, else None.
+        """
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
@@ -217,6 +222,11 @@ class OutboxSender:
         )
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
+        """Send the message and record the result for its deliveries.
+
+        Returns the pause if the receiver must not get messages for now, else None. Raises the error
+        if the receiver's code has a defect.
+        """
         if not self.is_sole_sender():
             return Pause(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
@@ -266,6 +276,10 @@ class OutboxSender:
         deliveries: Sequence[Delivery],
         error: DeliveryError,
     ) -> Pause | None:
+        """Record a failure. If the receiver rejected several changes, send each half of them again.
+
+        Returns the pause before the next attempt, or None if the deliveries are not tried again.
+        """
         # Each half is sent separately, because one rejected change must not block all changes.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
@@ -428,6 +442,10 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
+    """Return the newest cause that the runs of the firing alerts found before the newest run.
+
+    None if they found no cause.
+    """
     slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
     for slot in sorted(slots, reverse=True):
         explanation = outbox.briefing(message.comparison, slot).explanation
@@ -449,7 +467,8 @@ def next_attempt(
     ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
     hour of it is added.
     """
-    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
+    # Without a limit of the exponent, the power would overflow after many attempts.
+    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
 
 

@@ -153,14 +153,14 @@ def compute_expectations(
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     completed = []
-    for n, expectation in enumerate(expected):
+    for column, expectation in enumerate(expected):
         completed.append(
             replace(
                 expectation,
                 lost=lost.get(expectation.segment, 0.0),
-                usual_lost=float(usual[n]),
-                note=notes[n],
-                fault=_finite(faults[n]),
+                usual_lost=float(usual[column]),
+                note=notes[column],
+                fault=_finite(faults[column]),
             )
         )
     return tuple(completed)
@@ -182,16 +182,17 @@ def find_past_of_models(
     names of models gets the names of the next run that has names.
     """
     names: list[tuple[str | None, ...]] = []
-    now: tuple[str | None, ...] = (None,) * len(Arm)
+    run_names: tuple[str | None, ...] = (None,) * len(Arm)
+    # From this run back to the oldest run, so that a run without names gets those of the next run.
     for models in (findings.models, *(run.models for run in reversed(past))):
-        now = tuple(
+        run_names = tuple(
             (models or {}).get(arm, ArmModel()).now or later
-            for arm, later in zip(Arm, now, strict=True)
+            for arm, later in zip(Arm, run_names, strict=True)
         )
-        names.insert(0, now)
-    now = names.pop()
-    first = names.index(now) if now in names else len(names)
-    rows = [row for row, name in enumerate(names) if row < first or name == now]
+        names.insert(0, run_names)
+    current = names.pop()
+    first = names.index(current) if current in names else len(names)
+    rows = [row for row, name in enumerate(names) if row < first or name == current]
     starts = []
     for place, (before, after) in enumerate(pairwise(rows), 1):
         if names[before] != names[after]:
@@ -230,7 +231,11 @@ def _find_past_alarms(
 
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
-    """Return the first run of each accepted level, and the first run after it was accepted."""
+    """Return the first run of each accepted level, and the first run after it was accepted.
+
+    ``past`` is ordered by slot. A level is left out if it has no past run from before it was
+    accepted.
+    """
     slots = [run.slot for run in past]
     rows = []
     for change in accepted:
@@ -290,7 +295,7 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
 def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     """Return for each series the allowed chance of a false alarm in one run, (series,)."""
     budget = Budget(
-        runs=max(1.0, comparison.judging.runs_a_false_page),
+        runs=max(1.0, comparison.judging.runs_per_false_alarm),
         segments=[*dict.fromkeys(watched.segment for watched in series)],
         looks={watched.rule.alert: _weight(watched.rule) for watched in series},
     )
@@ -304,29 +309,33 @@ def _weight(rule: SeriesRule) -> float:
     return 1.0
 
 
-def _collect_evidence(resets: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
+def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvidence, Flags]:
     """Collect the evidence of drift before this run, and find past runs that belong to a drift.
 
-    ``resets`` says after which runs the evidence of a series is dropped, (runs, series).
+    ``z`` says how far past runs were from normal, oldest first, (runs, series). ``resets`` says
+    after which of these runs the evidence of a series is dropped, (runs, series). ``alpha`` is the
+    allowed chance of a false alarm in one run, (series,). The flags have the shape (runs, series).
     """
-    evidence = no_evidence(len(shares))
-    drifting = np.zeros(resets.shape, dtype=np.bool_)
-    for row, now in enumerate(z):
-        evidence = update_evidence(evidence, now)
-        # Only when the evidence ends is it known which runs belong to the drift.
-        is_last = resets[row] | (row == len(z) - 1)
-        if is_last.any():
-            suspects = np.where(is_last, count_suspects(evidence, shares), 0)
+    evidence = no_evidence(len(alpha))
+    is_drifting = np.zeros(resets.shape, dtype=np.bool_)
+    for row, run_z in enumerate(z):
+        evidence = update_evidence(evidence, run_z)
+        # Only when the evidence of a series ends is it known which runs belong to the drift.
+        ends = resets[row] | (row == len(z) - 1)
+        if ends.any():
+            # The drift has the newest ``suspects`` runs. The run in ``row`` has the age 0.
+            suspects = np.where(ends, count_suspects(evidence, alpha), 0)
             age = np.arange(row, -1, -1)[:, np.newaxis]
-            drifting[: row + 1] |= age < suspects
+            is_drifting[: row + 1] |= age < suspects
         if resets[row].any():
+            # The evidence of a series that is reset starts again from 0.
             is_open = ~resets[row]
             evidence = TrendEvidence(
                 mass=evidence.mass * is_open,
                 rise=evidence.rise * is_open,
                 since=evidence.since * is_open,
             )
-    return evidence, drifting
+    return evidence, is_drifting
 
 
 def _build(
@@ -336,32 +345,37 @@ def _build(
     before: TrendEvidence,
     shares: Floats,
 ) -> tuple[Expectation, ...]:
+    """Return the expectation of each series, in the same order.
+
+    ``before`` is the evidence of drift before this run. ``shares`` is the result of `share_out`. An
+    expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
+    """
     values, errors = rule_series.measure_all(series, figures)
     (limits, opposites), z, is_chance = _compare(series, reference, (values, errors), shares)
     steady = discount(z, np.where(is_chance, 0.0, correlate(reference.taught, shares)))
     evidence = update_evidence(before, steady).total
     expectations = []
-    for n, watched in enumerate(series):
+    for column, watched in enumerate(series):
         users = watched.count_users(figures)
         limit = watched.rule.limit
         expectation = replace(
             _without_limit(watched),
-            runs=int(reference.runs[n]),
-            judged=_finite(values[n]),
-            error=_finite(errors[n]),
-            steady=_finite(steady[n]),
+            runs=int(reference.runs[column]),
+            judged=_finite(values[column]),
+            error=_finite(errors[column]),
+            steady=_finite(steady[column]),
         )
         is_trend = isinstance(limit, LearnedLimit) and limit.learning is Learning.TREND
         if is_trend:
-            expectation = replace(expectation, evidence_limit=1.0 / float(shares[n]))
-        if reference.runs[n] >= MIN_HEALTHY_RUNS:
+            expectation = replace(expectation, evidence_limit=1.0 / float(shares[column]))
+        if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
-                expected=watched.show(reference.center[n], users),
-                limit=watched.show(limits[n], users),
-                opposite=watched.show(opposites[n], users),
-                z=_finite(z[n]),
-                evidence=float(evidence[n]) if is_trend else None,
+                expected=watched.show(reference.center[column], users),
+                limit=watched.show(limits[column], users),
+                opposite=watched.show(opposites[column], users),
+                z=_finite(z[column]),
+                evidence=float(evidence[column]) if is_trend else None,
             )
         expectations.append(expectation)
     return tuple(expectations)
@@ -383,16 +397,16 @@ def _finite(value: np.float64) -> float | None:
 def _compare(
     series: rule_series.ManySeries,
     reference: Reference,
-    now: tuple[Floats, Floats],
+    measured: tuple[Floats, Floats],
     shares: Floats,
 ) -> tuple[tuple[Floats, Floats], Floats, Flags]:
-    """Compare the run's values and errors, (series,) each, with the reference.
+    """Compare the run's values and errors (``measured``), (series,) each, with the reference.
 
     Returns three things. The first are the limits on the watched side and on the other side. The
     second says how far the run is from normal (z). The third says for which series only chance
     moves the value.
     """
-    values, errors = now
+    values, errors = measured
     prediction = predict(reference, np.nan_to_num(errors), shares)
     far = {side: surprise(reference, values, errors, direction=side) for side in Direction}
     rules = [watched.rule for watched in series]
@@ -406,7 +420,7 @@ def _compare(
     high, p, is_counted = judge_rare(
         can_be_rare,
         (reference.taught, reference.errors),
-        now,
+        measured,
         shares,
         by_angle=(prediction.high, far[Direction.ABOVE]),
         always=is_shared.astype(np.float64),

@@ -17,6 +17,9 @@ _MAX_IGNORED_SHARE = 0.01
 _MIN_RUNS = 3
 _MIN_ZEROS = 9
 """Equal answers are suspicious if their chance is below 10 to the power of minus this."""
+_MIN_UNIQUE = 0.9
+"""If fewer than this share of the requests have their own id, equal ids are no sign of copies."""
+_LEAST_OVERLAP = 1e-9
 
 
 def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
@@ -90,13 +93,14 @@ def doubt_floor(
     # Equal ids are a sign of copies only if nearly every request has its own id.
     ids = len(np.unique(before.ids[np.isfinite(before.ids)]))
     requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
-    are_unique = ids > max(1, 0.9 * requests)
+    are_unique = ids > max(1, _MIN_UNIQUE * requests)
     same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
     # A user whose lists differ lowers the mean overlap by at most 1 / n. So the share of these users
     # is at least 1 - overlap.
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:
-        zeros = -count * log10(max(*overlaps, 1e-9))
+        # An overlap of 0 has no logarithm.
+        zeros = -count * log10(max(*overlaps, _LEAST_OVERLAP))
     doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
     if cached > _MAX_IGNORED_SHARE * count:
         sign = after.sign or before.sign

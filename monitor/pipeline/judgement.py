@@ -124,6 +124,10 @@ class ChangeScales:
         return tuple(completed)
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
+        """Return the confidence interval of the value.
+
+        None if the series has no summary, or if the rule does not judge similarity or coverage.
+        """
         if change.kind is RuleKind.COVERAGE:
             return share_interval(change.value or 0.0, change.users)
         summary = _find_summary(self.summaries, change.segment, change.metric)
@@ -133,6 +137,10 @@ class ChangeScales:
         return estimate_interval(summary, change.statistic, rule.scores)
 
     def _normal(self, change: Transition) -> float | None:
+        """Return what was expected of the alert's series, or the mean of its recent values.
+
+        None if neither is known.
+        """
         subject = (change.metric, change.statistic)
         alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
         normal = None
@@ -202,6 +210,7 @@ def complete_record(
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
+    """Return whether the summaries lack a value that the rule judges."""
     if not summaries:
         # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
@@ -222,6 +231,11 @@ def _from_lists(
     lists: KeptLists | None,
     names: Iterable[str],
 ) -> tuple[Summary, ...]:
+    """Compute the summaries of these series from the run's lists, for every segment.
+
+    Leaves out derived series, and metrics that need more than lists. Empty if the lists of some
+    paired users were not stored.
+    """
     metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
     metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or record.coverage is None or not metrics:
@@ -239,6 +253,10 @@ def _from_scores(
     history: History,
     name: str,
 ) -> tuple[Summary, ...]:
+    """Compute the summary of all users from the run's stored scores.
+
+    Empty if the run has no such summary, or if the scores of some users were not stored.
+    """
     before = _find_summary(record.summaries, ALL, name)
     if before is None:
         return ()
@@ -291,7 +309,7 @@ class Rejudgement:
             models=record.models,
         )
         # After a change of the configuration, rules begin to learn again, as in the daemon.
-        past = tuple(self.past[record.config_hash])
+        past = tuple(self.past.get(record.config_hash, ()))
         if past and record.slot <= past[-1].slot:
             return ()
         memory = Memory(
@@ -314,6 +332,7 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
+        """Add the judged run to the past of its configuration."""
         alarmed = {
             watch: state.state
             for watch, state in self.states.items()

@@ -73,7 +73,10 @@ class HiddenRelevance:
     pseudonyms: Pseudonyms
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """Return the relevance for this slot. Errors name a user's pseudonym, not the id."""
+        """Return the relevance for this slot, or None if the source has none yet.
+
+        Errors name a user's pseudonym, not the id.
+        """
         try:
             table = self.source.relevance(slot)
         except UserDataError as error:

@@ -48,6 +48,7 @@ from monitor.pipeline.user_batches import cut_panel, split_users
 S = TypeVar("S")
 T = TypeVar("T")
 _NOTHING = Memory()
+_LEAST_TIMEOUT_S = 0.001
 GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
 TITLES_S = 5.0
@@ -108,6 +109,7 @@ class Answers:
 
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
     - ``measured`` yields parts of the run, if the source measures users where their lists are.
+      In this case ``batches`` yields nothing.
     - ``lacks`` are sentences about inputs that could not be read.
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
@@ -120,7 +122,7 @@ class Answers:
     """
 
     asked: AskedUsers
-    batches: Callable[[int], Iterator[UserBatch]]
+    batches: Callable[[int], Iterator[UserBatch]] = lambda _: iter(())
     measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
     lacks: Collection[str]
     weights: ItemWeights | None
@@ -139,7 +141,7 @@ def join_all(
     slot: datetime,
     timeout_s: float,
 ) -> Iterator[Answers]:
-    """Yield the answers for all users. The source joins them while they are read.
+    """Yield one `Answers` for all users. The source joins them while they are read.
 
     Raises SourceError if the source fails.
     """
@@ -147,7 +149,7 @@ def join_all(
     request = JoinRequest(
         k=measuring.k,
         slot=slot,
-        timeout_s=max(timeout_s, 0.001),
+        timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
         max_segment_values=measuring.max_segment_values,
         shows_examples=arms.pseudonyms is None,
     )
@@ -155,31 +157,39 @@ def join_all(
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        lacks = dict.fromkeys(
-            filter(None, (weights.wait(deadline, late), relevance.wait(deadline, late)))
-        )
+        lacks: dict[str, None] = {}
+        for extra in (weights, relevance):
+            lack = extra.wait(deadline, late)
+            if lack is not None:
+                lacks[lack] = None
         lacks |= dict.fromkeys((*joined.lacks, *arms.describe(relevance.unreadable)))
 
-        def batches(size: int) -> Iterator[UserBatch]:
-            if not isinstance(joined, ports.RemoteAnswers):
-                for batch in joined.batches(size):
-                    batch = arms.hide(batch)  # noqa: PLW2901
-                    yield replace(batch, weights=weights.answer, relevance=relevance.answer)
+        def add_unreadable() -> None:
+            # What cannot be read is known only after the last user.
             lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
 
-        def measured(measurer: ports.Measurer, size: int) -> Iterator[bytes]:
-            if isinstance(joined, ports.RemoteAnswers):
-                yield from joined.measured(measurer, size)
-            lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
+        def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
+            for batch in local.batches(size):
+                hidden = arms.hide(batch)
+                yield replace(hidden, weights=weights.answer, relevance=relevance.answer)
+            add_unreadable()
 
-        yield Answers(
+        def read_parts(
+            remote: ports.RemoteAnswers, measurer: ports.Measurer, size: int
+        ) -> Iterator[bytes]:
+            yield from remote.measured(measurer, size)
+            add_unreadable()
+
+        answers = Answers(
             asked=joined.asked,
-            batches=batches,
-            measured=measured if isinstance(joined, ports.RemoteAnswers) else None,
-            lacks=lacks.keys(),
+            lacks=lacks.keys(),  # this view grows with the dictionary
             weights=weights.answer,
             relevance=relevance.answer,
         )
+        if isinstance(joined, ports.RemoteAnswers):
+            yield replace(answers, measured=partial(read_parts, joined))
+        else:
+            yield replace(answers, batches=partial(read_batches, joined))
 
 
 def draw_panel(
@@ -287,15 +297,18 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # The family is named, so that all candidates of a baseline are asked in the same order.
+    # The family is named, so that all candidates of a baseline are asked in the same order. The
+    # first user makes the orders of the rounds of `pull_until_certain` differ.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
         k=measuring.k,
         slot=slot,
-        timeout_s=max(timeout_s, 0.001),
+        timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
         together="\0".join(together),
         on_progress=arms.on_progress,
+        # A run that was interrupted and begins again uses stored answers, but none that are older
+        # than a run may last.
         answers_valid_s=measuring.deadline.total_seconds(),
     )
 
@@ -321,7 +334,8 @@ def pull_until_certain(
     order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
     ordered = cut_panel(replace(panel, users=users), order)
-    scores = defaultdict[str, Floats](lambda: np.full(len(panel), np.nan))
+    undefined = np.full(len(panel), np.nan)
+    scores = defaultdict[str, Floats](undefined.copy)
     watched = [
         (rule, ordered.segments.get(segment, order[:0]))
         for rule in comparison.judging.similarity_rules
@@ -340,7 +354,7 @@ def pull_until_certain(
     def are_all_certain(asked: int) -> bool:
         """Return whether ``asked`` users are enough for each rule. False if there are no rules."""
         return bool(watched) and all(
-            is_certain(rule, scores[rule.metric][rows[rows < asked]], len(rows))
+            is_certain(rule, scores.get(rule.metric, undefined)[rows[rows < asked]], len(rows))
             for rule, rows in watched
         )
 
@@ -380,7 +394,7 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Return the titles of these items, and the error if there is one. Waits at most `TITLES_S`."""
+    """Return the titles of these items, and the error, or None. Waits at most `TITLES_S`."""
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
@@ -444,7 +458,7 @@ class _Asked(Generic[T]):
         return getattr(self.answer, "unreadable", ())
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
-        """Wait for the answer. Returns a sentence if the source failed or was late."""
+        """Wait for the answer. Returns a sentence if the source failed or was late, else None."""
         if self._call is None:
             return None
         try:

@@ -62,7 +62,10 @@ def _respelled_since(
     finding: Finding | None,
     name: Callable[[int], str],
 ) -> Finding | None:
-    """Return a finding if most new ids of the arm are other spellings of ids that disappeared."""
+    """Return a finding if most new ids of the arm are other spellings of ids that disappeared.
+
+    None otherwise. A user counts as hit if more than half of the user's items have new ids.
+    """
     lists = changes.lists[arm]
     rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]

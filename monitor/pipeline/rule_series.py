@@ -106,8 +106,8 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 
 def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
-    pairs = [watched.read(figures) for watched in series]
-    table = np.array(pairs, dtype=np.float64).reshape(len(series), 2)
+    values_and_errors = [watched.read(figures) for watched in series]
+    table = np.array(values_and_errors, dtype=np.float64).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
 
 
@@ -158,10 +158,12 @@ def _by_rule(
 
 
 def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
+    """Return the rows of the runs with a lesson of this alert, by the lesson's segments."""
     # Runs with the same segments are copied together, because this is faster for many series.
     by_segments: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
-        if (lesson := run.lessons.get(alert)) is not None:
+        lesson = run.lessons.get(alert)
+        if lesson is not None:
             by_segments[lesson.segments].append(row)
     return by_segments
 

@@ -13,7 +13,7 @@ from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock, ScoreSink
 from monitor.model.rankings import Arm, CoverageNote, CoverageReason
-from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
 from monitor.model.run_reasons import (
     IdKind,
     LossCause,
@@ -115,7 +115,12 @@ def _write_scores(
     status: RunStatus,
     scores: Iterable[Scores] | None,
 ) -> str | None:
-    """Write all scores to the sink before the run is stored. Returns the error if one occurred."""
+    """Write all scores to the sink before the run is stored. Returns the error, or None.
+
+    ``scores`` has at least one batch. If an earlier attempt of this run was ok and this attempt is
+    not, nothing is written.
+    """
+    # The scores of the earlier attempt stay in the sink, because its result stays too.
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {
@@ -170,6 +175,7 @@ def _judge(
     at: datetime,
     findings: Findings,
 ) -> RunResult:
+    """Judge the findings at this time, explain the alerts, and return the run's result."""
     judgement = judge_findings(comparison, findings, memory, at)
     k = comparison.measuring.k
     explanation = findings.explanation
@@ -181,19 +187,15 @@ def _judge(
     if memory.last_ok is not None:
         changes = write_changes(memory.last_ok, findings.slot, comparison.config_hash, k, models)
         reasons = (*reasons, *_with_texts(RunReasonKind.CHANGED, changes))
-    shown = explanation
-    if shown is not None and not comparison.judging.shows_items:
-        shown = shown.without_items
+    for_messages = explanation
+    if for_messages is not None and not comparison.judging.shows_items:
+        for_messages = for_messages.without_items
     transitions = add_explanations(
         judgement.transitions,
-        shown,
+        for_messages,
         write_models(models, findings.slot),
         lost=find_lost(findings),
     )
-    labels_until = None
-    within = comparison.measuring.relevance_within
-    if findings.status is RunStatus.OK and within and relevance_metrics(comparison.measuring):
-        labels_until = claim.slot + within
     return extend(
         RunResult,
         replace(findings, explanation=explanation, reasons=reasons),
@@ -206,8 +208,19 @@ def _judge(
         transitions=transitions,
         expectations=judgement.expectations,
         standstills=judgement.standstills,
-        labels_until=labels_until,
+        labels_until=_labels_until(comparison.measuring, findings),
     )
+
+
+def _labels_until(measuring: MeasuringPlan, findings: Findings) -> datetime | None:
+    """Return until when later runs measure relevance that arrives for this slot.
+
+    None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
+    """
+    within = measuring.relevance_within
+    if findings.status is not RunStatus.OK or not within or not relevance_metrics(measuring):
+        return None
+    return findings.slot + within
 
 
 def _storable(comparison: Comparison, measured: Findings) -> Findings:
@@ -334,7 +347,8 @@ def _notes_by_reason(
 ) -> dict[tuple[Arm, CoverageReason], CoverageNote]:
     """Return the notes of the sources, and notes on user ids that an arm spells differently.
 
-    If there are both for an arm and reason, the note of the source is returned.
+    If there are both for an arm and reason, the note of the source is returned. An arm finds no
+    list for an id that it spells differently, so notes on spelling belong to `MISSING`.
     """
     notes = {}
     for mismatch in measurement.run.id_mismatches:

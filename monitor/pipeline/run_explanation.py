@@ -184,7 +184,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         metric=str(metric),
         asked=sample.coverage.all.asked,
         means=means,
-        habits=_share_habits(scene),
+        habits=_habit_shares(scene),
     )
     names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
@@ -226,7 +226,7 @@ def _share_missing(past: Sequence[Split]) -> float | None:
 
 
 def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
-    """Add a source's note to a finding about users without a list.
+    """Add a source's note to a finding about users without a list. Other findings stay as they are.
 
     If there are several notes, the note about the largest number of users is added.
     """
@@ -248,7 +248,7 @@ def _find_cause(
     *,
     shows_items: bool,
 ) -> tuple[Finding | None, bool | None]:
-    """Find the fault. If differently spelled ids explain it, return a finding about the spelling.
+    """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
 
     The second value is about the other arm, as in `find_fault`.
     """
@@ -269,8 +269,13 @@ def _compare_metric(
     former: RecodedLists | None,
     last: RecodedLists | None,
 ) -> PairChanges | None:
-    """Measure how each pair's distance changed since earlier lists. None without earlier lists."""
-    # Metrics that need weights or scores cannot be compared, because earlier ones are not stored.
+    """Measure how each pair's distance changed since the lists of an earlier run (``former``).
+
+    ``last`` are the lists of the last run. Usually these are the same lists.
+
+    None if there are no earlier lists, if no user of this run has earlier lists of both arms, or if
+    the metric needs item weights or scores, because earlier ones are not stored.
+    """
     if former is None or metric.need is not None:
         return None
     last_batch = None if last is None or last is former else last.batch
@@ -288,6 +293,10 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     *,
     fault: tuple[Finding | None, bool | None],
 ) -> Explanation:
+    """Make the explanation of a run from its finding, or from its drop, or from its distance.
+
+    The first of these that exists is used. ``fault`` is the result of `_find_cause`.
+    """
     finding, other_is_unchanged = fault
     segment = ALL
     if finding is not None:
@@ -369,7 +378,7 @@ def _compare_items(
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
-def _share_habits(scene: Scene) -> Habits:
+def _habit_shares(scene: Scene) -> Habits:
     """Return how much lists changed since the last run, as shares of users by arm, habit and bin.
 
     Later runs learn from these shares how much lists usually change.
@@ -384,15 +393,15 @@ def _share_habits(scene: Scene) -> Habits:
 
 
 def _average_habits(splits: Sequence[Split]) -> Habits:
-    """Return the means of the shares of `_share_habits` over the runs that stored shares."""
-    runs: dict[str, dict[str, list[Sequence[float]]]] = {}
+    """Return the means of the shares of `_habit_shares` over the runs that stored shares."""
+    by_arm: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
-                runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
+                by_arm.setdefault(arm, {}).setdefault(habit, []).append(shares)
     means = {}
-    for arm, shares_by_habit in runs.items():
-        means[arm] = {habit: pool_bins(shares) for habit, shares in shares_by_habit.items()}
+    for arm, runs_by_habit in by_arm.items():
+        means[arm] = {habit: pool_bins(runs) for habit, runs in runs_by_habit.items()}
     return means
 
 
@@ -410,7 +419,7 @@ def explained_items(explanation: Explanation | None) -> frozenset[str]:
 
 
 def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
-    """Add titles to the items of an explanation."""
+    """Add titles to the items of an explanation. None stays None."""
     if explanation is None or not titles:
         return explanation
 
@@ -432,6 +441,9 @@ def recall_fault(
 ) -> Explanation | None:
     """Select the explanation for a run in which alerts begin (``starts``).
 
+    ``earlier`` are the explanations of earlier runs with their slots, newest first. Returns None if
+    ``current`` is None.
+
     Some alerts begin late, such as alerts on trends. Then the changes since the last run do not
     show the cause, so the newest of the ``earlier`` explanations with a cause is used. If there is
     none and this run found nothing, an earlier fault that explains less is used. But it is not used
@@ -449,10 +461,11 @@ def recall_fault(
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
             return _mark_recalled(explanation, slot)
-    for slot, explanation in earlier if finding is None else ():
-        weaker = explanation.finding
-        if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
-            return _mark_recalled(explanation, slot)
+    if finding is None:
+        for slot, explanation in earlier:
+            weaker = explanation.finding
+            if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
+                return _mark_recalled(explanation, slot)
     return current
 
 
@@ -537,6 +550,7 @@ def _write_cause(
     explanation: Explanation | None,
     finding: Finding | None,
 ) -> str | None:
+    """Write the cause of this alert. None if there is neither an explanation nor a lost list."""
     is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
     if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
         return write_lost(finding)

@@ -212,7 +212,11 @@ def _explain(  # noqa: PLR0913 - the past is three of them
     former: RecodedLists | None,
     mismatches: Sequence[IdMismatch],
 ) -> tuple[Split | None, Explanation | None, str | None]:
-    """Return the split and the explanation of a run, and a sentence if a plugin's metric failed."""
+    """Return the split, the explanation and an error of a run.
+
+    The error is a sentence if a plugin's metric failed, and the other two are None then. Otherwise
+    the error is None.
+    """
     try:
         split, explanation = explain_run(
             comparison,
@@ -302,7 +306,7 @@ def _recode(
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Return the lists of the last run, and of the last run before the firing alerts began.
 
-    Usually these are the same run.
+    Usually these are the same run. A value is None if no run has stored such lists.
     """
 
     def recode(lists: KeptLists | None) -> RecodedLists | None:

@@ -244,6 +244,7 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
 
 
 def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
+    """Put the sums of a table that `_sums_table` made into the empty accumulator."""
     single = table["single"]
     bins = table["bins"]
     for place, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):

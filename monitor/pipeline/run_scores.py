@@ -91,7 +91,10 @@ def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Sco
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
-    """Join parts into one. Users keep their order. If a part lacks a metric, its scores are NaN."""
+    """Join the parts, at least one. Users keep their order.
+
+    If a part lacks a metric that another part has, its scores are NaN.
+    """
     if len(parts) == 1:
         return parts[0]
     names = dict.fromkeys(name for part in parts for name in part.by_metric)

@@ -117,7 +117,7 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     """Return the metric that selects examples and explains runs.
 
     It is the metric of the first rule whose metric was measured. If there is no such rule, it is
-    the first metric.
+    the first metric. None if there are no metrics.
     """
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:

@@ -12,10 +12,17 @@ from monitor.measures.summaries import rows_of_segments
 from monitor.model.arrays import Ids, Rows
 from monitor.model.rankings import Panel, Pull, RankingTable, UserBatch
 
+_FEWEST = 10_000
+_MOST = 50_000
+_ITEMS_AT_ONCE = 1_000_000
+
 
 def users_at_once(k: int) -> int:
-    """Return how many users are compared at once, so that memory does not grow with users or k."""
-    return max(10_000, min(50_000, 1_000_000 // k))
+    """Return how many users are compared at once, so that memory does not grow with users or k.
+
+    They have about `_ITEMS_AT_ONCE` items in each arm, but `_FEWEST` to `_MOST` users are compared.
+    """
+    return max(_FEWEST, min(_MOST, _ITEMS_AT_ONCE // k))
 
 
 def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
@@ -23,12 +30,12 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
 
     There is at least one batch, even without users.
     """
-    n = len(users.panel)
-    if n <= size:
+    count = len(users.panel)
+    if count <= size:
         return iter([users])
     parts = []
-    for start in range(0, n, size):
-        parts.append(np.arange(start, min(start + size, n)))
+    for start in range(0, count, size):
+        parts.append(np.arange(start, min(start + size, count)))
     return _cut(users, parts)
 
 
@@ -69,6 +76,7 @@ class _PanelPull:
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
+        """Return the answers for the users at these positions of the panel."""
         rows = self._rows[positions]
         failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]

@@ -7,7 +7,8 @@ import ipaddress
 import re
 
 DEFAULT_LISTEN = "127.0.0.1:29108"
-_PORTS = 65535
+_HIGHEST_PORT = 65535
+_PORT_DIGITS = 5
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -16,11 +17,20 @@ def split_address(address: str) -> tuple[str, int]:
     In ``:29108`` the host is empty. An empty host means all interfaces.
     """
     host, separator, port = address.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
-    if not separator or not is_port or (":" in bare and bare == host) or not _is_host(bare):
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if is_bracketed:
+        host = host[1:-1]
+    # Only IPv6 addresses contain a colon, and only they need brackets.
+    has_right_brackets = is_bracketed == (":" in host)
+    if not (separator and _is_port(port) and has_right_brackets and _is_host(host)):
         raise ValueError(f"must be host:port, such as {DEFAULT_LISTEN} or [::1]:29108")
-    return bare, int(port)
+    return host, int(port)
+
+
+def _is_port(text: str) -> bool:
+    # Very long digits are not converted, because this would take long.
+    has_digits = text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS
+    return has_digits and int(text) <= _HIGHEST_PORT
 
 
 def _is_host(text: str) -> bool:

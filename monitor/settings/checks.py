@@ -64,10 +64,10 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Yield the problems of settings that do not fit together."""
-    entries = tuple(enumerate(settings.entries or ()))
-    comparisons = tuple((n, comparison) for n, comparison in entries if comparison is not None)
+    entries = settings.entries or ()
+    comparisons = tuple((index, entry) for index, entry in enumerate(entries) if entry is not None)
     names: set[str | None] = set()
-    for _, entry in entries:
+    for entry in entries:
         names.update(name for _, name in names_in(entry and vars(entry)))
     yield from _listen(settings, access)
     if settings.retention is not None:
@@ -76,19 +76,19 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     yield from _scores_files(settings, comparisons)
     yield from _check_receivers(settings)
     yield from _pings(settings, names)
-    for n, comparison in comparisons:
-        yield from within(("comparisons", n), _comparison(comparison))
+    for index, comparison in comparisons:
+        yield from within(("comparisons", index), _comparison(comparison))
 
 
 def _names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name."""
     names: list[tuple[KeyPath, Any]] = []
     of_candidates: list[tuple[KeyPath, str | None]] = []
-    for n, comparison in comparisons:
-        names.append((("comparisons", n, "name"), comparison.name))
+    for index, comparison in comparisons:
+        names.append((("comparisons", index, "name"), comparison.name))
         for path, name in names_in(vars(comparison)):
             if len(path) > 1:
-                of_candidates.append((("comparisons", n, *path), name))
+                of_candidates.append((("comparisons", index, *path), name))
     yield from duplicates([*names, *of_candidates], NAME_TAKEN.format("comparison"))
     for path, name in of_candidates:
         if name is not None and not is_name(name):
@@ -96,6 +96,10 @@ def _names(comparisons: _Comparisons) -> Iterator[Problem]:
 
 
 def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
+    """Report an address that other machines can reach without authentication.
+
+    ``access`` are the options of the web configuration file. None if it is missing or unreadable.
+    """
     listen = settings.listen
     if listen is None or settings.listen_without_authentication is not False:
         return
@@ -127,9 +131,9 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
     """Report names of receivers that occur twice, and unknown names in routes and fallbacks."""
     receivers = settings.receivers or ()
     names: list[tuple[KeyPath, str]] = []
-    for n, receiver in enumerate(receivers):
+    for index, receiver in enumerate(receivers):
         if receiver is not None:
-            path = ("receivers", n, receiver.kind, "name")
+            path = ("receivers", index, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from duplicates(names, NAME_TAKEN.format("receiver"))
     # If a receiver is invalid, its name is not known here. So check no references.
@@ -138,11 +142,12 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
 
 
 def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
+    """Report names in routes and fallbacks that are not among the names of ``receivers``."""
     names: list[tuple[KeyPath, str]] = []
-    for n, route in enumerate(settings.routes or ()):
+    for index, route in enumerate(settings.routes or ()):
         if route is not None:
-            for m, name in enumerate(route.receivers):
-                names.append((("routes", n, "receivers", m), name))
+            for place, name in enumerate(route.receivers):
+                names.append((("routes", index, "receivers", place), name))
     for name, fallback in (settings.fallbacks or {}).items():
         names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
         if name == fallback:
@@ -156,17 +161,19 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
 
 
 def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
+    """Report comparisons of pings that do not exist. ``comparisons`` are all names."""
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant
-    for n, ping in enumerate(settings.pings or ()):
+    for index, ping in enumerate(settings.pings or ()):
         names = () if ping is None else ping.comparisons
         for place, name in enumerate(names or ()):
             if name not in comparisons:
-                path = ("pings", n, "comparisons", place)
+                path = ("pings", index, "comparisons", place)
                 yield Problem(path, f"there is no comparison {name!r}")
 
 
 def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
+    """The valid sources of the baseline and of all candidates, by key path."""
     arms: dict[tuple[str, ...], SourceOptions] = {}
     for arm in Arm:
         source = getattr(comparison, arm)
@@ -179,22 +186,25 @@ def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 
 
 def _comparison(comparison: Partial) -> Iterator[Problem]:
-    rules = [(n, rule) for n, rule in enumerate(comparison.rules or ()) if rule is not None]
+    """Yield all problems of one comparison. The key paths start at the comparison."""
+    rules = [(index, rule) for index, rule in enumerate(comparison.rules or ()) if rule is not None]
     if not comparison.has("candidate", "candidates"):
         yield Problem(("candidate",), MISSING)
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
+    yield from _temporal_floor(comparison)
     yield from _users(comparison)
     yield from duplicates(
-        ((("rules", n, "alert"), rule.alert) for n, rule in rules),
+        ((("rules", index, "alert"), rule.alert) for index, rule in rules),
         NAME_TAKEN.format("rule of this comparison"),
     )
-    for n, rule in rules:
-        yield from within(("rules", n), check_rule(rule, comparison))
+    for index, rule in rules:
+        yield from within(("rules", index), check_rule(rule, comparison))
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
+    """Report keys of the schedule that are missing or exclude each other, and bad durations."""
     # `has` says whether the file has the key, even with an invalid value. The attribute of an
     # invalid key is None.
     every = comparison.every
@@ -236,10 +246,12 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     """Report metrics that occur twice, that need more than k items, or that lack an input."""
     k = comparison.k
-    metrics = [(("metrics", n), parse(name)) for n, name in enumerate(comparison.metrics or ())]
+    metrics = [
+        (("metrics", index), parse(name)) for index, name in enumerate(comparison.metrics or ())
+    ]
     arm_metrics = [
-        (("arm_metrics", n), parse_arm_metric(name))
-        for n, name in enumerate(comparison.arm_metrics or ())
+        (("arm_metrics", index), parse_arm_metric(name))
+        for index, name in enumerate(comparison.arm_metrics or ())
     ]
     yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
     yield from duplicates(arm_metrics, f"{TWICE}: remove one of them")
@@ -255,36 +267,39 @@ def _metrics(comparison: Partial) -> Iterator[Problem]:
         yield from _check_metric_input(path, arm_metric, comparison)
 
 
-def _users(comparison: Partial) -> Iterator[Problem]:
-    lists = _lists(comparison)
+def _temporal_floor(comparison: Partial) -> Iterator[Problem]:
+    """Report a temporal noise floor if not all lists are pulled."""
     floor = comparison.noise_floor
-    are_pulled = all(SOURCES[source.kind].is_pulled for source in lists.values())
+    are_pulled = all(SOURCES[source.kind].is_pulled for source in _lists(comparison).values())
     if floor is not None and floor.temporal and not are_pulled:
         yield Problem(
             ("noise_floor",),
             "temporal does not go with lists that are joined in files or in Spark: give serve or "
             "retrain",
         )
+
+
+def _users(comparison: Partial) -> Iterator[Problem]:
+    """Report users that the sources cannot list or join, and samples that cannot be drawn."""
     users = comparison.users
     if users is None:
         return
     baseline = comparison.baseline
     if baseline is not None:
-        problem = all_users_problem(baseline) if users.all else None
-        if problem:
-            yield Problem(("users", "all"), problem)
-        joined = joined_problem(lists, users)
-        if joined:
-            yield Problem(*joined)
+        of_all_users = all_users_problem(baseline) if users.all else None
+        of_joining = joined_problem(_lists(comparison), users)
+        yield from filter(None, (of_all_users, of_joining))
     if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),
-            "would not ask the same users as the other comparisons: name the users' file in users",
+            "cannot be used with users.all, because each comparison would ask the users of its own "
+            "baseline: name the users' file in users",
         )
     yield from _sample(users.sample_size, comparison)
 
 
 def _sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
+    """Report a sample that never stops early, and settings that need fixed users."""
     if size is not None and size.stops_early and not _can_be_certain(comparison):
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
     if size is None or not size.fixed:
@@ -317,12 +332,12 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
     """Report files of scores that would overwrite a file, or that would lack candidates."""
     taken = _files_of_database(settings.database)
     writers: list[tuple[KeyPath, str]] = []
-    for n, comparison in comparisons:
+    for index, comparison in comparisons:
         taken |= _files_read(comparison)
         sink = comparison.scores_to
         if sink is None or sink.file is None:
             continue
-        path: KeyPath = ("comparisons", n, *_FILE)
+        path: KeyPath = ("comparisons", index, *_FILE)
         writers.append((path, _place(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(

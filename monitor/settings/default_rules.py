@@ -73,6 +73,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
+    """Yield rules on the users without a good list, of both arms, and on their slow increase."""
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
             is_unknown = lack is Lack.UNCHANGED and options.keep_lists is Keep.NONE
@@ -87,6 +88,7 @@ def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
+    """Yield the rules on the first metric: on its mean, its tail, shares of users and the floor."""
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)
     tail = "p05" if metric.higher_is_more_alike else "p95"

@@ -75,12 +75,15 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
-    """The schema. If it would refuse a text such as ``${NAME}``, the text is allowed too."""
+    """Return the schema, changed so that it also allows a text such as ``${NAME}``.
+
+    A schema that allows any text is returned unchanged. Changes ``node``.
+    """
     is_narrow = (
         node.get("type") in _NARROW
         or "pattern" in node
         or "enum" in node
-        or node.get("const") is True
+        or node.get("const") is True  # some versions of pydantic give it no type
     )
     if not is_narrow:
         return node

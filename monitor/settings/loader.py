@@ -12,6 +12,7 @@ from monitor.settings.validation import read_text, report_lines, unreported, val
 from monitor.settings.yaml_document import EmptyConfigError, YamlDocument, parse_yaml
 from monitor.web.access_options import AccessOptions
 
+# Keys at the top level that begin so are no settings. They may have values for YAML anchors.
 _ANCHORS = "x-"
 
 _WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
@@ -53,8 +54,8 @@ def _check_document(
 ) -> Settings:
     """Check the document, and return its settings.
 
-    Problems are reported as problems of the file ``name``. If a key path begins with ``inside``,
-    this beginning is not shown.
+    Raises ConfigError with one line for each problem. The lines name the file ``name``. If a key
+    path begins with ``inside``, this beginning is not shown.
     """
     for key in list(document.data):
         if key.startswith(_ANCHORS):
@@ -64,7 +65,8 @@ def _check_document(
     access_lines: list[str] = []
     if settings is not None:
         access, access_lines = _read_access(settings.web_config_file)
-        problems += unreported(list(check_settings(settings, access)), problems)
+        more_problems = list(unreported(check_settings(settings, access), problems))
+        problems += more_problems
     if settings is None or problems or access_lines:
         lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
         raise ConfigError("\n".join(lines))
@@ -82,7 +84,7 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
         content = read_text(
             Path(path),
             advice=_WEB_CONFIG_ADVICE,
-            most=_MAX_WEB_CONFIG_BYTES,
+            max_bytes=_MAX_WEB_CONFIG_BYTES,
             may_be_pipe=False,
         )
         # Prometheus' exporter-toolkit reads the same file and expands no variables.
@@ -132,6 +134,10 @@ def _chosen(
     names: Collection[str],
     path: Path,
 ) -> tuple[ComparisonOptions, ...]:
+    """The comparisons with these names, in this order, or all if there are no names.
+
+    Raises ConfigError if a name does not exist. The error names the file ``path``.
+    """
     by_name = {each.name: each for each in settings.comparisons}
     for name in names:
         if name not in by_name:
@@ -141,6 +147,7 @@ def _chosen(
 
 
 def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
+    """Read the file of the option ``--rules``. Raises ConfigError if it is empty or unreadable."""
     try:
         text = read_text(path, advice=_RULES_ADVICE)
         return parse_yaml(text, str(path), example="rules: [...]", inside=inside)

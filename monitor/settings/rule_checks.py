@@ -36,25 +36,13 @@ _EXCLUDED = (
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Yield the problems of one rule of the comparison."""
     yield from _excluded(rule)
+    yield from _stored_lists(rule, comparison)
     if rule.has("frozen"):
-        if lacks_lists(comparison):
-            yield Problem(
-                ("frozen",),
-                "compares with the lists of the last run, which are not stored for all users: "
-                "remove keep_lists from the comparison",
-            )
+        # The checks below are for rules with a threshold or a learned limit.
         return
-    if rule.has("coverage"):
-        is_unchanged = rule.coverage is not None and rule.coverage.lack is Lack.UNCHANGED
-        if is_unchanged and comparison.keep_lists is Keep.NONE:
-            yield Problem(
-                ("coverage",),
-                "compares with the lists of the last run, which are not stored: remove keep_lists "
-                "from the comparison",
-            )
-    elif not rule.has("metric"):
+    if not rule.has("metric", "coverage"):
         yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
-    elif rule.metric is not None:
+    elif not rule.has("coverage") and rule.metric is not None:
         yield from _metric(rule, comparison)
     if rule.has("learned"):
         yield from _learned(rule)
@@ -64,12 +52,32 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     yield from _users_asked(rule, comparison)
 
 
+def _stored_lists(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a rule that needs the lists of the last run, if the comparison does not store them."""
+    if rule.has("frozen"):
+        if lacks_lists(comparison):
+            yield Problem(
+                ("frozen",),
+                "compares with the lists of the last run, which are not stored for all users: "
+                "remove keep_lists from the comparison",
+            )
+        return
+    is_unchanged = rule.coverage is not None and rule.coverage.lack is Lack.UNCHANGED
+    if is_unchanged and comparison.keep_lists is Keep.NONE:
+        yield Problem(
+            ("coverage",),
+            "compares with the lists of the last run, which are not stored: remove keep_lists from "
+            "the comparison",
+        )
+
+
 def lacks_lists(comparison: Partial) -> bool:
     """Whether the comparison stores the lists of only some users, or of none."""
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
 def _excluded(rule: Partial) -> Iterator[Problem]:
+    """Report keys that another key of the rule excludes, each key once."""
     reported = set()
     for by, names, message in _EXCLUDED:
         for name in names:
@@ -79,6 +87,7 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
     if judged.derived and not comparison.has("noise_floor"):
         yield Problem(
@@ -100,6 +109,7 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:
+    """Report a kind of learning that does not go with what the rule is about."""
     if rule.has("coverage") and rule.learned == "drop":
         yield Problem(
             ("learned",),
@@ -114,6 +124,7 @@ def _learned(rule: Partial) -> Iterator[Problem]:
 
 
 def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
+    """Report a rule without ``learned`` that has no threshold, or one that cannot be right."""
     if rule.has("watch"):
         yield Problem(
             ("watch",),
@@ -178,7 +189,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
         return
-    named = [(("segments", n), name) for n, name in enumerate(rule.segments)]
+    named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
     yield from duplicates(named, f"{TWICE}: remove one of them")
     if comparison.users is None:
         return
@@ -192,6 +203,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a rule that needs more users than a run asks."""
     users = comparison.users
     size = None if users is None else users.sample_size
     if size is None or rule.min_users is None:

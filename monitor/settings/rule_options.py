@@ -177,6 +177,7 @@ class RuleOptions(Options):
 
     @property
     def _limit(self) -> rules.Limit:
+        """The learned limit, or the fixed limit with the value at which the alert ends."""
         if self.learned is not None:
             return self._learned_limit
         if self.below is not None:

@@ -36,6 +36,8 @@ _MACROS = {
 # The longest possible time between two slots: 29 February of 2096 and of 2104, because 2100 is no
 # leap year.
 _FURTHEST_DAYS = 9 * 366
+_FIRST_DAY = date(2000, 1, 1)
+_SEARCHED_DAYS = 40
 
 
 class Schedule(ABC):
@@ -254,12 +256,18 @@ def parse_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
+    """The shortest or longest time between two successive slots of the expression.
+
+    ``pick`` is ``min`` or ``max``. It is applied to the days between two days with slots, and to
+    the minutes between two slots of one day or of two such days.
+    """
     cron = CronSim(expression, EPOCH)
     days = []
-    for n in range(_FURTHEST_DAYS):
-        day = date(2000, 1, 1) + n * _DAY
+    for number in range(_FURTHEST_DAYS):
+        day = _FIRST_DAY + number * _DAY
         if day.month in cron.months and cron.match_day(day):
-            days.append(n)
+            days.append(number)
+    # The minutes of a day at which there is a slot, in ascending order.
     minutes = [hour * 60 + minute for hour in sorted(cron.hours) for minute in sorted(cron.minutes)]
     days_apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     gaps = [after - before for before, after in pairwise(minutes)]
@@ -269,9 +277,9 @@ def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
-    # A period that does not divide a day has slots at other times each day. The longest pause in 40
-    # days is close to the longest possible pause.
+    # A period that does not divide a day has slots at other times each day. The longest pause in
+    # this many days is close to the longest possible pause.
     ends = [EPOCH]
-    for _ in range(40):
+    for _ in range(_SEARCHED_DAYS):
         ends.append(schedule.closes.next(ends[-1]))
     return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)

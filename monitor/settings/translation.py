@@ -90,6 +90,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 
 
 def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
+    """The plan. By default the deadline is a share of the interval, but at most 10 minutes."""
     deadline = options.deadline
     if deadline is None:
         deadline = min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE)
@@ -121,12 +122,13 @@ def _group_for(options: ComparisonOptions) -> timedelta:
 
 
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
+    """The plan, with the dates of holidays as instants in the comparison's time zone."""
     schedule = to_schedule(options)
     zone = ZoneInfo(options.timezone)
     return JudgingPlan(
         rules=_rules(options),
         min_paired_share=options.min_paired_share,
-        runs_a_false_page=options.false_alarm_every / schedule.interval,
+        runs_per_false_alarm=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),

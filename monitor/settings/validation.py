@@ -27,6 +27,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 # Messages hide the values of variables, because they may be secrets. They show shorter values,
 # because these may be usual words.
 _SHORTEST_SECRET = 4
+_MIB = 1 << 20
 
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
 
@@ -35,18 +36,20 @@ def read_text(
     path: FilePath,
     *,
     advice: str = _ADVICE,
-    most: int = MAX_BYTES,
+    max_bytes: int = MAX_BYTES,
     may_be_pipe: bool = True,
 ) -> str:
     """Read a configuration file. Raises ConfigError if it cannot be read or has too many bytes."""
     try:
-        content = read_bounded(path, most, may_be_pipe=may_be_pipe)
+        content = read_bounded(path, max_bytes, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file: {advice}") from None
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         if error.errno == errno.EFBIG:
-            size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+            size = f"{max_bytes >> 10} KiB"
+            if max_bytes >= _MIB:
+                size = f"{max_bytes >> 20} MiB"
             problem = f"is larger than {size}, which is too large for a configuration"
         raise ConfigError(f"{path}: {problem}") from None
     try:
@@ -63,11 +66,12 @@ def validate_document(
 ) -> tuple[_ModelT | None, list[Problem]]:
     """Return the settings and all problems of the document.
 
-    Invalid settings are None if the model allows it. Otherwise the result is None.
+    Invalid parts of the settings become None. If the model allows this nowhere, not even for a
+    section around the invalid part, no settings are returned (None).
     """
-    value, found = validate(model, document.data, document.texts, base_dir)
-    problems = [*document.problems, *unreported(found, document.problems)]
-    return value, problems
+    settings, invalid = validate(model, document.data, document.texts, base_dir)
+    problems = [*document.problems, *unreported(invalid, document.problems)]
+    return settings, problems
 
 
 def unreported(problems: Iterable[Problem], reported: Iterable[Problem]) -> Iterator[Problem]:

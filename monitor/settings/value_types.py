@@ -36,6 +36,7 @@ _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
+_LONGEST = timedelta(minutes=5)
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998  # the years in which slots may be
 _YES = frozenset({"true", "yes", "on"})
 _NO = frozenset({"false", "no", "off"})
@@ -196,7 +197,7 @@ PublicUrl = Annotated[
 
 
 def _is_lease_time(lasts: timedelta) -> bool:
-    return _SHORTEST <= lasts <= 60 * _SHORTEST
+    return _SHORTEST <= lasts <= _LONGEST
 
 
 LeaseTime = Annotated[Duration, must(_is_lease_time, "must be from 5s to 5m")]

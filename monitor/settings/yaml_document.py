@@ -91,6 +91,11 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    """The value of the variable in this match of `_REFERENCE`.
+
+    An empty or missing variable has its default. Raises ValueError if there is neither a value nor
+    a default, or if the reference is incomplete.
+    """
     name = match["name"]
     default = match["default"]
     if name is None:
@@ -200,6 +205,8 @@ def _hide_quote(match: re.Match[str]) -> str:
 
 
 class _Builder:
+    """Turns nodes into plain data, and collects lines, texts and problems in ``document``."""
+
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         self.document = YamlDocument()
         self._name = name
@@ -207,6 +214,11 @@ class _Builder:
         self._values = 0
 
     def build(self, node: Node, path: KeyPath, line: int) -> object:
+        """Return the value of the node at this path.
+
+        The value is None if the node has a tag that is not allowed. Raises ConfigError if the
+        document has too many values.
+        """
         self._count_against_limit(node)
         self.document.lines[path] = line
         if node.tag not in _TAGS and not _is_implicit(node):
@@ -219,8 +231,8 @@ class _Builder:
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         items = []
-        for n, item in enumerate(node.value):
-            items.append(self.build(item, (*path, n), item.start_mark.line + 1))
+        for index, item in enumerate(node.value):
+            items.append(self.build(item, (*path, index), item.start_mark.line + 1))
         return items
 
     def _count_against_limit(self, node: Node) -> None:
@@ -232,6 +244,7 @@ class _Builder:
             )
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> PlacedMapping:
+        """Return the values by key. Keys that are no text or occur twice are reported."""
         built = PlacedMapping()
         built.path = path
         for key, value, is_own in self._pairs(node, path):
@@ -272,6 +285,7 @@ class _Builder:
                 )
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
+        """Return the key's text. Reports a key that is no text, and returns None."""
         message = _IS_UNFIT
         if not isinstance(node, ScalarNode):
             message = "a key must be plain text; put text with {braces} in quotes"
@@ -281,18 +295,24 @@ class _Builder:
         return None
 
     def _scalar(self, node: ScalarNode, path: KeyPath, line: int) -> object:
+        """Return the value of the scalar: text, a number, a boolean or None.
+
+        If a variable cannot be expanded, this is reported, and the text is returned unchanged.
+        """
         try:
             text, values = _expand(node.value, self._environ)
         except ValueError as error:
             self._report(path, line, str(error))
             return node.value
+        # The values may be secrets, so `report_lines` hides them.
         self.document.expanded.update(values)
         if _UNFIT.search(text):
             self._report(path, line, _IS_UNFIT)
             return _UNFIT.sub("?", text)
+        # A setting of type text needs the text of a value like 2024, which is a number here.
         if not node.style:  # a value without quotes has the style None, or "" in libyaml
             self.document.texts[path] = text
-        return _plain(node, text, is_variable=bool(values))
+        return _typed_value(node, text, is_variable=bool(values))
 
     def _report(self, path: KeyPath, line: int, message: str) -> None:
         self.document.problems.append(Problem(path, message, line))
@@ -304,9 +324,14 @@ def _is_implicit(node: Node) -> bool:
     return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
 
 
-def _plain(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
-    # With a style the value is quoted or a block, so it is text. A value with a variable always has
-    # the tag of text, so the tag decides nothing.
+def _typed_value(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
+    """Return the value that ``scalar`` means: text, a number, a boolean or None.
+
+    ``scalar`` is the node's text with its variables expanded.
+    """
+    # With a style the value is quoted or a block, so it is text. The parser chose the tag before
+    # variables were expanded. So the tag of a value with a variable is ignored, and its expanded
+    # text decides.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
         return scalar
     # An empty variable means empty text, never null.

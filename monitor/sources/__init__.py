@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from monitor.boundary.options import NOT_IN_HASH, Duration, Options, must
 from monitor.boundary.options.one_of import Kinds, OneOf, with_kinds
+from monitor.boundary.options.problems import Problem
 from monitor.boundary.plugins import Registry
 from monitor.model.errors import ConfigError
 from monitor.model.ports import (
@@ -177,12 +178,12 @@ class UsersOptions(OneOf):
             yield "sample.minimum needs segments: name the columns of segments"
 
 
-def all_users_problem(baseline: SourceOptions) -> str | None:
+def all_users_problem(baseline: SourceOptions) -> Problem | None:
     """Why `users: {all: true}` is not possible with this baseline. None if it is possible."""
     try:
         _all_users(baseline)
     except ConfigError as error:
-        return str(error)
+        return Problem(("users", "all"), str(error))
     return None
 
 
@@ -200,8 +201,8 @@ def _all_users(baseline: SourceOptions) -> Options:
 
 def joined_problem(
     lists: Mapping[tuple[str, ...], SourceOptions], users: UsersOptions
-) -> tuple[tuple[str, ...], str] | None:
-    """The key path and the problem if these sources cannot be joined. None if there is no problem.
+) -> Problem | None:
+    """Why these sources cannot be joined. None if they can, or if none of them must be joined.
 
     Some kinds of sources can only be joined. All sources of such a comparison must be of the same
     kind and on the same server.
@@ -214,16 +215,16 @@ def joined_problem(
             continue
         for key, options in sources.items():
             if _server(options) != _server(joined):
-                problem = (
+                return Problem(
+                    key,
                     f"must be {joined.kind} with the same server, because {joined.kind} measures "
-                    "the lists on that server"
+                    "the lists on that server",
                 )
-                return key, problem
         if users.sample is not None:
-            problem = (
-                f"sample is not possible with {joined.kind}, which measures all users: remove it"
+            return Problem(
+                ("users",),
+                f"sample is not possible with {joined.kind}, which measures all users: remove it",
             )
-            return ("users",), problem
     return None
 
 

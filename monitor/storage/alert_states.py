@@ -118,12 +118,12 @@ def store_transitions(
     ids = connection.scalars(numbered, rows).all()
     receivers_by_key = _receivers_of_starts(connection, changes)
     pending = []
-    for number, change in zip(ids, changes, strict=True):
+    for transition_id, change in zip(ids, changes, strict=True):
         if not change.is_announced:
             continue
         notified = receivers if change.is_start else receivers_by_key.get(change.dedup_key, ())
         for receiver in dict.fromkeys(notified):
-            pending.append(pending_delivery(number, receiver, change.at))
+            pending.append(pending_delivery(transition_id, receiver, change.at))
     if pending:
         connection.execute(deliveries.insert(), pending)
 
@@ -196,6 +196,7 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
+    """Return whether the state may replace the stored state ``before``. See `admit`."""
     state_before = State.QUIET
     key_before = None
     if before is not None:

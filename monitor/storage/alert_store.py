@@ -165,6 +165,10 @@ class SqlAlertStore:
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
+        """Set these values in the firing states among ``alerts``, and store the transitions.
+
+        Returns the transitions. States that already have the values are left out.
+        """
         with self._database.write(is_fenced=False) as connection:
             states = []
             changes = []
@@ -211,8 +215,8 @@ class SqlAlertStore:
         del values["id"]  # the database numbers silences
         with self._database.write(is_fenced=False) as connection:
             added = connection.execute(silences.insert().values(values))
-            (number,) = added.inserted_primary_key or (0,)
-        return replace(silence, id=number)
+            (silence_id,) = added.inserted_primary_key or (0,)
+        return replace(silence, id=silence_id)
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
         with self._database.read() as connection:
@@ -262,6 +266,11 @@ def _manual_change(
     reason: str,
     at: datetime,
 ) -> Transition:
+    """Return the transition of a firing alert that a person changed.
+
+    ``start`` is the transition that made the alert fire, and ``state`` is the alert's state before
+    the change.
+    """
     return replace(
         start,
         # The change belongs to no slot, so its time replaces the slot.

@@ -36,6 +36,7 @@ from monitor.model.rankings import Arm, CoverageReason
 KEY_BYTES = 512
 KEY_PREFIX = 60
 
+_INSTANT_LENGTH = len("2024-01-08T00:00:00.000000Z")
 _UNSTORABLE = re.compile("[\x00\u2400\ud800-\udfff]")
 _ESCAPED = re.compile("\u2400(\u2400|0|d[89a-f][0-9a-f]{2})")
 
@@ -68,6 +69,7 @@ def key(name: str) -> str:
     A stored name that is read back has the same key as the original name.
     """
     stored = escape(name)
+    # A character has at most four bytes, so short names need not be encoded.
     if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
         return stored
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
@@ -84,6 +86,7 @@ def keys(names: list[str]) -> list[str]:
 
 
 def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
+    """Return the value in types that JSON has. ``convert`` is applied to each text and name."""
     if type(value) is int:  # Most values in documents are integers, so this check comes first.
         return value
     if isinstance(value, str):
@@ -110,7 +113,7 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        kind = String(27) if dialect.name == "sqlite" else DateTime(timezone=True)
+        kind = String(_INSTANT_LENGTH) if dialect.name == "sqlite" else DateTime(timezone=True)
         return dialect.type_descriptor(kind)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:

@@ -57,6 +57,7 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+    """Return the rows of these deliveries by id, locked until the transaction ends."""
     query: Select[Any] = (
         select(
             deliveries.c.id,

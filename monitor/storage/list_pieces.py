@@ -109,7 +109,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
 
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
-    """Return the id of the newest run with an earlier slot, status ok and stored lists."""
+    """Return the id of the newest run with an earlier slot, status ok and stored lists, or None."""
     is_earlier = runs.c.slot < before
     newest = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
     run_id: int | None = connection.scalar(newest)

@@ -87,7 +87,7 @@ class SqlMaintenance:
     def ping(self) -> None:
         """Raise DatabaseError if the database does not answer or its schema is wrong."""
         with self._database.read() as connection:
-            schema_version.require_head(connection, describe(self._database.url))
+            schema_version.require_newest(connection, describe(self._database.url))
 
     def probe_write(self) -> None:
         """Write and flush a stored value.
@@ -222,15 +222,15 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
 
     Free pages of a SQLite file are not counted.
     """
-    is_file = is_sqlite(connection)
-    bytes_of_table = _sqlite_bytes_of if is_file else bytes_of
+    is_sqlite_file = is_sqlite(connection)
+    bytes_of_table = _sqlite_bytes_of if is_sqlite_file else bytes_of
     sizes = dict.fromkeys(TABLES, 0)
     for kind, tables in TABLES.items():
-        if kind is DataKind.SCORES and is_file:
-            continue
+        if kind is DataKind.SCORES and is_sqlite_file:
+            continue  # scores are what remains of the file, see below
         for table in tables:
             sizes[kind] += bytes_of_table(connection, table.name)
-    if is_file:
+    if is_sqlite_file:
         # All other pages belong to scores. Counting them directly would read most of the file.
         pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
         used_bytes = pages * _pragma(connection, "page_size")

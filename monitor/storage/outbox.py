@@ -248,9 +248,9 @@ class SqlOutbox:
         )
         with self._database.write() as connection:
             outcomes = []
-            for number in connection.scalars(removed):
+            for delivery_id in connection.scalars(removed):
                 outcome = Notification(
-                    delivery_id=number,
+                    delivery_id=delivery_id,
                     status=DeliveryStatus.DEAD,
                     reason="the receiver was removed from the configuration",
                     at=now,
@@ -374,7 +374,7 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
     """Return the comparison whose delivery has been due for the longest time.
 
-    Leaves out comparisons with a delivery that is being sent now.
+    Leaves out comparisons with a delivery that is being sent now. None if no other has a due one.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
@@ -421,10 +421,10 @@ def _sent_rows(
     keys = {change.dedup_key for change in changes} - {None}
     incidents = {change.incident for change in changes} - {None}
     rows: dict[int, Row[Any]] = {}
-    for column, names in (transitions.c.dedup_key, keys), (transitions.c.incident, incidents):
+    for column, names in ((transitions.c.dedup_key, keys), (transitions.c.incident, incidents)):
         for chunk in chunks(names):
             rows |= {row.id: row for row in connection.execute(query.where(column.in_(chunk)))}
-    return [rows[number] for number in sorted(rows)]
+    return [rows[transition_id] for transition_id in sorted(rows)]
 
 
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
@@ -434,6 +434,7 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     """
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
     sent.sort(key=attrgetter("settled_at"))
+    # The rows are in the order in which they were sent, so the last end of an incident remains.
     ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     starts = []
     for row in sent:

@@ -83,7 +83,7 @@ class SqlPageStore:
         alert: str | None,
         since: datetime,
         until: datetime,
-        most: int,
+        max_points: int,
     ) -> tuple[SeriesPoint, ...]:
         comparison, metric, segment = series
         is_measured = and_(
@@ -101,8 +101,9 @@ class SqlPageStore:
             _IS_FINISHED,
             runs.c.slot.between(since, until),
         )
-        # A subquery is faster than a join here, because PostgreSQL would start processes for the
-        # join.
+        # This query has all runs of the period and serves only to choose runs. The join below reads
+        # only the rows of the chosen runs. A subquery is faster than a join here, because
+        # PostgreSQL would start processes for the join.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         candidates = select(
             runs.c.id,
@@ -119,6 +120,7 @@ class SqlPageStore:
                 summaries.c.standard_error,
                 summaries.c.n,
                 expectations.c.expected,
+                # The column's name in the database is ``limit_value``.
                 expectations.c.limit.label("limit"),
                 expectations.c.opposite,
                 runs.c.config_hash,
@@ -127,7 +129,7 @@ class SqlPageStore:
             )
             .outerjoin(summaries, is_measured)
             .outerjoin(expectations, is_expected)
-            .where(runs.c.id.in_(_lowest(candidates, most)))
+            .where(runs.c.id.in_(_lowest(candidates, max_points)))
             .order_by(runs.c.slot)
         )
         return tuple(map(_point, self._database.rows(query)))
@@ -248,6 +250,7 @@ class SqlPageStore:
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
+        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all attempts."""
         is_of_incident = transitions.c.incident == key
         changes = (
             select(transitions)
@@ -268,21 +271,21 @@ class SqlPageStore:
             .where(is_of_incident)
             .order_by(notifications.c.id)
         )
-        # One attempt may deliver several transitions, so places of transitions are collected by
-        # attempt.
-        places_by_attempt: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        # One attempt may deliver several transitions, so the positions of transitions are collected
+        # by attempt. An attempt is returned even if all its transitions are beyond the limit.
+        positions_by_attempt: dict[tuple[Any, ...], list[int]] = {}
         with self._database.read() as connection:
             rows = connection.execute(changes).all()
-            places = {row.id: place for place, row in enumerate(rows)}
-            for number, *attempt in connection.execute(log):
-                delivered = places_by_attempt[tuple(attempt)]
-                if number in places:
-                    delivered.append(places[number])
+            positions = {row.id: position for position, row in enumerate(rows)}
+            for transition_id, *attempt in connection.execute(log):
+                delivered = positions_by_attempt.setdefault(tuple(attempt), [])
+                if transition_id in positions:
+                    delivered.append(positions[transition_id])
         attempts = tuple(
             Attempt(
                 receiver=receiver, at=at, status=status, reason=reason, positions=tuple(delivered)
             )
-            for (receiver, at, status, reason), delivered in places_by_attempt.items()
+            for (receiver, at, status, reason), delivered in positions_by_attempt.items()
         )
         return IncidentHistory(transitions=from_rows(Transition, rows), attempts=attempts)
 
@@ -358,17 +361,18 @@ def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[
     return exists().where(change.c.incident == transitions.c.incident, *conditions)
 
 
-def _lowest(candidates: Select[Any], most: int) -> Select[Any]:
-    """Select at most ``most`` runs: the newest run, and one run of each group of neighbours.
+def _lowest(candidates: Select[Any], max_points: int) -> Select[Any]:
+    """Select the newest run, and one run of each group of neighbours, at most ``max_points`` runs.
 
     If a run of the group has no mean, it is selected. Otherwise the run with the lowest mean is
-    selected.
+    selected. ``candidates`` has the columns ``id`` and ``mean``, ``number`` (from 1, by slot) and
+    ``total`` (the number of runs).
     """
     run = candidates.subquery().c
-    group = case(
-        (run.number == run.total, -1),
-        else_=(run.number - 1) // ((run.total + most - 3) // (most - 1)),
-    )
+    # The newest run is a group of its own. The other runs are divided into the remaining groups, so
+    # the size of a group is (total - 1) / (max_points - 1), rounded up.
+    group_size = (run.total + max_points - 3) // (max_points - 1)
+    group = case((run.number == run.total, -1), else_=(run.number - 1) // group_size)
     place = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
     ranked = select(run.id, place.label("place")).subquery().c
     return select(ranked.id).where(ranked.place == 1)
@@ -379,8 +383,8 @@ def _point(row: Row[Any]) -> SeriesPoint:
     return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)
 
 
-def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
-    return newest_ok(comparison, runs.c.slot <= until).limit(most)
+def _newest_ok(comparison: str, until: datetime, max_runs: int) -> Select[Any]:
+    return newest_ok(comparison, runs.c.slot <= until).limit(max_runs)
 
 
 def _scores_of_user(
@@ -388,13 +392,13 @@ def _scores_of_user(
     comparison: str,
     user: str,
     until: datetime,
-    most: int,
+    max_runs: int,
 ) -> Select[Any]:
     """Select a row for each run and metric.
 
     The database looks up one row of ``scores`` for each run and part.
     """
-    newest = _newest_ok(comparison, until, most).subquery()
+    newest = _newest_ok(comparison, until, max_runs).subquery()
     is_users = and_(
         scores.c.run_id == score_places.c.run_id,
         scores.c.part == score_places.c.part,

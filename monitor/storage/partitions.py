@@ -130,16 +130,18 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     """
     with database.read() as connection:
         past = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    rows: list[int] = []
+    dropped_rows: list[int] = []
     obstacles: list[str] = []
     for partition in past:
-        drop = partial(_drop, partition=partition, before=before, rows=rows)
+        drop = partial(_drop, partition=partition, before=before, dropped_rows=dropped_rows)
         error = _attempt(database, drop)
         if error is not None:
             obstacles.append(f"{partition.name} was not dropped: {error}")
+            # A partition in use is a temporary error. The next partitions would wait for a lock
+            # too. After a permanent error the next partitions are still tried.
             if not error.permanent:
                 break
-    return sum(rows), tuple(obstacles)
+    return sum(dropped_rows), tuple(obstacles)
 
 
 def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
@@ -189,6 +191,7 @@ def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
 
 
 def _create(connection: Connection, day: date) -> None:
+    """Create the partition of this day, if another process has not created it."""
     name = f"scores_{day:%Y_%m_%d}"
     connection.execute(_TAKE_TURNS)
     if any(partition.name == name for partition in read_partitions(connection)):
@@ -201,6 +204,7 @@ def _create(connection: Connection, day: date) -> None:
 
 
 def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
+    """Return whether all runs of the partition's days are settled and before ``before``."""
     begin = datetime.combine(partition.first, time(), UTC)
     end = datetime.combine(partition.end, time(), UTC)
     if end > before:
@@ -213,18 +217,19 @@ def _drop(
     connection: Connection,
     partition: Partition,
     before: datetime,
-    rows: list[int],
+    dropped_rows: list[int],
 ) -> None:
+    """Drop the partition if it is still past. Adds its estimated number of rows to the list."""
     # Readers lock the table first and then its partitions. The same order here prevents a deadlock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
     if partition in read_partitions(connection) and _is_past(connection, partition, before):
-        count = rows_of(connection, partition.name)
+        rows = rows_of(connection, partition.name)
         connection.execute(text(f"DROP TABLE {partition.name}"))
-        rows.append(count)
+        dropped_rows.append(rows)
 
 
 def _attempt(database: Database, step: Callable[[Connection], None]) -> DatabaseError | None:
-    """Try the step without waiting long for a lock. Return the error if the step failed.
+    """Try the step without waiting long for a lock. Return the error if it failed, else None.
 
     The error is not reported as an outage of the database, because it is none.
     """

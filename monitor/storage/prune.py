@@ -138,6 +138,7 @@ def _delete_of_runs(
                 continue
             for table in tables:
                 statement = delete(table).where(of_run(connection, run_id, table))
+                # The rows of the segment ``all`` are deleted with the run.
                 if tables is DETAILS:
                     statement = statement.where(table.c.segment != ALL)
                 counts += _execute(connection, statement)
@@ -172,6 +173,10 @@ def _with_details(before: datetime) -> Select[tuple[int]]:
 
 
 def _delete_batch_of_transitions(database: Database, before: datetime) -> Counter[str]:
+    """Delete up to `TRANSITIONS_AT_ONCE` transitions and their deliveries.
+
+    Returns the deleted rows by table. The counter is empty if there was nothing to delete.
+    """
     with database.write() as connection:
         ids = list(connection.scalars(_prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)))
         is_of_batch = deliveries.c.transition_id.in_(ids)
@@ -267,7 +272,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     ids = list(
         connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day))
     )
-    n = summaries.c.n
+    users = summaries.c.n
     mean = summaries.c.mean
     error = summaries.c.standard_error
     has_errors = func.count(error) == func.count(mean)
@@ -275,7 +280,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         select(
             *_SERIES,
             func.count().label("runs"),
-            func.sum(n).label("n"),
+            func.sum(users).label("n"),
             func.sum(summaries.c.n_undefined).label("n_undefined"),
             _over_users(mean).label("mean"),
             case((has_errors, _over_users(error))).label("standard_error"),
@@ -285,7 +290,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         .where(summaries.c.run_id.in_(ids))
         .group_by(*_SERIES)
     )
-    details = _details(connection, ids)
+    details = _shares_and_histograms(connection, ids)
     return [
         {**row, **details[row["segment"], row["metric"]]}
         for row in connection.execute(query).mappings()
@@ -298,7 +303,7 @@ def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
     return total / func.nullif(func.sum(summaries.c.n), 0)
 
 
-def _details(
+def _shares_and_histograms(
     connection: Connection, ids: Sequence[int]
 ) -> dict[tuple[str, str], dict[str, object]]:
     """Return the shares below floors and the histogram of each segment and metric.
@@ -319,6 +324,7 @@ def _details(
             else:
                 histograms[series] = row.histogram
             for name, share in row.statistics.items():
+                # The name is, for example, ``share_below(0.5)``. The floor is then ``0.5``.
                 if name.startswith(_SHARE):
                     floor = name.removeprefix(_SHARE).removesuffix(")")
                     shares[series][floor] += share * row.n

@@ -42,6 +42,7 @@ WAITS_FOR_RELEVANCE = and_(
 )
 """Whether a run has no metrics of relevance yet and can still get them."""
 
+_WEEK = timedelta(days=7)
 RECENT_RUNS = 40
 """How many means of recent runs are returned together with a comparison's newest run.
 
@@ -165,6 +166,7 @@ class SqlHistory:
 
 
 def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
+    """Return the records of these runs with all results, in the same order."""
     ids = [run.id for run in finished]
     coverage_by_run = run_results.coverage_of(connection, ids)
     summaries_by_run = run_results.items_of(connection, Summary, ids)
@@ -235,18 +237,21 @@ def _latest(
 
 
 def _last_end(connection: Connection, run: Run) -> Transition | None:
-    """Return the last transition that ended a firing in the week before the run."""
+    """Return the last transition that ended a firing in the week before the run, or None."""
     ends = select(transitions).where(
         transitions.c.comparison == run.comparison,
         IS_END,
-        transitions.c.slot.between(run.slot - timedelta(days=7), run.slot),
+        transitions.c.slot.between(run.slot - _WEEK, run.slot),
     )
     row = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
     return None if row is None else from_row(Transition, row)
 
 
 def _recent(connection: Connection, run: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
-    """Return the slot and the mean over all users of the newest ok runs, oldest first."""
+    """Return the slot and the mean over all users of the newest ok runs, oldest first.
+
+    A mean is None if the run did not measure the metric. Empty if ``run`` has no leading metric.
+    """
     metric = run.leading_metric
     if metric is None:
         return ()

@@ -81,7 +81,11 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
 def _read_lists(
     database: Database, run_id: int | None, name: str, unreadable: list[str]
 ) -> KeptLists | None:
-    """Return the run's lists. If they are damaged, add a sentence to ``unreadable`` instead."""
+    """Return the run's lists, or None if there is no run.
+
+    If the lists are damaged, add a sentence to ``unreadable`` and return None. Other errors of the
+    database are raised.
+    """
     if run_id is None:
         return None
     try:
@@ -112,6 +116,10 @@ def _last(newest: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
 def _past_runs(
     connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
 ) -> tuple[PastRun, ...]:
+    """Return these runs as a judgement needs them, in the same order.
+
+    A run gets its summaries only if it lacks lessons for one of the requested series.
+    """
     ids = [run.id for run in newest]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
@@ -163,6 +171,7 @@ def _anew_since(
 
 
 def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:
+    """Return the mean overlap of the noise floor's lists in each of these runs, in any order."""
     query = select(summaries.c.mean).where(
         summaries.c.run_id.in_([run.id for run in newest]),
         summaries.c.segment == ALL,
@@ -221,7 +230,7 @@ def _runs_with_lists(
 ) -> tuple[int | None, int | None]:
     """Return the newest earlier run with lists, and the newest one from before the current alerts.
 
-    Both are ids of runs with status ok.
+    Both are ids of runs with status ok. An id is None if there is no such run.
     """
     last = last_run_with_lists(connection, request.comparison, request.before)
     onset = onset_of(connection, request.comparison)
@@ -245,8 +254,8 @@ def _newest_ok(
         return []
     is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
     query = run_results.newest_ok(request.comparison, *is_past)
-    most = limit or max(request.runs, _SEARCHED, _EXPLAINED)
-    newest_first = connection.execute(query.limit(most)).all()
+    max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
+    newest_first = connection.execute(query.limit(max_runs)).all()
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
     columns = transitions.c
     drift = (

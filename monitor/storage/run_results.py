@@ -197,6 +197,7 @@ def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict
 
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
+    """Return the lessons in these bytes by alert. Empty if their number does not fit ``about``."""
     width = sum(len(segments) for _, _, segments in about)
     if len(numbers) != PARTS * width * _DOUBLE_BYTES:
         return {}

@@ -91,7 +91,7 @@ def probe(url: SecretStr | str) -> str | None:
     with _opened(url) as database, database.read() as connection:
         version = version_of(connection)
         if version is not None:
-            require_head(connection, describe(parsed))
+            require_newest(connection, describe(parsed))
     return version
 
 
@@ -190,7 +190,7 @@ def rewrite(connection: Connection) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
-def require_head(connection: Connection, place: str) -> None:
+def require_newest(connection: Connection, place: str) -> None:
     """Check that the schema has the newest version.
 
     Raises SchemaError if it has another version. Raises DatabaseError if the server is too old.
@@ -225,6 +225,10 @@ def _existing(url: SecretStr | str) -> closing[Database]:
 
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
+    """Yield Alembic's configuration in a transaction in which only this process migrates.
+
+    Raises SchemaError if the database or the wanted version is unknown to this program.
+    """
     from alembic.util import CommandError
 
     place = describe(database.url)
@@ -276,7 +280,7 @@ def _config(connection: Connection) -> Config:
 def _versions() -> list[str]:
     """Return all versions, newest first. They are the numbers at the start of migrations' names."""
     files = (migrations() / "versions").glob("[0-9]*.py")
-    return sorted((file.name[:4] for file in files), reverse=True)
+    return sorted((file.name.partition("_")[0] for file in files), reverse=True)
 
 
 def user_of(url: SecretStr | str) -> str | None:

@@ -23,43 +23,48 @@ class DuckSpool:
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._columns: dict[str, str] = {}
+        self._column_of: dict[str, str] = {}  # the column of each metric
         with _errors_translated():
             self._database = self._open.enter_context(scratch_database(MEMORY, threads=THREADS))
-        self._database.execute("CREATE TEMP TABLE spool (name VARCHAR)")
+        self._database.execute("CREATE TEMP TABLE spool (user_id VARCHAR)")
 
     def add(self, scores: Scores) -> None:
-        """See the port."""
+        """Append the scores. If the scores lack a metric of the table, its values are NULL.
+
+        Raises OutputError if the disk cannot store them.
+        """
         with _errors_translated():
-            columns = {"name": pa.array(scores.users.array)}
+            columns = {"user_id": pa.array(scores.users.array)}
             for metric, values in scores.by_metric.items():
-                if metric not in self._columns:
+                if metric not in self._column_of:
                     # Columns get numbered names, because DuckDB ignores the case of names.
-                    self._columns[metric] = f"metric_{len(self._columns)}"
-                    self._database.execute(
-                        f"ALTER TABLE spool ADD COLUMN {self._columns[metric]} DOUBLE"
-                    )
-                columns[self._columns[metric]] = values
+                    column = f"metric_{len(self._column_of)}"
+                    self._column_of[metric] = column
+                    self._database.execute(f"ALTER TABLE spool ADD COLUMN {column} DOUBLE")
+                columns[self._column_of[metric]] = values
             self._database.register("batch", pa.table(columns))
             self._database.execute("INSERT INTO spool BY NAME SELECT * FROM batch")
             self._database.unregister("batch")
 
     def batches(self) -> Iterator[Scores]:
-        """See the port. Text is ordered by its bytes, as in the tables of SQLite."""
+        """Yield all scores, ordered by user. Text is ordered by its bytes, as in SQLite's tables.
+
+        Raises OutputError if the scores cannot be read.
+        """
         with _errors_translated():
-            ordered = self._database.sql("SELECT * FROM spool ORDER BY name")
+            ordered = self._database.sql("SELECT * FROM spool ORDER BY user_id")
             for batch in ordered.to_arrow_reader(BATCH):
                 # pandas stores text as large_string.
-                names = pd.array(batch["name"].cast(pa.large_string()), dtype="str")
+                names = pd.array(batch["user_id"].cast(pa.large_string()), dtype="str")
                 users: pd.Index[str] = pd.Index(names)
                 values = {
                     metric: batch[column].to_numpy(zero_copy_only=False)
-                    for metric, column in self._columns.items()
+                    for metric, column in self._column_of.items()
                 }
                 yield Scores(users=users, by_metric=values)
 
     def close(self) -> None:
-        """See the port."""
+        """Delete the scores."""
         self._open.close()
 
 

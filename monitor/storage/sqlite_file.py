@@ -48,9 +48,9 @@ def make_private(file: Path) -> None:
     """
     # An existing file is never opened, because closing it would release SQLite's locks on it.
     with suppress(OSError):  # SQLite reports what prevents the creation
-        number = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.fchmod(number, 0o600)
-        os.close(number)
+        opened = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.fchmod(opened, 0o600)
+        os.close(opened)
 
 
 def exposure(url: URL) -> str | None:
@@ -72,6 +72,7 @@ def find_damage(file: Path) -> list[str]:
             for (report,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
                 problems += report.removeprefix("*** in database main ***\n").splitlines()
         except sqlite3.DatabaseError as error:
+            # The lowest byte of the code is the kind of error, and the other bytes are details.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
             # SQLite gives no details if it cannot continue.
@@ -85,6 +86,15 @@ def advise_on(file: Path, damage: Sequence[str]) -> str:
         if not any(words in problem for words in _INDEX_PROBLEMS):
             return "restore it from a backup"
     return f"only indexes are wrong: stop rankwatch, then rebuild them: `sqlite3 {file} REINDEX`"
+
+
+def _lock_path(file: Path) -> Path:
+    """Return the file that is locked for the database at ``file``.
+
+    If ``file`` is a link, the locked file is next to the link's target.
+    """
+    resolved = file.resolve()
+    return resolved.with_name(f"{resolved.name}.lock")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,9 +111,8 @@ class FileLock:
 
     @property
     def path(self) -> Path:
-        """The locked file. If ``file`` is a link, the locked file is next to the link's target."""
-        resolved = self.file.resolve()
-        return resolved.with_name(f"{resolved.name}.lock")
+        """The locked file."""
+        return _lock_path(self.file)
 
     def take(self) -> None:
         """Take the lock, or check that this process still has it.
@@ -129,6 +138,7 @@ class FileLock:
         self._descriptor = opened
 
     def _lock(self, opened: int) -> None:
+        """Lock the opened file and write the holder into it. Raises DatabaseError like `take`."""
         since = format_instant(utc_now().replace(microsecond=0))
         try:
             # An account that may read the file could lock it and keep every daemon out.
@@ -162,9 +172,10 @@ class FileLock:
 def holder_of(file: Path) -> str | None:
     """Name the process that has locked the database at ``file``, and the locked file.
 
-    Returns None if no process has locked it.
+    Returns None if no process has locked it. If the locked file cannot be opened, the process is
+    called "somebody".
     """
-    lock = FileLock(file=file, holder="").path
+    lock = _lock_path(file)
     try:
         opened = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -33,6 +33,8 @@ LEADING = "daemon"
 """The name of the lease that makes a daemon the leader."""
 
 # With FULL, commits survive a power cut. Each commit costs one flush, but a run makes few commits.
+_RETRY_S = 0.05
+_RECYCLE_S = 1800  # a PostgreSQL connection is replaced at this age
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection that was used last is used next, because it has pages and statements in memory.
@@ -207,12 +209,13 @@ class Database:
             except DatabaseError as error:
                 if error.permanent or time.monotonic() > deadline:
                     raise
-                time.sleep(0.05)
+                time.sleep(_RETRY_S)
             else:
                 return
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
+        """Yield a connection in a transaction. Raises and reports errors as DatabaseError."""
         pool = self._engine.pool
         try:
             self._require_same_file()
@@ -276,6 +279,7 @@ def require_file(url: URL) -> None:
 
 
 def _sqlite_engine(url: URL) -> Engine:
+    """Return an engine that creates a missing file privately and begins transactions itself."""
     arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
     engine = create_engine(url, connect_args=arguments, **_ENGINE)
 
@@ -303,6 +307,10 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
+    """Return an engine that gives up connecting and sending after ``patience_s`` seconds.
+
+    None means the driver's own limits. Raises ConfigError if the driver is not installed.
+    """
     arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
     if patience_s is not None:
         arguments |= {
@@ -314,7 +322,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
             url,
             connect_args=arguments,
             pool_pre_ping=True,
-            pool_recycle=1800,
+            pool_recycle=_RECYCLE_S,
             **_ENGINE,
         )
     except ModuleNotFoundError:

@@ -33,6 +33,14 @@ def write_unusable_config(config: str, option: str) -> str:
     )
 
 
+def write_while_learning(comparison: str, sentence: str) -> str:
+    """Say what a run found while no rule has learned yet what is normal."""
+    return (
+        f"{comparison}: {sentence} No alert reports this, because the rules are still learning "
+        f"what is normal. Look at it first: rankwatch show {comparison}"
+    )
+
+
 def write_same_lists(comparison: str, before: str) -> str:
     """Say that both arms have the lists of an earlier run, and how runs can read new lists."""
     return (

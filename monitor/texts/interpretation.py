@@ -3,7 +3,7 @@
 docs/explanation/compare.md defines the words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from monitor.model.interpretation import (
     Concentration,
@@ -12,6 +12,8 @@ from monitor.model.interpretation import (
     Spread,
     TrainingDistance,
 )
+from monitor.model.rankings import ALL
+from monitor.model.runs import ArmScore
 from monitor.model.statistics import Lack
 from monitor.texts.wording import count_of
 
@@ -25,6 +27,7 @@ _CONCENTRATIONS: Mapping[Concentration, str] = {
     Concentration.FEW_USERS: "concentrated in few users",
     Concentration.MANY_USERS: "spread over many users",
 }
+_MOST_SEGMENTS = 5
 _NO_VERDICT = (Likeness.IDENTICAL, Likeness.UNCERTAIN, Likeness.BELOW_RANDOM)
 
 
@@ -51,6 +54,46 @@ def write_interpretation(result: Interpretation, *, has_segments: bool = False) 
         if not has_segments:
             lines.append("To see for whom: --by COLUMN --users FILE, or --worst 5.")
     return tuple(lines)
+
+
+def write_shared(scores: Sequence[ArmScore], segment: str = ALL) -> list[str]:
+    """Say how many users of the segment get one and the same list, for each arm in ``scores``."""
+    lines = []
+    for score in scores:
+        if score.segment == segment and score.value is not None:
+            lines.append(
+                f"{score.value:.0%} of the users get one and the same list from the {score.arm}."
+            )
+    return lines
+
+
+def write_segments(
+    segments: Mapping[str, Interpretation], shared: Sequence[ArmScore]
+) -> tuple[str, ...]:
+    """Write a line for each of the most different segments. ``shared`` are notable shares."""
+    if not segments:
+        return ()
+    ordered = sorted(segments, key=lambda segment: segments[segment].excess, reverse=True)
+    lines = ["The segments, the most different first:"]
+    for segment in ordered[:_MOST_SEGMENTS]:
+        sentences = [_write_segment(segments[segment]), *write_shared(shared, segment)]
+        lines.append(f"{segment}: {' '.join(sentences)}")
+    left_out = len(ordered) - _MOST_SEGMENTS
+    if left_out > 0:
+        lines.append(f"{count_of(left_out, 'further segment')} above.")
+    return tuple(lines)
+
+
+def _write_segment(result: Interpretation) -> str:
+    mean = f"{result.metric} is {result.mean:.2f}"
+    trainings = result.trainings
+    if trainings is None:
+        return f"{mean}, {result.closeness:.0%} of the way from random to identical lists."
+    if not trainings.is_exceeded:
+        return f"{mean}, not clearly farther than the retraining."
+    if trainings.ratio is None:
+        return f"{mean}, farther than the retraining."
+    return f"{mean}, {trainings.ratio:.1f} times as far as the retraining."
 
 
 def write_longer(longest: int, k: int) -> str:

@@ -24,7 +24,7 @@ def write_database(place: str, schema: str | None) -> str:
 
 def write_first_change(config: str, setting: str, line: int) -> str:
     """Say which setting to change first, because its source gave no lists."""
-    return f"Change first: `{setting}` in {config}, line {line}"
+    return f"Change first: `{setting}` in {config}, line {line}, or the data that it reads"
 
 
 def write_too_few_healthy(runs: int, needed: int) -> str:

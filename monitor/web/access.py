@@ -38,6 +38,8 @@ _VALIDITY = re.compile(
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bcrypt uses only the first 72 bytes of a password
+_LEAST_COST = 4  # the lowest cost that bcrypt allows
+_NO_DIGEST = b"." * 31  # never matches
 
 
 @immutable
@@ -86,7 +88,7 @@ class Access:
         return self.client_names is None or not self.client_names.isdisjoint(names)
 
 
-def open_access(
+def read_access(
     options: AccessOptions | None,
     *,
     file_name: str | None = None,
@@ -98,7 +100,8 @@ def open_access(
     ``hosts`` are names of this server in lower case. If ``old`` has the same users, the passwords
     that it verified stay verified.
 
-    Raises ConfigError if the certificates cannot be used. The error names the file ``file_name``.
+    Raises ConfigError if the certificates cannot be used. The error names the file ``file_name``,
+    if it is given.
     """
     options = options or AccessOptions()
     old = old or Access()
@@ -109,6 +112,8 @@ def open_access(
         if tls.is_on:
             certificates = CertificateStore(tls)
     except ConfigError as error:
+        if file_name is None:
+            raise
         raise ConfigError(f"{file_name}: {error}") from None
     if tls.client_allowed_sans is not None:
         client_names = frozenset(map(short_address, tls.client_allowed_sans))
@@ -144,11 +149,13 @@ class Credentials:
             hashed = secret.get_secret_value()
             self._hashes[name.encode()] = hashed.encode()
             costs.add(cost_of(hashed))
-        lowest = min(costs, default=4)
-        self._highest = max(costs, default=4)
+        lowest = min(costs, default=_LEAST_COST)
+        self._highest = max(costs, default=_LEAST_COST)
+        # `verify` adds the rounds that a hash lacks by hashing decoys of all costs from its own
+        # cost to the highest cost.
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest, self._highest + 1):
-            self._decoys[cost] = bcrypt.gensalt(cost) + b"." * 31
+            self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST
         self._compare = compare
         self._key = secrets.token_bytes(32)
         self._verified: set[bytes] = set()
@@ -176,8 +183,8 @@ class Credentials:
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
         # Passwords with the same first 72 bytes are equal, so each user has one digest.
-        pair = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
-        return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
+        login = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
+        return hashlib.blake2b(login, key=self._key, digest_size=32).digest()
 
 
 class CertificateStore:
@@ -258,7 +265,7 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[options.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
-    _load_pair(context, options)
+    _load_certificate(context, options)
     if options.verifies_certificates:
         _load_authority(context, options)
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -267,7 +274,8 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
-def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
+def _load_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Load the server's certificate and key. Raises ConfigError if they cannot be used."""
     cert = str(options.cert_file)
     key = str(options.key_file)
     # This checks that the files can be read, because OpenSSL would wait for a pipe, and would never
@@ -302,6 +310,7 @@ def _describe_tls_error(error: Exception) -> str:
 
 
 def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Load the certificates that sign clients' certificates. Raises ConfigError if it fails."""
     certificates = _read(str(options.client_ca_file), "client_ca_file")
     try:
         context.load_verify_locations(cadata=certificates)
@@ -350,9 +359,9 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
     ``certificate`` is what `ssl.SSLSocket.getpeercert` returns. IP addresses are returned in their
     short form.
     """
-    pairs: Any = (certificate or {}).get("subjectAltName", ())
+    alternatives: Any = (certificate or {}).get("subjectAltName", ())
     names = set()
-    for kind, value in pairs:
+    for kind, value in alternatives:
         names.add(short_address(value) if kind == "IP Address" else value)
     return frozenset(names)
 

@@ -19,6 +19,7 @@ def cost_of(hashed: str) -> int:
 
 
 def _require_hash(hashed: str) -> None:
+    """Raise ValueError if the text is no bcrypt hash, or if its cost is too low or too high."""
     if not _HASH.fullmatch(hashed):
         raise ValueError(
             "must be a bcrypt hash, such as $2y$10$ and 53 more characters: make one with "
@@ -85,6 +86,7 @@ class TlsOptions(Options):
         return self.client_auth_type == "RequireAndVerifyClientCert"
 
     def _problems(self) -> Iterator[str]:
+        """Yield the problems of options that need each other, if connections are encrypted."""
         if not self.is_on:
             return
         for name in ("cert_file", "key_file"):

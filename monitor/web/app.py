@@ -93,7 +93,7 @@ _ANSWERS = {
     "400": "A parameter is missing or cannot be read.",
     "404": "The comparison, run, user or incident does not exist.",
 }
-"""Pages refuse requests with these statuses, in addition to `SERVER_ANSWERS`."""
+"""What the statuses of pages mean, in addition to `SERVER_ANSWERS`."""
 _STATIC = {
     "rankwatch.css": "text/css",
     "rankwatch.js": "text/javascript",
@@ -200,6 +200,7 @@ async def _answer_error(site: Site, request: Request, error: MonitorError) -> Re
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
+    """Answer with the page as HTML. Users who may change something get a token for its forms."""
     user = request.scope[USER]
     token = None
     if user is not None:
@@ -284,6 +285,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def _describe_page(page: Page) -> dict[str, Any]:
+    """Describe the data of the page in OpenAPI."""
     parameters = [*map(describe_path, re.findall("{([a-z]+)}", page.api))]
     parameters += describe_query(page.query)
     content = {
@@ -330,6 +332,7 @@ def _document(site: Site, documentation: Documentation, request: Request) -> Res
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of the metrics page."""
     # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)
     under_way = CapacityLimiter(_SCRAPES)

@@ -173,6 +173,7 @@ class Connection(H11Protocol):
         return size
 
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
+        """Do the TLS handshake. If it fails or the client is not admitted, end the connection."""
         line = self._line
         encrypted = None
         if not line.is_closing():  # on a closed connection start_tls would wait forever

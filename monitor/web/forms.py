@@ -29,6 +29,8 @@ from monitor.web.server import PLAIN_HEADERS, USER
 _MOST_BYTES = 16_384
 
 _LONGEST_COMMENT = 500
+_QUOTED = 40  # an error quotes at most this many characters of a field
+_SILENCE_ID = re.compile("[0-9]{1,18}")
 OUTCOMES = {
     "acknowledge": "Acknowledged. No more messages about it are sent until it ends.",
     "resolve": "Resolved. A new alert fires if the next run breaks the rule again.",
@@ -138,7 +140,7 @@ def act(site: Site, form: Form) -> str:
     alerts = site.store.alerts
     now = site.clock.now()
     action = form.fields.get("do", "")
-    number = form.fields.get("silence", "")
+    silence_id = form.fields.get("silence", "")
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
     signed = Signature(author=form.user, comment=comment, at=now)
 
@@ -150,14 +152,18 @@ def act(site: Site, form: Form) -> str:
         is_done = bool(changes)
     elif action == "silence":
         return _silence(site, form, signed)
-    elif action == "expire" and re.fullmatch("[0-9]{1,18}", number):
-        is_done = alerts.expire_silence(int(number), now=now)
+    elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
+        is_done = alerts.expire_silence(int(silence_id), now=now)
     else:
-        raise ConfigError(f"there is no action {action[:40]!r} for {number[:40]!r}")
+        raise ConfigError(f"there is no action {action[:_QUOTED]!r} for {silence_id[:_QUOTED]!r}")
     return action if is_done else "nothing"
 
 
 def _silence(site: Site, form: Form, signed: Signature) -> str:
+    """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
+
+    Raises ConfigError if a field is wrong.
+    """
     try:
         ends_at = signed.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
@@ -197,13 +203,18 @@ FAILURE = {
     "required": ["error", "reason"],
     "properties": {"error": {"type": "string"}, "reason": {"type": "string"}},
 }
-"""Describes the JSON of a refusal in OpenAPI."""
+"""Describes the JSON of an error answer in OpenAPI."""
 
 
 def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the refusals of a route in OpenAPI: ``failures`` by status, and `SERVER_ANSWERS`."""
+    """Describe the error answers of a route in OpenAPI, by status.
+
+    They are the route's own ``failures``, which have the meaning of each status, and the answers
+    that every route can return (`SERVER_ANSWERS`). If both have a status, the meaning for every
+    route is used.
+    """
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
-    # The server refuses in plain text before it reads the address.
+    # Errors that occur before the server reads the address are answered in plain text.
     as_text = {"text/plain": {"schema": {"type": "string"}}}
     contents = {
         "400": {**as_json, **as_text},

@@ -144,6 +144,7 @@ class WebServer:
 
 
 def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
+    """Return uvicorn's options: no WebSockets, no logs, and `Connection` for each connection."""
     return uvicorn.Config(
         app,
         http=partial(Connection, front),  # type: ignore[arg-type]  # uvicorn expects a class
@@ -164,6 +165,7 @@ def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on this address. Raises ConfigError if this is impossible."""
     if not 0 <= port <= _LAST_PORT:
         raise ConfigError(
             f"cannot listen on {_address(host, port)}: there is no such port; choose one from 1 to "
@@ -185,10 +187,10 @@ def _listen(host: str, port: int) -> socket.socket:
             "host:port, such as 127.0.0.1:29108"
         ) from None
     except OSError as error:
-        number = error.errno or 0
-        advice = _ADVICE.get(number, "choose another address")
-        msg = f"cannot listen on {_address(host, port)}: {os.strerror(number).lower()}; {advice}"
-        raise ConfigError(msg, permanent=number != errno.EADDRINUSE) from None
+        code = error.errno or 0
+        advice = _ADVICE.get(code, "choose another address")
+        msg = f"cannot listen on {_address(host, port)}: {os.strerror(code).lower()}; {advice}"
+        raise ConfigError(msg, permanent=code != errno.EADDRINUSE) from None
 
 
 def _address(host: str, port: int) -> str:
@@ -237,40 +239,46 @@ class RequestGuard:
         return None if ANY_HOST.fullmatch(scope["path"]) else plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
-        """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, or returns a refusal."""
+        """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, and returns None.
+
+        Returns a refusal if the credentials are missing or wrong, or if too many wait. A probe
+        needs no credentials. If it sends none, nothing is set.
+        """
         if not credentials:
             scope[IS_AUTHENTICATED] = True
             return None
         values = [value for name, value in scope["headers"] if name == b"authorization"]
         if not values and scope["path"] in PROBES:
             return None
-        pair = _read_basic(values[0]) if len(values) == 1 else None
-        if pair is None:
+        login = _read_basic(values[0]) if len(values) == 1 else None
+        if login is None:
             return _unauthorized()
-        if not credentials.remembers(*pair):
+        if not credentials.remembers(*login):
             address = (scope.get("client") or ("",))[0]
             if (
                 self._waiting.total() >= _MOST_WAITING
                 or self._waiting[address] >= _MOST_WAITING_OF_ONE
             ):
                 return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
-            if not await self._verify(credentials, pair, address):
+            if not await self._verify(credentials, login, address):
                 return _unauthorized()
+        user, _ = login
         scope[IS_AUTHENTICATED] = True
-        scope[USER] = pair[0].decode()
+        scope[USER] = user.decode()
         return None
 
     async def _verify(
         self,
         credentials: Credentials,
-        pair: tuple[bytes, bytes],
+        login: tuple[bytes, bytes],
         address: str,
     ) -> bool:
+        """Return whether the password is right. Counts the clients that wait, by address."""
         self._waiting[address] += 1
         try:
             return await run_sync(
                 credentials.verify,
-                *pair,
+                *login,
                 limiter=self._thread,
                 abandon_on_cancel=True,
             )
@@ -290,6 +298,7 @@ def _unauthorized() -> Response:
 
 
 def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
+    """Return user and password of a header ``Authorization``. None if it is not valid Basic."""
     scheme, _, coded = header.strip().partition(b" ")
     try:
         user, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")

@@ -239,7 +239,7 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
 
 
 def route(text, receiver):
-    return RouteOptions(match=[text], receivers=[receiver])
+    return RouteOptions(match=[text], receivers=[receiver])  # type: ignore[arg-type]
 
 
 CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "chat")

@@ -1,14 +1,12 @@
-"""Benchmarks: each module's `run` measures ours beside what a user would use instead, in one process run. `make bench`."""
+"""Benchmarks: what rankwatch costs, beside what a user would use instead, and how often it errs. `make bench`."""
 
 import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 
-def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def show(title, columns, rows):
     """Print a table. All columns but the first are aligned to the right."""
     table = Table(title=title, title_justify="left")
     for column in columns:
@@ -18,7 +16,7 @@ def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     Console(width=160).print(table)
 
 
-def parse_options(arguments: list[str], rest: Sequence[str] = (), **defaults: Any) -> Any:
+def parse_options(arguments, rest=(), **defaults):
     """Read ``--name value`` for each of these names. A value has the type of the default, and False is a flag.
 
     What has no name is in ``rest``, if that has a default.

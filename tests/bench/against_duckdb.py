@@ -8,7 +8,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from bench import parse_options, show
@@ -25,14 +24,14 @@ for batch in duckdb.sql(query.format(*files)).to_arrow_reader(30_000):
 """
 
 
-def main(args: list[str]) -> None:
+def main(args):
     """Print one row a size."""
     asked = parse_options(args, SIZES, root=ROOT)
     rows = [_compared(size, asked.root.resolve()) for size in asked.rest]
     show("CPU seconds, medians", ("size", "run-once", "DuckDB alone", "ratio"), rows)
 
 
-def _compared(size: str, root: Path) -> list[str]:
+def _compared(size, root):
     users, k = map(int, size.split("x"))
     with tempfile.TemporaryDirectory() as folder:
         write_lists(Path(folder), users, k)
@@ -42,7 +41,7 @@ def _compared(size: str, root: Path) -> list[str]:
     return [size, f"{ours:.2f}", f"{alone:.2f}", f"{ratio:.2f}"]
 
 
-def _turns(folder: Path, users: int, k: int, root: Path) -> Iterator[tuple[float, float]]:
+def _turns(folder, users, k, root):
     for turn in range(ROUNDS):
         url = f"sqlite:///turn-{turn}.db"
         ours = measure(folder, "SQLite", url, users, k, root).cpu_s

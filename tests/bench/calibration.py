@@ -9,7 +9,6 @@ look. Columns are comparison x segment x series."""
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -95,7 +94,7 @@ class World:
     """The same on three days in forty, which are left out as holidays are."""
 
 
-def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Floats]]:
+def draw(world, rng):
     """Values and errors of one run after another, each (copies, segments [+ all], series)."""
     shape = (world.copies, world.segments)
     week = rng.normal(size=(WEEK, world.copies, 1)) * world.is_weekly
@@ -128,13 +127,11 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         yield measure(counts, rare)
 
 
-def is_holiday(run: int) -> bool:
+def is_holiday(run):
     return run % 40 in (20, 21, 22)
 
 
-def draw_rare(
-    world: World, ill: float, tilt: Floats, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def draw_rare(world, ill, tilt, rng):
     """Users whose list is unchanged, identical in both arms, and the most common one, (copies, segments, 3).
 
     A share ``ill`` has one list for ever, and one that the baseline does not give.
@@ -152,7 +149,7 @@ def draw_rare(
     )
 
 
-def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+def measure(counts, rare):
     """The seven series and their sampling errors, (..., 7), from counts by bin (..., bins) and rare counts (..., 3)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
@@ -166,7 +163,7 @@ def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple
     )
 
 
-def percentile(counts: npt.NDArray[np.int64], n: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+def percentile(counts, n):
     """p05 and its error as `estimate_error` takes it from p01, p05, p10.
 
     NaN with fewer than 5 users below.
@@ -179,7 +176,7 @@ def percentile(counts: npt.NDArray[np.int64], n: npt.NDArray[np.int64]) -> tuple
     return np.where(n * 0.05 < 5, np.nan, p05), error
 
 
-def _quantile(counts: npt.NDArray[np.int64], rank: Floats) -> Floats:
+def _quantile(counts, rank):
     """Score at a rank, users spread evenly within their bin."""
     below = np.cumsum(counts, axis=-1)
     at = np.argmax(below >= rank[..., np.newaxis], axis=-1)[..., np.newaxis]
@@ -187,8 +184,7 @@ def _quantile(counts: npt.NDArray[np.int64], rank: Floats) -> Floats:
     part = 1 - (np.take_along_axis(below, at, axis=-1) - rank[..., np.newaxis]) / np.maximum(
         inside, 1
     )
-    scores: Floats = (EDGES[at] + part * (EDGES[1] - EDGES[0]))[..., 0]
-    return scores
+    return (EDGES[at] + part * (EDGES[1] - EDGES[0]))[..., 0]
 
 
 Flags = npt.NDArray[np.bool_]
@@ -209,15 +205,15 @@ class Watch:
     has fired; ``share`` is each column's share of the budget.
     """
 
-    def __init__(self, share: Floats) -> None:
+    def __init__(self, share):
         self.share, self.evidence = share, no_evidence(share.size)
         self.values = self.errors = self.z = np.empty((0, share.size))
-        never: Flags = np.empty((0, share.size), dtype=bool)
+        never = np.empty((0, share.size), dtype=bool)
         self.alarms, self.fired, self.drifts = never, never, never
         self.firing = np.zeros((len(KINDS), share.size), dtype=bool)
         self.pending = np.zeros(share.size, dtype=bool)
 
-    def judge(self, now: Floats, errors: Floats, phases: list[Phases], columns: int) -> Flags:
+    def judge(self, now, errors, phases, columns):
         """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
         suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(
             self.evidence, self.share
@@ -263,7 +259,7 @@ class Watch:
         self._keep(now, errors, z, columns)
         return self.firing
 
-    def _keep(self, now: Floats, errors: Floats, z: Floats, columns: int) -> None:
+    def _keep(self, now, errors, z, columns):
         """Take the run into the history; the evidence of a trend that fires starts anew."""
         any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
         alarmed = spread_over_segments((any_kind | self.pending)[np.newaxis], columns)[0]
@@ -283,18 +279,18 @@ class Watch:
         )
 
 
-def spread_over_segments(flags: Flags, columns: int) -> Flags:
+def spread_over_segments(flags, columns):
     """Each run's flag, (runs, m), in all series of the segment, and one of `all` in all segments."""
     copies = flags.shape[1] // (columns * len(SERIES))
     by_segment = np.asarray(flags.reshape(len(flags), copies, columns, len(SERIES)).any(axis=-1))
     return np.repeat(by_segment | by_segment[..., :1], len(SERIES), axis=-1).reshape(flags.shape)
 
 
-def _append(past: T, now: T) -> T:
+def _append(past, now):
     return np.concatenate((past, now[np.newaxis]))[-KEPT_RUNS:]
 
 
-def shares(world: World, stated: float, looks: dict[str, float]) -> Floats:
+def shares(world, stated, looks):
     """Each column's share of the budget, if all looks weigh the same."""
     names = (
         [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
@@ -304,9 +300,7 @@ def shares(world: World, stated: float, looks: dict[str, float]) -> Floats:
     return np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
 
 
-def watch(
-    world: World, rng: np.random.Generator, stated: float = STATED
-) -> Iterator[tuple[Flags, Floats]]:
+def watch(world, rng, stated=STATED):
     """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
     state, days = Watch(shares(world, stated, LOOKS)), np.empty(0, dtype=np.intp)
     for run, (now, errors) in enumerate(draw(world, rng)):
@@ -319,7 +313,7 @@ def watch(
             yield fired.reshape(-1, *now.shape), now[:, 0]
 
 
-def count_pages(world: World) -> npt.NDArray[np.intp]:
+def count_pages(world):
     """Pages of each copy of a healthy world.
 
     What fires on after a page in the run before belongs to that page.
@@ -327,18 +321,18 @@ def count_pages(world: World) -> npt.NDArray[np.intp]:
     return count_begun(looks_of(world, np.random.default_rng(1)))
 
 
-def looks_of(world: World, rng: np.random.Generator) -> Flags:
+def looks_of(world, rng):
     """Whether anything of a comparison fires, (runs, copies)."""
     return np.array([np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, rng)])
 
 
-def count_begun(fires: Flags) -> npt.NDArray[np.intp]:
+def count_begun(fires):
     """How often each copy begins to fire, of (runs, copies)."""
     before = np.concatenate((np.zeros((1, fires.shape[1]), dtype=bool), fires[:-1]))
     return np.asarray(np.sum(fires & ~before, axis=0))
 
 
-def bound(pages: npt.NDArray[np.intp]) -> float:
+def bound(pages):
     """Upper 95 % bound of the mean number of pages of all copies together, of which these were seen.
 
     The larger one of Garwood's (1936), as if pages came alone, and Student's over the copies, as they come in clusters.
@@ -351,7 +345,7 @@ def bound(pages: npt.NDArray[np.intp]) -> float:
     return max(alone, float(clustered))
 
 
-def calibrate() -> None:
+def calibrate():
     """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns.
 
     Above 1 the promise would not be kept.
@@ -367,14 +361,7 @@ def calibrate() -> None:
     show_pages("False pages", ("users", "segments", "shocks"), settings, worlds, count_pages)
 
 
-def show_pages(
-    title: str,
-    columns: Sequence[str],
-    settings: Sequence[Sequence[object]],
-    worlds: Sequence[World],
-    count: Callable[..., npt.NDArray[np.intp]],
-    *more: Sequence[int],
-) -> None:
+def show_pages(title, columns, settings, worlds, count, *more):
     """Count the pages of each world, which takes up to an hour, beside those that are allowed."""
     rows = []
     with ProcessPoolExecutor(int(os.environ.get("BENCH_PROCESSES", "0")) or None) as pool:
@@ -388,7 +375,7 @@ def show_pages(
     show(f"{title} when one in {STATED:.0f} runs is allowed", columns, rows)
 
 
-def measure_power() -> None:
+def measure_power():
     """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
     rows = []
     for collapsed, users in itertools.product((0.005, 0.01, 0.02, 0.05, 0.1), (500, 1500, 20000)):
@@ -398,7 +385,7 @@ def measure_power() -> None:
     show(title, ("collapsed", "users", *SERIES, "together", "3 sigma on the mean"), rows)
 
 
-def measure_ends() -> None:
+def measure_ends():
     """Runs from healing, or from the fault on where it stays, to the end of the last alert, and the share ended in time."""
     columns = (
         "collapsed|users|shocks|healed|within 3|healed elsewhere|within 3|within 14|stays|within 17"
@@ -408,7 +395,7 @@ def measure_ends() -> None:
         world = replace(
             SHOCKS[kind], users=users, collapsed=collapsed, onset=40, runs=80, copies=50
         )
-        row: list[object] = [f"{collapsed:.0%}", users, kind]
+        row = [f"{collapsed:.0%}", users, kind]
         for fault, after, limits in (
             (replace(world, lasts=10), 10, (3,)),
             (replace(world, lasts=10, moved=-1.0), 10, (3, 14)),
@@ -421,7 +408,7 @@ def measure_ends() -> None:
     show(title, columns.split("|"), rows)
 
 
-def find_ends(world: World, after: int) -> npt.NDArray[np.intp]:
+def find_ends(world, after):
     """Number, from 1, of the first run that ends without an alert, counted from so many runs ``after`` the onset on.
 
     Of the copies in which the fault was paged at all.
@@ -432,7 +419,7 @@ def find_ends(world: World, after: int) -> npt.NDArray[np.intp]:
     return first((~looks[world.onset :] & begun)[after:, seen])
 
 
-def find_delays(world: World) -> list[npt.NDArray[np.intp]]:
+def find_delays(world):
     """Runs to the first page, (copies,), by each series, by all of them, and by three deviations of the healthy means.
 
     As in a comparison of several segments, `all` spends half of the budget.
@@ -445,7 +432,7 @@ def find_delays(world: World) -> list[npt.NDArray[np.intp]]:
     return [first(each) for each in (*np.moveaxis(fired, -1, 0), fired.any(axis=-1), by_rule)]
 
 
-def first(fired: Flags) -> npt.NDArray[np.intp]:
+def first(fired):
     """Number, from 1, of the first run that fired, (copies,), of (runs, copies).
 
     One more than there are where none did.
@@ -453,7 +440,7 @@ def first(fired: Flags) -> npt.NDArray[np.intp]:
     return np.where(fired.any(axis=0), fired.argmax(axis=0) + 1, len(fired) + 1)
 
 
-def show_delay(delays: npt.NDArray[np.intp], within: int = 30) -> str:
+def show_delay(delays, within=30):
     seen, median = np.mean(delays <= within), np.median(delays)
     return f"{median:.0f} ({seen:.0%})" if median <= within else f"- ({seen:.0%})"
 
@@ -484,7 +471,7 @@ SUGGESTED_SERIES = 4
 """`rankwatch suggest` proposes thresholds for the first of `SERIES`, but not for rare lists."""
 
 
-def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.NDArray[np.intp]:
+def count_pages_of_suggested(world, history, seed=2):
     """Pages in the held-back runs of each of ``copies`` healthy comparisons, with thresholds from its own history.
 
     What is in breach after a run in breach belongs to its page.
@@ -505,7 +492,7 @@ def count_pages_of_suggested(world: World, history: int, seed: int = 2) -> npt.N
     return count_begun(np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2))
 
 
-def check_suggested() -> None:
+def check_suggested():
     """10,000 held-back runs a setting; at most 1 in the last column where the promise is kept."""
     settings = list(itertools.product(HISTORIES, (25, 500, 5000), (1, 8, 40), SHOCKS))
     worlds = [
@@ -527,6 +514,6 @@ TABLES = {
 }
 
 
-def main(names: list[str]) -> None:
+def main(names):
     for name in names or TABLES:
         TABLES[name]()

@@ -3,9 +3,7 @@
 import asyncio
 import json
 import multiprocessing
-from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from urllib.parse import unquote
 from zlib import crc32
 
@@ -15,18 +13,18 @@ class Lists(asyncio.Protocol):
 
     answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport):
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._rest = transport, b""
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data):
         *whole, self._rest = (self._rest + data).split(b"\r\n\r\n")
         for request in whole:
             path = request.split(b" ", 2)[1]
             if not path.startswith(b"/hanging"):
                 self._transport.write(self.answers.get(path) or self._answer(path))
 
-    def _answer(self, path: bytes) -> bytes:
+    def _answer(self, path):
         _, _, arm, user = unquote(path.decode()).partition("?")[0].split("/")
         body = json.dumps(_list_of(user, arm)).encode()
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -34,7 +32,7 @@ class Lists(asyncio.Protocol):
         return self.answers[path]
 
 
-def _list_of(user: str, arm: str) -> list[int]:
+def _list_of(user, arm):
     first = crc32(user.encode()) % 5000
     return [
         first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0)
@@ -42,8 +40,8 @@ def _list_of(user: str, arm: str) -> list[int]:
     ]
 
 
-def _serve(port: Connection) -> None:
-    async def main() -> None:
+def _serve(port):
+    async def main():
         server = await asyncio.get_running_loop().create_server(Lists, "127.0.0.1", 0, backlog=512)
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
@@ -52,7 +50,7 @@ def _serve(port: Connection) -> None:
 
 
 @contextmanager
-def canned_server() -> Iterator[str]:
+def canned_server():
     """Its address."""
     ours, theirs = multiprocessing.Pipe()
     spawning = multiprocessing.get_context("spawn")

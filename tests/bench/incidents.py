@@ -25,7 +25,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -44,7 +44,7 @@ from monitor.model.runs import RunResult
 from monitor.service.commands.one_shot import open_one_shot
 from servers import smtp
 from servers.certificates import self_signed
-from servers.heard import Heard, read_body, read_mail
+from servers.heard import read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import FakeSlack
 from servers.webhook import Collector, serve
@@ -81,8 +81,6 @@ receivers:
     to: [kim@example.com], repeat_every: null}}
 """
 _DAY = timedelta(days=1)
-Sent = tuple[int, Heard]
-"""A day, and a message of that day."""
 _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
@@ -165,11 +163,11 @@ class Incident:
     received: Mapping[str, Received]
 
     @property
-    def is_right(self) -> bool:
+    def is_right(self):
         return not any(each.wrong for each in self.received.values())
 
     @property
-    def kind(self) -> str:
+    def kind(self):
         """What is told by all receivers."""
         kinds = {each.told.kind if each.told else "no cause" for each in self.received.values()}
         return kinds.pop() if len(kinds) == 1 else "not the same"
@@ -184,11 +182,11 @@ class Fakes:
     pagerduty: FakePagerDuty
     mail: smtp.MailServer
 
-    def entries(self) -> str:
+    def entries(self):
         """The configuration's ``receivers``."""
         return RECEIVED.format(fakes=self, key=KEY)
 
-    def take(self) -> list[Heard]:
+    def take(self):
         """What was sent since they were last asked."""
         hooks = (self.webhook, self.slack.collector, self.pagerduty.collector)
         heard = [read_body(request.body) for hook in hooks for request in hook.requests]
@@ -200,7 +198,7 @@ class Fakes:
 
 
 @contextmanager
-def serving(certificate: Path) -> Iterator[Fakes]:
+def serving(certificate):
     """Fakes that listen until the block ends."""
     with ExitStack() as stack:
         hook, slack, pager = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
@@ -212,7 +210,7 @@ def serving(certificate: Path) -> Iterator[Fakes]:
         assert [*fakes.slack.complaints, *fakes.pagerduty.complaints] == []
 
 
-def observe(faults: Sequence[Fault], shop: Shop) -> Iterator[Incident]:
+def observe(faults, shop):
     """What receivers are sent about each of these faults, which all begin on one day, and end."""
     with tempfile.TemporaryDirectory() as place:
         certificate, past, begins = self_signed(Path(place)), Path(place) / "past", faults[0].begins
@@ -231,11 +229,9 @@ def observe(faults: Sequence[Fault], shop: Shop) -> Iterator[Incident]:
                 )
 
 
-def _pass_days(
-    folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None
-) -> list[Sent]:
+def _pass_days(folder, fault, shop, days, fakes):
     """Run each day, and deliver what it found; all messages that came of it."""
-    sent: list[Sent] = []
+    sent = []
     clock = SteppedClock(START + days[0] * _DAY)
     with open_one_shot(write_world(folder, fault, shop, days, fakes), reconciles=True) as opened:
         service = replace(opened, clock=clock)
@@ -248,7 +244,7 @@ def _pass_days(
     return sent
 
 
-def write_world(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None) -> Path:
+def write_world(folder, fault, shop, days, fakes):
     """The lists of these days, and the configuration over them."""
     for arm in Arm:
         (folder / arm).mkdir(parents=True)
@@ -262,7 +258,7 @@ def write_world(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fake
     return path
 
 
-def judge(fault: Fault, shop: Shop, sent: Sequence[Sent]) -> Incident:
+def judge(fault, shop, sent):
     """What is right and wrong about its messages."""
     found = {name: [each for each in sent if each[1].receiver == name] for name in RECEIVERS}
     day = min((day for day, _ in sent), default=fault.begins)
@@ -276,7 +272,7 @@ def judge(fault: Fault, shop: Shop, sent: Sequence[Sent]) -> Incident:
     )
 
 
-def _judge_receiver(fault: Fault, shop: Shop, found: Sequence[Sent]) -> Received:
+def _judge_receiver(fault, shop, found):
     if not found:
         return Received(told=None, wrong=[*WHAT, "pages"], pages=0, is_ended=False, most_bytes=0)
     day, first = found[0]
@@ -294,7 +290,7 @@ def _judge_receiver(fault: Fault, shop: Shop, found: Sequence[Sent]) -> Received
     return Received(told=told, wrong=wrong, pages=pages, is_ended=ends == wanted, most_bytes=most)
 
 
-def read(text: str) -> Read | None:
+def read(text):
     """What a person takes from a text; None where no cause is named."""
     for sentence in _SENTENCES:
         for found in sentence.finditer(text):
@@ -314,11 +310,11 @@ def read(text: str) -> Read | None:
     return None
 
 
-def _parse_count(text: str) -> int:
+def _parse_count(text):
     return int(text.replace(",", ""))
 
 
-def find_wrong(fault: Fault, shop: Shop, found: Read | None, day: int) -> list[str]:
+def find_wrong(fault, shop, found, day):
     """What is told wrongly of the fault as it is on that day."""
     if found is None:
         return [*WHAT]
@@ -335,7 +331,7 @@ def find_wrong(fault: Fault, shop: Shop, found: Read | None, day: int) -> list[s
     return [name for name, is_right in zip(WHAT, checks, strict=True) if not is_right]
 
 
-def generate(count: int, seed: int) -> Iterator[tuple[Shop, list[Fault]]]:
+def generate(count, seed):
     """So many faults, the kinds in turn, and the shops that they are planted in."""
     kinds = list(Kind)
     for first in range(0, count, PER_SHOP):
@@ -352,7 +348,7 @@ def generate(count: int, seed: int) -> Iterator[tuple[Shop, list[Fault]]]:
         )
 
 
-def main(args: list[str]) -> None:
+def main(args):
     """Print what is wrong, what was told of each kind, and what each receiver got.
 
     Exit code 1 below `RIGHT`.
@@ -377,14 +373,14 @@ def main(args: list[str]) -> None:
     sys.exit(int(right < RIGHT * len(found)))
 
 
-def _row(name: str, received: Sequence[Received]) -> list[object]:
+def _row(name, received):
     right = [sum(what not in each.wrong for each in received) for what in WHAT]
     whole, ended = sum(not each.wrong for each in received), sum(each.is_ended for each in received)
     pages, most = max(each.pages for each in received), max(each.most_bytes for each in received)
     return [name, whole, *right, pages, ended, f"{most:,}"]
 
 
-def _describe(each: Incident) -> str:
+def _describe(each):
     fault, wrong = (
         each.fault,
         {name: " ".join(of_it.wrong) for name, of_it in each.received.items()},

@@ -19,12 +19,12 @@ from servers.postgres import running_postgres
 IN_A_WORLD = 10
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments):
     """Print a row a database."""
     given = parse_options(arguments, kills=100, seed=0)
     seeds = range(given.seed, given.seed + -(-given.kills // IN_A_WORLD))
 
-    def play(database: str, seed: int) -> Damage:
+    def play(database, seed):
         with tempfile.TemporaryDirectory() as folder:
             sqlite = nullcontext(f"sqlite:///{folder}/rankwatch.db")
             with sqlite if database == "SQLite" else server.database() as url:

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,7 +65,7 @@ class Plan:
     is_spread: bool = False
     segments: int = 0
 
-    def write(self, folder: Path, address: str) -> Path:
+    def write(self, folder, address):
         """The configuration and its users."""
         countries = max(1, self.segments)
         rows = (f"user-{number:05},country-{number % countries}\n" for number in range(self.users))
@@ -88,7 +87,7 @@ class Plan:
         return path
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments):
     """Print one row a number of comparisons."""
     numbers = ("10", "100", "200", "400", "200+12")
     given = parse_options(
@@ -115,9 +114,7 @@ def main(arguments: list[str]) -> None:
 
 
 @contextmanager
-def serving(
-    plan: Plan, folder: Path, address: str, *watched: str
-) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def serving(plan, folder, address, *watched):
     """The plan's daemon, begun by the program ``watched`` with its arguments if there is one, and the daemon's address."""
     config, log = plan.write(folder, address), folder / "log"
     call = ["-c", *watched] if watched else ["-m", "monitor"]
@@ -136,7 +133,7 @@ def serving(
         daemon.wait(300)
 
 
-def _address(log: Path, daemon: subprocess.Popen[bytes]) -> str:
+def _address(log, daemon):
     while daemon.poll() is None:
         if found := re.search(r'"url": "(\S+)", .*"rankwatch started"', log.read_text()):
             return found[1]
@@ -144,7 +141,7 @@ def _address(log: Path, daemon: subprocess.Popen[bytes]) -> str:
     sys.exit(f"the daemon ended: {log.read_text()}")
 
 
-def _watched(plan: Plan, daemon: subprocess.Popen[bytes], url: str, database: Path) -> list[str]:
+def _watched(plan, daemon, url, database):
     now = time.time()
     first = (now // plan.every + 1 + WARM_ROUNDS) * plan.every
     time.sleep(first - now)
@@ -176,7 +173,7 @@ def _watched(plan: Plan, daemon: subprocess.Popen[bytes], url: str, database: Pa
     ]
 
 
-def _scraped(url: str) -> tuple[float, int, int]:
+def _scraped(url):
     """Seconds, bytes and bytes on the wire of a scrape as Prometheus makes it."""
     accept = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,text/plain;version=0.0.4;q=0.5"
     request = urllib.request.Request(
@@ -188,7 +185,7 @@ def _scraped(url: str) -> tuple[float, int, int]:
     return time.perf_counter() - started, len(gzip.decompress(packed)), len(packed)
 
 
-def _family(pid: int) -> list[int]:
+def _family(pid):
     """A process and its children."""
     return [
         pid,
@@ -200,7 +197,7 @@ def _family(pid: int) -> list[int]:
     ]
 
 
-def _cpu_s(pid: int) -> float:
+def _cpu_s(pid):
     """Of the process and its children, those that have ended too."""
     stats = [
         Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid)
@@ -208,12 +205,12 @@ def _cpu_s(pid: int) -> float:
     return sum(int(ticks) for fields in stats for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident_mb(pid: int) -> float:
+def _resident_mb(pid):
     pages = sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in _family(pid))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def _lags(database: Path, start: float, end: float) -> np.ndarray:
+def _lags(database, start, end):
     """Seconds from slot to start of the healthy comparisons' ok runs whose slots lie between the two times."""
     query = "SELECT slot, started_at FROM runs WHERE status = 'ok' AND comparison LIKE 'healthy-%'"
     connection = sqlite3.connect(database)
@@ -222,7 +219,7 @@ def _lags(database: Path, start: float, end: float) -> np.ndarray:
     return np.array([started - slot for slot, started in rows if start <= slot < end])
 
 
-def _seconds(stored: object) -> float:
+def _seconds(stored):
     if isinstance(stored, str):
         return datetime.fromisoformat(stored).replace(tzinfo=UTC).timestamp()
     return float(str(stored)) / 1e6

@@ -11,12 +11,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import ranked_overlap
@@ -24,10 +22,11 @@ from hyper_corr import kendalltau as hyper_kendalltau
 from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
+from bench import show
 from kernels.reference import places
 from monitor import compare_many
 from monitor.measures.kernels.engines.choice import VARIABLE, Engine
-from monitor.measures.metrics import METRICS, Metric, parse, score_all
+from monitor.measures.metrics import METRICS, parse, score_all
 from monitor.measures.pairing.ids import encode
 from monitor.model.rankings import PairBatch
 
@@ -46,33 +45,33 @@ CASES = (
 """k, pairs for two measures, for all measures, for the others."""
 TEXT_PAIRS, MEMORY_PAIRS = 1_000_000, 10_000_000
 
-Row = tuple[str, float, str, float, str]
-Lists = Sequence[tuple[list[int], list[int]]]
 
-
-def run() -> Iterator[Row]:
+def main(_):
     """Measure in processes of their own, held to one thread from their start."""
-    for what in ("threads", "speed", "memory"):
-        yield from _run_apart(what)
+    rows = [row for what in ("threads", "speed", "memory") for row in _run_apart(what)]
+    show("Medians", ("what", "rankwatch", "instead", "theirs", "ratio", "unit"), map(_shown, rows))
 
 
-def _run_apart(what: str) -> Iterator[Row]:
+def _shown(row):
+    what, ours, other, theirs, unit = row
+    figures = (f"{theirs:,.4g}", f"{ours / theirs:,.1f}x") if theirs else ("", "")
+    return what, f"{ours:,.4g}", other, *figures, unit
+
+
+def _run_apart(what):
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "tests.bench.metrics", what]
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        command,
+        [sys.executable, "-m", "tests.bench.metrics", what],
         env={**os.environ, **limits, "PYTHONPATH": f"{root / 'tests'}{os.pathsep}{root}"},
         cwd=root,
         check=True,
         stdout=subprocess.PIPE,
-        text=True,
     )
-    for row in json.loads(done.stdout):
-        yield tuple(row)
+    return json.loads(done.stdout)
 
 
-def main(what: str) -> list[Row]:
+def measure(what):
     """The rows of one process."""
     if what == "threads":
         return [*_measure_threads(), *_measure_text(2)]
@@ -82,7 +81,7 @@ def main(what: str) -> list[Row]:
     return [*(row for case in CASES for row in _measure(*case)), *_measure_text(1)]
 
 
-def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
+def _measure(k, many, fewer, few):
     batch, uneven = draw(many, k, ragged=False), draw(many, k, ragged=True)
     part = batch.take(slice(0, fewer))
     lists = [
@@ -105,19 +104,17 @@ def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
         yield (f"extended tau + RBO, k={k}", rates[0], other, rate, "pairs/s")
 
 
-def _score(
-    engine: Engine, batch: PairBatch, metrics: Sequence[Metric], threads: int = 1
-) -> Callable[[], object]:
-    def work() -> object:
+def _score(engine, batch, metrics, threads=1):
+    def work():
         os.environ[VARIABLE] = engine
         return score_all(batch, metrics, threads=threads)
 
     return work
 
 
-def _measure_others(lists: Lists) -> Iterator[tuple[str, float]]:
+def _measure_others(lists):
     ranks = [_padded_ranks(a, b) for a, b in lists]
-    works: dict[str, Callable[[], object]] = {
+    works = {
         "pandas + scipy, user by user": lambda: [by_pandas(a, b) for a, b in lists],
         "scipy kendalltau alone, ready ranks": lambda: [kendalltau(a, b) for a, b in ranks],
         "hyper-corr kendalltau alone, ready ranks": lambda: [
@@ -129,7 +126,7 @@ def _measure_others(lists: Lists) -> Iterator[tuple[str, float]]:
     yield from zip(works, _medians(*((len(lists), work) for work in works.values())), strict=True)
 
 
-def _measure_text(cores: int) -> Iterator[Row]:
+def _measure_text(cores):
     """Strings from Arrow: coded and scored against scored alone, and all of `compare_many` against integers from Arrow."""
     batch = draw(TEXT_PAIRS, 10, ragged=False)
     os.environ[VARIABLE] = Engine.NUMBA
@@ -140,7 +137,7 @@ def _measure_text(cores: int) -> Iterator[Row]:
     integer_lists = [_as_arrow(codes, pa.array(codes.ravel())) for codes in arms]
     columns = [pd.array(items, dtype="str") for items in texts]
 
-    def code_and_score() -> object:
+    def code_and_score():
         coded, _ = encode(*columns)
         ours, theirs = (codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in coded)
         return score_all(replace(batch, baseline=ours, candidate=theirs), PAIR, threads=cores)
@@ -158,14 +155,14 @@ def _measure_text(cores: int) -> Iterator[Row]:
     yield (of_text, by_text, "lists of integers", by_integer, "pairs/s")
 
 
-def _as_arrow(codes: npt.NDArray[np.int32], items: pa.Array) -> pa.Table:
+def _as_arrow(codes, items):
     offsets = np.arange(0, codes.size + 1, codes.shape[1], dtype=np.int32)
     return pa.table(
         {"user": np.arange(len(codes)), "items": pa.ListArray.from_arrays(offsets, items)}
     )
 
 
-def _measure_threads() -> Iterator[Row]:
+def _measure_threads():
     batch = draw(1_000_000, 10, ragged=False)
     for engine in (Engine.NUMBA, Engine.NUMPY):
         two, one = _medians(
@@ -174,7 +171,7 @@ def _measure_threads() -> Iterator[Row]:
         yield (f"two threads, {engine}, k=10", two, "one thread", one, "pairs/s")
 
 
-def _measure_memory() -> Iterator[Row]:
+def _measure_memory():
     some = draw(100_000, 10, ragged=False)
     many = some.take(np.tile(np.arange(len(some)), MEMORY_PAIRS // len(some)))
     os.environ[VARIABLE] = Engine.NUMBA
@@ -183,18 +180,18 @@ def _measure_memory() -> Iterator[Row]:
     yield (f"peak memory of {MEMORY_PAIRS:,} pairs, k=10", peak, "", 0.0, "GiB")
 
 
-def draw(n: int, k: int, *, ragged: bool) -> PairBatch:
+def draw(n, k, *, ragged):
     """Candidates that keep about half of the baseline's items, elsewhere in the list."""
     rng = np.random.default_rng(7)
     start = rng.integers(0, CATALOGUE, (n, 1))
     stride = CATALOGUE // (2 * k)
 
-    def lists() -> npt.NDArray[np.int32]:
+    def lists():
         return (
             (start + stride * rng.random((n, 2 * k)).argsort(axis=1)[:, :k]) % CATALOGUE
         ).astype(np.int32)
 
-    def lengths(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    def lengths(codes):
         kept = rng.integers(0, k + 1, n) if ragged else np.full(n, k)
         codes[np.arange(k) >= kept[:, None]] = -1
         return kept.astype(np.int32)
@@ -208,7 +205,7 @@ def draw(n: int, k: int, *, ragged: bool) -> PairBatch:
     )
 
 
-def by_pandas(a: list[int], b: list[int]) -> tuple[float, float]:
+def by_pandas(a, b):
     """The recipe of the literature: a user's ranks in a frame, absent ones last, tau-b of it, scaled, and RBO by sets."""
     k = len(a)
     frame = pd.DataFrame(
@@ -221,7 +218,7 @@ def by_pandas(a: list[int], b: list[int]) -> tuple[float, float]:
     return tau, _rbo_by_sets(a, b)
 
 
-def _rbo_by_sets(a: list[int], b: list[int]) -> float:
+def _rbo_by_sets(a, b):
     seen_a, seen_b, overlap, total = set(), set(), 0, 0.0
     for depth, (x, y) in enumerate(zip(a, b, strict=True), start=1):
         overlap += (x == y) + (x in seen_b) + (y in seen_a)
@@ -231,14 +228,14 @@ def _rbo_by_sets(a: list[int], b: list[int]) -> float:
     return (1 - P) / P * total + overlap / len(a) * P ** len(a)
 
 
-def _padded_ranks(a: list[int], b: list[int]) -> list[npt.NDArray[np.float64]]:
+def _padded_ranks(a, b):
     """Both lists' ranks of a universe of 2 k members, absent ones tied last."""
     universe = [*dict.fromkeys([*a, *b])]
     absent = [len(a)] * (2 * len(a) - len(universe))
     return [np.array([*ranks, *absent], dtype=np.float64) for ranks in places(universe, a, b)]
 
 
-def _check(batch: PairBatch, lists: Lists) -> None:
+def _check(batch, lists):
     """Speed counts only for the right numbers."""
     expected = np.array([by_pandas(a, b) for a, b in lists]).T
     for engine in (Engine.NUMBA, Engine.NUMPY):
@@ -248,7 +245,7 @@ def _check(batch: PairBatch, lists: Lists) -> None:
         )
 
 
-def _medians(*works: tuple[int, Callable[[], object]]) -> list[float]:
+def _medians(*works):
     """Pairs a second of each, taking turns, so that a busy machine slows all alike.
 
     The first turn only warms up.
@@ -264,4 +261,4 @@ def _medians(*works: tuple[int, Callable[[], object]]) -> list[float]:
 
 
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1]), sys.stdout)
+    json.dump(measure(sys.argv[1]), sys.stdout)

@@ -12,7 +12,6 @@ import gc
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -31,14 +30,14 @@ from monitor.model.alerts import Expectation, State
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.rules import Direction, LearnedLimit, Learning
-from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, LatestRun, Scores
-from monitor.storage import SqlStore, open_store
+from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, Scores
+from monitor.storage import open_store
 from monitor.storage.partitions import ensure_partitions, utc_day
 from monitor.storage.tables import alert_tables
 from monitor.storage.tables import run_tables as tables
 from servers.postgres import running_postgres
 from storage.worked import claimed
-from web.sites import Site, running
+from web.sites import running
 from web.stored_pages import application
 
 EVERY = timedelta(minutes=15)
@@ -55,7 +54,7 @@ KEPT = 200
 """Users of whom every run has scores; the newest has those of all."""
 
 
-def fill(store: SqlStore, given: Any) -> None:
+def fill(store, given):
     """The newest runs as runs store them, and all before as copies."""
     for number, name in enumerate(names_of(given.comparisons)):
         _store_newest(
@@ -73,11 +72,11 @@ def fill(store: SqlStore, given: Any) -> None:
             connection.execute(sql.text("ANALYZE"))
 
 
-def names_of(comparisons: int) -> list[str]:
+def names_of(comparisons):
     return ["wide", *(f"shop-{number:03}" for number in range(1, comparisons))]
 
 
-def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: int) -> None:
+def _store_newest(store, name, segments, count):
     slot, draw = factories.SLOT, np.random.default_rng(7)
     claim = claimed(store, slot, comparison=name, until=slot + EVERY)
     users = pd.Index([f"u{number:07}" for number in range(count)], dtype="str")
@@ -149,7 +148,7 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     assert store.runs.finish(result, receivers=["pager"])
 
 
-def _copy_runs(connection: sql.Connection, numbers: range, given: Any) -> None:
+def _copy_runs(connection, numbers, given):
     """Runs so many quarters of an hour before the newest, with what that has in the tables that pages read of many runs."""
     wobble = np.random.default_rng(numbers.start).uniform(0.95, 1.05, len(numbers))
     _PAST.create(connection)
@@ -219,7 +218,7 @@ _IS_WIDE = (
     .scalar_subquery()
 )
 
-_COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
+_COPIED = {
     tables.runs: sql.true(),
     tables.summaries: sql.true(),
     tables.coverage: sql.true(),
@@ -243,7 +242,7 @@ REQUESTS = 40
 """Of each page."""
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments):
     """Print a table for each database."""
     databases = "sqlite postgresql"
     given = parse_options(arguments, comparisons=400, days=60, users=1_000_000, database=databases)
@@ -257,7 +256,7 @@ def main(arguments: list[str]) -> None:
 
 
 @contextmanager
-def database(kind: str) -> Iterator[str]:
+def database(kind):
     """A fresh one on disk."""
     with ExitStack() as stack:
         if kind == "sqlite":
@@ -268,7 +267,7 @@ def database(kind: str) -> Iterator[str]:
             )
 
 
-def measure(store: SqlStore, given: Any) -> Iterator[tuple[str, ...]]:
+def measure(store, given):
     """A row a page: median and 95th percentile of its times, and its weight."""
     slot = format_instant(factories.SLOT)
     wide = "/c/wide"
@@ -286,7 +285,7 @@ def measure(store: SqlStore, given: Any) -> Iterator[tuple[str, ...]]:
         "daemon": "/daemon",
     }
     latest = store.history.latest(names_of(given.comparisons))
-    shown: list[Sequence[LatestRun]] = [latest]
+    shown = [latest]
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
     rules = (factories.rule(alert=RULES[0], limit=learned),)
     configured = {
@@ -307,7 +306,7 @@ def measure(store: SqlStore, given: Any) -> Iterator[tuple[str, ...]]:
             yield (name, *(f"{each:.0f}" for each in figures), verdict)
 
 
-def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
+def _all_firing(latest):
     """Every comparison with as many alerts as a row shows, each of an incident of its own."""
     keys = (hashlib.sha256(str(n).encode()).hexdigest()[:32] for n in count())
     return [
@@ -318,7 +317,8 @@ def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
                     comparison=each.comparison,
                     alert=alert,
                     state=State.FIRING,
-                    dedup_key=next(keys),
+                    dedup_key=(key := next(keys)),
+                    incident=key,
                 )
                 for alert in RULES[:6]
             ),
@@ -327,7 +327,7 @@ def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
     ]
 
 
-def _ask(site: Site, path: str) -> tuple[float, float, int]:
+def _ask(site, path):
     """Seconds and seconds of CPU of one request, and bytes of the answer."""
     started, spent = time.perf_counter(), time.process_time()
     status, _, body = site.get(path)

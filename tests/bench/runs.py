@@ -7,12 +7,10 @@ names one. Each run is a process of its own, whose CPU includes the start of the
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -64,22 +62,7 @@ class Cost(NamedTuple):
     load: float
 
 
-def run() -> Iterator[tuple[str, float, str, float, str]]:
-    """A million users on SQLite beside what is aimed at."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_lists(Path(folder), 10**6, 10)
-        cost = measure(Path(folder), "SQLite", "sqlite:///sized.db", 10**6, 10, ROOT)
-    yield "1,000,000 users x 10, run-once into SQLite: wall clock", cost.wall_s, "aim", 5.0, "s"
-    yield (
-        "1,000,000 users x 10, run-once into SQLite: peak memory",
-        cost.peak_mb,
-        "aim",
-        650.0,
-        "MB",
-    )
-
-
-def main(args: list[str]) -> None:
+def main(args):
     """Print one row a database and size."""
     asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT)
     sizes = [[*map(int, size.split("x"))] for size in asked.rest]
@@ -87,7 +70,7 @@ def main(args: list[str]) -> None:
     show("One run: 3 metrics", Cost._fields, costs)
 
 
-def _costs(databases: list[str], sizes: list[list[int]], root: Path) -> Iterator[Cost]:
+def _costs(databases, sizes, root):
     with ExitStack() as stack:
         server = stack.enter_context(running_postgres()) if "PostgreSQL" in databases else None
         for users, k in sizes:
@@ -102,7 +85,7 @@ def _costs(databases: list[str], sizes: list[list[int]], root: Path) -> Iterator
                         yield measure(Path(folder), database, url, users, k, root)
 
 
-def measure(folder: Path, database: str, url: str, users: int, k: int, root: Path) -> Cost:
+def measure(folder, database, url, users, k, root):
     """The cost of one run of these lists into an empty database."""
     (folder / "rankwatch.yaml").write_text(CONFIG.format(url=url, k=k))
     _command(folder, root, "db", "upgrade")
@@ -118,7 +101,7 @@ def measure(folder: Path, database: str, url: str, users: int, k: int, root: Pat
     return Cost(database, users, k, *figures)
 
 
-def _size(folder: Path, url: str) -> int:
+def _size(folder, url):
     # Of any schema, so that older checkouts can be measured.
     if url.startswith("sqlite"):
         return sum(file.stat().st_size for file in folder.glob("sized.db*"))
@@ -128,7 +111,7 @@ def _size(folder: Path, url: str) -> int:
         )
 
 
-def write_lists(folder: Path, users: int, k: int) -> None:
+def write_lists(folder, users, k):
     """Baseline lists, candidate lists that share about seven items in ten."""
     rng = np.random.default_rng(15)
     shuffled = rng.permutation(users)
@@ -153,17 +136,17 @@ def write_lists(folder: Path, users: int, k: int) -> None:
                 writer.write_table(pa.table(columns, schema=schema))
 
 
-def distinct(numbers: np.ndarray, k: int) -> np.ndarray:
+def distinct(numbers, k):
     """A row of k distinct item ids for each user: where it begins and its step depend on the user's number."""
     first, step = numbers * 7919 % ITEMS, 1 + numbers * 104_729 % (ITEMS // k - 1)
     return ((first[:, None] + step[:, None] * np.arange(k)) % ITEMS).astype(np.int32)
 
 
-def _names(numbers: np.ndarray) -> pa.Array:
+def _names(numbers):
     return pa.array(np.char.add("user-", np.char.zfill(numbers.astype(str), 8)))
 
 
-def _command(folder: Path, root: Path, *args: str) -> resource.struct_rusage:
+def _command(folder, root, *args):
     """What a command of the checkout used."""
     with (folder / "out.json").open("w") as out:
         environment = os.environ | {"PYTHONPATH": str(root)}

@@ -4,10 +4,10 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import product
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +32,13 @@ Z_FROM = 30
 """Users before the z-test looks first, as its own textbook asks."""
 
 
-def main(_: list[str]) -> None:
+def main(_):
     """Print the tables, one after the other."""
     for tabulate in (tabulate_coverage, tabulate_gate):
         tabulate(np.random.default_rng(20240108))
 
 
-def real_excess() -> Floats:
+def real_excess():
     """Excess of extended tau over its noise floor on [0, 1], a user and day: candidate `ok-seed`, floor `again`, k = 10."""
     folder = lists_folder()
     days = [
@@ -48,7 +48,7 @@ def real_excess() -> Floats:
     return Scale(-2.0, 2.0).to_unit(np.concatenate(days))
 
 
-def _excess_of_day(folder: Path, day: str) -> Floats:
+def _excess_of_day(folder, day):
     baseline, again, candidate = (
         pd.read_parquet(folder / arm / day)[["user_id", "items"]].rename(
             columns={"user_id": "user"}
@@ -62,11 +62,11 @@ def _excess_of_day(folder: Path, day: str) -> Floats:
     return (floor - score).dropna().to_numpy(np.float64)
 
 
-def _draw_bernoulli(p: float, rng: Rng, shape: tuple[int, int]) -> Floats:
+def _draw_bernoulli(p, rng, shape):
     return (rng.random(shape) < p).astype(np.float64)
 
 
-def populations() -> Iterator[tuple[str, float, Draw]]:
+def populations():
     """Name, mean and draws of what coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
     for p in (0.01, 0.1, 0.5, 0.99):
         yield f"Bernoulli {p}", p, partial(_draw_bernoulli, p)
@@ -76,7 +76,7 @@ def populations() -> Iterator[tuple[str, float, Draw]]:
     yield "real excess over the floor", real.mean(), lambda rng, shape: rng.choice(real, shape)
 
 
-def tabulate_coverage(rng: Rng) -> None:
+def tabulate_coverage(rng):
     """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
     alpha, users = 0.05, 1000
     rows = []
@@ -96,7 +96,7 @@ def tabulate_coverage(rng: Rng) -> None:
     show(title, COLUMNS, rows)
 
 
-def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: float) -> Flags:
+def _is_left_out(scores, means, population, alpha):
     """By look, whether either bound excludes the history's mean.
 
     Histories share a mean where there is no population.
@@ -116,7 +116,7 @@ MARGIN = 0.5125
 """0.05 on a metric two wide under a noise floor."""
 
 
-def _shifted(rng: Rng, pool: Floats, by: float = 0.0, shock: float = 0.0) -> tuple[Floats, Floats]:
+def _shifted(rng, pool, by=0.0, shock=0.0):
     """Scores around margin + by, all users of a run moved by one shock.
 
     The mean of clipped scores is that of the pool.
@@ -128,7 +128,7 @@ def _shifted(rng: Rng, pool: Floats, by: float = 0.0, shock: float = 0.0) -> tup
     return scores.reshape(BATCH, -1), means
 
 
-def _without_replacement(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
+def _without_replacement(rng, pool):
     people = rng.choice(pool[(pool > 0.1) & (pool < 0.9)], (BATCH, RUNS, USERS * 3 // 2))
     people += MARGIN - people.mean(axis=2, keepdims=True)
     return rng.permuted(people, axis=2)[:, :, :USERS].reshape(BATCH, -1), np.full(
@@ -136,14 +136,14 @@ def _without_replacement(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
     )
 
 
-def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
+def _farthest_missing(rng, pool):
     scores, means = _shifted(rng, pool)
     by_run = scores.reshape(BATCH, RUNS, USERS)
     is_missing = by_run >= np.quantile(by_run, 0.98, axis=2, keepdims=True)
     return np.where(is_missing, np.nan, by_run).reshape(BATCH, -1), means
 
 
-WORLDS: dict[str, Callable[[Rng, Floats], tuple[Floats, Floats]]] = {
+WORLDS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "at the margin": _shifted,
     "0.01 above the margin": partial(_shifted, by=0.0025),
     "0.01 below the margin": partial(_shifted, by=-0.0025),
@@ -156,7 +156,7 @@ WORLDS: dict[str, Callable[[Rng, Floats], tuple[Floats, Floats]]] = {
 """Draws of a gate's runs: scores (histories, runs x users), NaN where missing, and the population's mean in each run."""
 
 
-def tabulate_gate(rng: Rng) -> None:
+def tabulate_gate(rng):
     """How often either verdict is ever said, with a look after each run, and how often wrongly."""
     alpha, pool, rows = 0.01, real_excess(), []
     for name, draw in WORLDS.items():
@@ -171,7 +171,7 @@ def tabulate_gate(rng: Rng) -> None:
     show(title, COLUMNS, rows)
 
 
-def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, str], Flags]:
+def _said(scores, means, alpha):
     """By who says it, verdict, and whether it is true of the average over the runs so far at some look: a flag a history."""
     looks = np.arange(1, RUNS + 1) * USERS - 1
     average = np.cumsum(means, axis=1) / np.arange(1, RUNS + 1)
@@ -185,14 +185,14 @@ def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, s
         ("z", "breach"): z > limit,
     }
     is_true = {"safe": average < MARGIN - 1e-12, "breach": average > MARGIN + 1e-12}
-    told: dict[tuple[str, str, str], Flags] = {}
+    told = {}
     for (who, verdict), flags in said.items():
         told[who, verdict, "wrong"] = np.any(flags & ~is_true[verdict], axis=1)
         told[who, verdict, "right"] = np.any(flags & is_true[verdict], axis=1)
     return told
 
 
-def _rates(batches: Sequence[Flags]) -> tuple[str, str]:
+def _rates(batches):
     """The share and its exact 95 % bounds (Clopper and Pearson 1934)."""
     flags = np.concatenate(batches)
     found = binomtest(int(flags.sum()), len(flags))
@@ -200,7 +200,7 @@ def _rates(batches: Sequence[Flags]) -> tuple[str, str]:
     return f"{found.statistic:.4f}", f"{low:.4f} to {high:.4f}"
 
 
-def _z(scores: Floats, means: Floats) -> Floats:
+def _z(scores, means):
     """z of every look from `Z_FROM` users on, over users who have a score; 0 while all scores are the same."""
     n = np.maximum(np.cumsum(~np.isnan(scores), axis=1), 1)
     known = np.nan_to_num(scores)

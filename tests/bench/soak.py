@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,7 +37,7 @@ LOOK_S = 30
 """Between two looks."""
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments):
     """Print a line a look, and the slopes of the second half."""
     given = parse_options(
         arguments,
@@ -84,12 +83,12 @@ def main(arguments: list[str]) -> None:
 
 
 @contextmanager
-def scraping(url: str, a_second: float) -> Iterator[list[float]]:
+def scraping(url, a_second):
     """A list to which threads add the seconds of each scrape, about so many in a second."""
-    scrapes: list[float] = []
+    scrapes = []
     done = threading.Event()
 
-    def scrape() -> None:
+    def scrape():
         begun = time.monotonic()
         while not done.wait(max(0.0, begun + _SCRAPERS / a_second - time.monotonic())):
             begun = time.monotonic()
@@ -109,7 +108,7 @@ def scraping(url: str, a_second: float) -> Iterator[list[float]]:
             thread.join()
 
 
-def watch_scrapes(scrapes: list[float], seconds: float) -> list[int]:
+def watch_scrapes(scrapes, seconds):
     """How many scrapes were made until each look, over so many seconds."""
     counts = []
     for _ in range(int(seconds / LOOK_S)):
@@ -118,7 +117,7 @@ def watch_scrapes(scrapes: list[float], seconds: float) -> list[int]:
     return counts
 
 
-def slopes_an_hour(looks: np.ndarray) -> list[float]:
+def slopes_an_hour(looks):
     """By how much each column but the first, seconds, grew an hour in the second half: the slope of the straight line."""
     late = looks[len(looks) // 2 :]
     return [float(3600 * np.polyfit(late[:, 0], column, 1)[0]) for column in late.T[1:]]

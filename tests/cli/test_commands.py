@@ -152,7 +152,7 @@ def test_check_says_how_many_ids_match_and_which_forms_would_help():
     assert "  0 of 5 items in the lists of 2 users match\n" in shown
     assert "  no item is in both arms: the ids differ in several ways, such as" in shown
     assert 'Set item_ids: [{prefix: "item:"}, int] for both arms: then 2 of 3 match\n' in shown
-    assert re.search(r"  ([0-9]+) of \1 users match\n", shown)
+    assert re.search(r"  ([0-9]+) of \1 users of the baseline are in both arms\n", shown)
 
 
 @pytest.mark.usefixtures("world")

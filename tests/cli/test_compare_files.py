@@ -132,10 +132,10 @@ def test_a_mean_is_read_between_its_values_for_random_and_for_identical_lists(
     told = summary(mean=mean, standard_error=error)
     trainings = summary(mean=0.9, standard_error=0.01)
     found = interpret(told, by_chance=0.2, identical=1.0, trainings=trainings)
-    assert found.likeness == likeness
-    assert found.closeness == pytest.approx((mean - 0.2) / 0.8)
-    assert found.trainings.ratio == pytest.approx((1.0 - mean) / 0.1)
-    assert found.trainings.is_exceeded is (mean < 0.9 and error == 0.01)
+    assert found.likeness == likeness  # type: ignore[union-attr]
+    assert found.closeness == pytest.approx((mean - 0.2) / 0.8)  # type: ignore[union-attr]
+    assert found.trainings.ratio == pytest.approx((1.0 - mean) / 0.1)  # type: ignore[union-attr]
+    assert found.trainings.is_exceeded is (mean < 0.9 and error == 0.01)  # type: ignore[union-attr]
     assert interpret(told, by_chance=None, identical=1.0, trainings=None) is None
 
 
@@ -159,6 +159,17 @@ def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_tra
     for text in (done.stdout, Path("out.html").read_text()):
         assert text.count("floor(extended_tau)") >= 1 + len(told["by_segment"])
         assert "retraining: extended_tau is " in text
+        assert "country=UK: extended_tau is " in text
+    (german, _) = told["by_segment"]
+    assert german["interpretation"]["mean"] == german["summaries"][0]["mean"]
+
+
+def test_compare_says_how_many_users_get_one_and_the_same_list():
+    write_rows("one.jsonl", *({"user_id": user, "items": [1, 2]} for user in BASE))
+    done = rankwatch("compare base.jsonl one.jsonl")
+    assert "100% of the users get one and the same list from the candidate." in done.stdout
+    shared = read_comparison("compare base.jsonl one.jsonl --by country")["shared_list"]
+    assert shared == {"baseline": pytest.approx(1 / 12), "candidate": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +272,8 @@ def test_lists_that_are_longer_than_k_are_noted():
     for file in ("long.csv", "text.csv", "lists.parquet", "base.jsonl"):
         (note,) = read_comparison(f"compare {file} {file} -k 9")["notes"]
         assert note.startswith("the lists have up to 10 items, and k is 9: ")
-        assert read_comparison(f"compare {file} {file} -k 10")["notes"] == []
+    for files in ("long.csv text.csv", "lists.parquet base.jsonl"):
+        assert read_comparison(f"compare {files} -k 10")["notes"] == []
     assert read_comparison("compare text.csv text.csv -k 9 --no-item=-1")["notes"] == []
 
 
@@ -344,7 +356,10 @@ def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_l
     write_rows("odd.jsonl", odd, {"user_id": "u2", "items": [1]})
     said = read_comparison("compare odd.jsonl candidate.jsonl --max-unreadable 0.5")
     assert said["paired"] == 1
-    found, advice = "text with separators", "write a JSON array, or one item in each row"
+    found, advice = (
+        "text with separators",
+        'write a JSON array such as ["a","b"], or one item in each row',
+    )
     assert said["notes"] == [
         (
             f"malformed in baseline: odd.jsonl: the text is not a JSON array of ids, but {found}: "

@@ -123,6 +123,10 @@ def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
 def test_what_cannot_be_asked_is_wrong_usage():
     assert_refused("""
         healthcheck a..b:80 | 2 | HOST:PORT must be host:port
+        healthcheck h:00099999 | 2 | HOST:PORT must be host:port
+        healthcheck [::1:80 | 2 | HOST:PORT must be host:port
+        healthcheck ::1]:80 | 2 | HOST:PORT must be host:port
+        healthcheck [localhost]:80 | 2 | HOST:PORT must be host:port
         healthcheck 29108 | 2 | HOST:PORT must be host:port, such as 127.0.0.1:29108
         healthcheck --key x.key | 2 | --key needs the certificate that it belongs to: give --cert too
         healthcheck --cert x.crt | 2 | x.crt is not a file

@@ -2,13 +2,12 @@
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from monitor.model.rankings import ByArm, PairBatch
@@ -21,9 +20,7 @@ TOPS = (0, 2**16 - 8, 2**24, 2**31 - 700)
 """Smallest codes: those that fit 16 bits, that straddle them, that need wide keys, and the largest there are."""
 
 
-def draw(
-    count: int, seed: int, *, even: bool, lengths: Sequence[int] = SHORT, tops: Sequence[int] = (0,)
-) -> list[tuple[list[int], list[int]]]:
+def draw(count, seed, *, even, lengths=SHORT, tops=(0,)):
     """Pairs of lists from nearly the same items to nearly none, of each length in turn, or of up to it."""
     chance = random.Random(seed)  # noqa: S311 - test data
     pairs = []
@@ -35,9 +32,7 @@ def draw(
     return pairs
 
 
-def padded(
-    rows: Sequence[Sequence[int]], k: int = 4
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def padded(rows, k=4):
     """Codes, filled up with -1, and lengths."""
     codes = np.array([[*row, *[-1] * (k - len(row))] for row in rows], dtype=np.int32).reshape(
         -1, k
@@ -45,22 +40,20 @@ def padded(
     return codes, np.array([len(row) for row in rows], dtype=np.int32)
 
 
-def groups(
-    count: int, seed: int, draw: Draw, lengths: Sequence[int], *, even: bool
-) -> list[list[Any]]:
+def groups(count, seed, draw, lengths, *, even):
     """So many drawn pairs of each length, group by group, so that full lists stay full."""
     pairs = draw(count * len(lengths), seed, even=even, lengths=lengths)
     return [pairs[i :: len(lengths)] for i in range(len(lengths))]
 
 
-def unscaled_tau(a: Sequence[object], b: Sequence[object]) -> float:
+def unscaled_tau(a, b):
     """Tau-b over a universe of len(a) + len(b) members, dummies filling it up, absent members tied last."""
     universe = list(dict.fromkeys([*a, *b]))
     universe += [("dummy", i) for i in range(len(a) + len(b) - len(universe))]
     return float(scipy.stats.kendalltau(*places(universe, a, b)).statistic)
 
 
-def places(universe: Sequence[object], a: Sequence[object], b: Sequence[object]) -> list[list[int]]:
+def places(universe, a, b):
     """Where each member stands in either list, absent members behind it."""
     return [
         [ranking.index(member) if member in ranking else len(ranking) for member in universe]
@@ -69,18 +62,18 @@ def places(universe: Sequence[object], a: Sequence[object], b: Sequence[object])
 
 
 @cache
-def disjoint_tau(a: int, b: int) -> float:
+def disjoint_tau(a, b):
     return unscaled_tau([("a", i) for i in range(a)], [("b", i) for i in range(b)])
 
 
-def extended_tau(a: Sequence[object], b: Sequence[object]) -> float:
+def extended_tau(a, b):
     if not a or not b:
         return -1.0 if a or b else math.nan
     low = disjoint_tau(len(a), len(b))
     return 2 * (unscaled_tau(a, b) - low) / (1 - low) - 1
 
 
-def rbo(a: Sequence[object], b: Sequence[object], p: float) -> float:
+def rbo(a, b, p):
     """Equation 32, letter by letter."""
     if not a or not b:
         return 0.0 if a or b else math.nan
@@ -92,17 +85,17 @@ def rbo(a: Sequence[object], b: Sequence[object], p: float) -> float:
     return (1 - p) / p * (seen + assumed) + ((x[l] - x[s]) / l + x[s] / s) * p**l
 
 
-def overlap(a: Sequence[object], b: Sequence[object]) -> float:
+def overlap(a, b):
     return len(set(a) & set(b)) / max(len(a), len(b)) if a or b else math.nan
 
 
-def pairs(text: str) -> list[tuple[list[int], list[int]]]:
+def pairs(text):
     """The two lists of each user, an item a digit: "12:21 12:13"."""
     sides = [pair.split(":") for pair in text.split()]
     return [([*map(int, a)], [*map(int, b)]) for a, b in sides]
 
 
-def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
+def batch(pairs, k=None):
     """The pairs padded to k, or to their longest list."""
     width = k or max([1, *(len(ranking) for pair in pairs for ranking in pair)])
     (baseline, a), (candidate, b) = (padded([pair[arm] for pair in pairs], width) for arm in (0, 1))
@@ -111,7 +104,7 @@ def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
     )
 
 
-def with_weights(pairs: Sequence[Pair], weights: Mapping[int, float]) -> PairBatch:
+def with_weights(pairs, weights):
     plain = batch(pairs)
     return replace(
         plain,
@@ -121,7 +114,7 @@ def with_weights(pairs: Sequence[Pair], weights: Mapping[int, float]) -> PairBat
     )
 
 
-def by_place(plain: PairBatch, known: Sequence[tuple[Sequence[float], Sequence[float]]]) -> ByArm:
+def by_place(plain, known):
     """What is known of the items of each pair at their places, NaN behind them."""
     arms = [np.full(plain.baseline.shape, math.nan) for _ in (0, 1)]
     for row, pair in enumerate(known):

@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels import reference
-from monitor.model.rankings import PairBatch
 
-List = Sequence[int]
 Tied = tuple[Sequence[int], Sequence[float]]
 """Items best first, and their scores."""
 
 
-def agreement(a: List, b: List, depth: int) -> float:
+def agreement(a, b, depth):
     return len(set(a[:depth]) & set(b[:depth])) / depth
 
 
-def truncated(a: List, b: List, p: float) -> float:
+def truncated(a, b, p):
     if not a and not b:
         return math.nan
     return (1 - p) * sum(
@@ -29,7 +27,7 @@ def truncated(a: List, b: List, p: float) -> float:
     )
 
 
-def without_end(a: List, b: List, p: float, depth: int) -> float:
+def without_end(a, b, p, depth):
     """RBO of two lists so long that what they hold below ``depth`` weighs nothing: equation 4."""
     shared, ours, theirs, total = 0, set[int](), set[int](), 0.0
     for d, (x, y) in enumerate(zip(a[:depth], b[:depth], strict=True), start=1):
@@ -40,7 +38,7 @@ def without_end(a: List, b: List, p: float, depth: int) -> float:
     return total
 
 
-def least(a: List, b: List, p: float, depth: int) -> float:
+def least(a, b, p, depth):
     """RBO of the lists, going on with items that nobody else has."""
     if not a and not b:
         return math.nan
@@ -49,7 +47,7 @@ def least(a: List, b: List, p: float, depth: int) -> float:
     )
 
 
-def most(a: List, b: List, p: float, depth: int) -> float:
+def most(a, b, p, depth):
     """RBO of the lists, going on rank by rank with the other's items as soon as there are any, then with the same new ones."""
     if not a and not b:
         return math.nan
@@ -62,19 +60,19 @@ def most(a: List, b: List, p: float, depth: int) -> float:
     return without_end(ours, theirs, p, depth)
 
 
-def tied(*groups: Sequence[int]) -> Tied:
+def tied(*groups):
     """Items best first, those of one group tied."""
     return [item for group in groups for item in group], [
         -float(i) for i, group in enumerate(groups) for _ in group
     ]
 
 
-def parse(text: str) -> Tied:
+def parse(text):
     """An item a digit, those in brackets tied: "1(23)"."""
     return tied(*([*map(int, group.strip("()"))] for group in re.findall(r"\(\d+\)|\d", text)))
 
 
-def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
+def cut_into_groups(items, widths):
     """The first items tied in groups of these widths, the others alone."""
     groups: list[Sequence[int]] = []
     rest = items
@@ -83,25 +81,23 @@ def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
     return tied(*groups, *([item] for item in rest))
 
 
-def draw(
-    count: int, seed: int, *, even: bool, lengths: Sequence[int] = reference.SHORT
-) -> list[tuple[Tied, Tied]]:
+def draw(count, seed, *, even, lengths=reference.SHORT):
     """Pairs as `reference.draw` has them, groups of one to five tied."""
     chance = random.Random(seed)  # noqa: S311 - test data
 
-    def tie(items: list[int]) -> Tied:
+    def tie(items):
         return cut_into_groups(items, chance.choices((1, 1, 2, 3, 5), k=len(items)))
 
     return [(tie(a), tie(b)) for a, b in reference.draw(count, seed, even=even, lengths=lengths)]
 
 
-def groups(tied: Tied) -> list[list[int]]:
+def groups(tied):
     items, scores = tied
     score_of = dict(zip(items, scores, strict=True))
     return [list(group) for _, group in itertools.groupby(items, score_of.get)]
 
 
-def shares(tied: Tied, depth: int, *, whole: bool) -> dict[int, float]:
+def shares(tied, depth, *, whole):
     """How much of each item belongs to the top ``depth``.
 
     As a whole from its group's first rank on, or by chance.
@@ -116,7 +112,7 @@ def shares(tied: Tied, depth: int, *, whole: bool) -> dict[int, float]:
     return found
 
 
-def tied_rbo(a: Tied, b: Tied, p: float, kind: str) -> float:
+def tied_rbo(a, b, p, kind):
     """RBO_ext of Corsi and Urbano's variant ``kind``: depths down to the shorter list, down to the longer, and below."""
     short, long = sorted((a, b), key=lambda tied: len(tied[0]))
     s, l = len(short[0]), len(long[0])  # noqa: E741 - the papers' letters
@@ -133,9 +129,7 @@ def tied_rbo(a: Tied, b: Tied, p: float, kind: str) -> float:
     return (1 - p) * sum(p ** (d - 1) * found[d] for d in range(1, l + 1)) + p**l * found[l]
 
 
-def norm(
-    kind: str, mine: dict[int, float], other: dict[int, float], d: int, *, has_ended: bool
-) -> float:
+def norm(kind, mine, other, d, *, has_ended):
     if kind == "a":
         return d
     squares = [sum(part**2 for part in side.values()) for side in (mine, other)]
@@ -144,7 +138,7 @@ def norm(
     return sum(squares) / 2 if kind == "w" else math.sqrt(squares[0] * squares[1])
 
 
-def batch(pairs: Sequence[tuple[Tied, Tied]], k: int | None = None) -> PairBatch:
+def batch(pairs, k=None):
     """The pairs with their scores, padded to k or to their longest list."""
     plain = reference.batch([(a[0], b[0]) for a, b in pairs], k)
     return replace(plain, scores=reference.by_place(plain, [(a[1], b[1]) for a, b in pairs]))

@@ -6,14 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.reference_relevance import labelled
-from monitor.measures.metrics import Metric, score_all
-from monitor.model.arrays import Floats
-from monitor.model.rankings import ByArm, PairBatch
+from monitor.measures.metrics import score_all
+from monitor.model.rankings import ByArm
 
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
-def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
+def batch(pairs, k=None):
     """The pairs with scores, weights and labels, which follow from the items alone.
 
     No scores are tied.
@@ -27,14 +26,14 @@ def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
         baseline=graded.baseline.astype(np.float64), candidate=graded.candidate.astype(np.float64)
     )
 
-    def weigh(codes: Floats) -> Floats:
+    def weigh(codes):
         return np.where(codes < 0, np.nan, 1.0 + codes % 4)
 
-    def fall(codes: Floats) -> Floats:
+    def fall(codes):
         return np.where(codes < 0, np.nan, -np.arange(codes.shape[1], dtype=np.float64))
 
     return replace(graded, scores=places.map(fall), weights=places.map(weigh))
 
 
-def scores(metric: Metric, pairs: Sequence[Pair], k: int | None = None) -> Floats:
+def scores(metric, pairs, k=None):
     return score_all(batch(pairs, k), [metric])[str(metric)]

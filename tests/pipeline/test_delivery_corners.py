@@ -32,7 +32,7 @@ from tables import parsed
 
 __all__ = ["scene"]
 
-ONLY_PAGER = (RouteOptions(receivers=["pager"]),)
+ONLY_PAGER = (RouteOptions(receivers=["pager"]),)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
@@ -172,7 +172,7 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
 def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene):
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
-    for routes in (ONLY_PAGER, (RouteOptions(receivers=["chat"]),)):
+    for routes in (ONLY_PAGER, (RouteOptions(receivers=["chat"]),)):  # type: ignore[arg-type]
         scene.policy = NotificationPolicy(routes=routes)
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)

@@ -3,6 +3,9 @@
 And no alarm where many lists are alike anyway.
 """
 
+from copy import deepcopy
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -19,11 +22,18 @@ WATCHED = comparison_of(f"{MINIMAL}    rules: default\n")
 USERS = {"all": 500, "country=NL": 88}
 
 
-def play(runs):
-    """The states of the alert by segment after each run, from the users with identical lists by segment."""
+@cache
+def after(share):
+    """Twenty healthy runs with this share of identical lists were judged."""
     rejudging = Rejudgement(comparison=WATCHED)
+    seen = play(healthy(20, share), rejudging, first=0)
+    return rejudging, seen
+
+
+def play(runs, rejudging, first=20):
+    """The states of the alert by segment after each run, from the users with identical lists by segment."""
     seen = []
-    for number, counts in enumerate(runs):
+    for number, counts in enumerate(runs, start=first):
         scores = tuple(
             ArmScore(
                 segment=name,
@@ -60,9 +70,9 @@ def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_w
     segment, everybody, dutch, said
 ):
     fault = {"all": int(everybody), "country=NL": int(dutch)}
-    before, after = healthy(20, 0.01), healthy(23, 0.01)[20:]
-    *_, first, second, third, healed, over = [
-        each[segment] for each in play([*before, fault, fault, fault, *after[:2]])
+    runs = [fault, fault, fault, *healthy(22, 0.01)[20:]]
+    first, second, third, healed, over = [
+        each[segment] for each in play(runs, deepcopy(after(0.01)[0]))
     ]
 
     assert first.state is State.PENDING
@@ -74,6 +84,7 @@ def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_w
 
 @pytest.mark.parametrize("share", [0.3, 0.97, 1.0])
 def test_where_many_lists_are_alike_anyway_nothing_fires(share):
-    seen = play(healthy(40, share))
+    rejudging, before = after(share)
+    seen = [*before, *play(healthy(40, share)[20:], rejudging)]
     assert {state.state for states in seen for state in states.values()} == {State.QUIET}
     assert seen[-1]["all"].outcome is Outcome.OK

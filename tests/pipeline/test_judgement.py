@@ -209,7 +209,7 @@ def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_
 
 
 def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other():
-    fires, ends = judge(ILL[:25], {20: 23})
+    fires, ends = judge(ILL[:12], {20: 23})
 
     assert (starts(fires), fires.index(False, 20)) == ([20], 24)
     assert "new normal" not in ends[0]

@@ -122,7 +122,7 @@ def listening(server: socketserver.TCPServer) -> Iterator[None]:
             for each in (server, theirs):
                 selector.register(each, selectors.EVENT_READ)
             while all(key.fileobj is server for key, _ in selector.select()):
-                server._handle_request_noblock()
+                server._handle_request_noblock()  # type: ignore[attr-defined]
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

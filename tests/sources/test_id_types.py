@@ -288,7 +288,7 @@ PRINTED = """
 {a,b}        an array of PostgreSQL: select it with to_json
 ['a' 'b']    an array as numpy prints it
 [1 2 3]      an array as numpy prints it
-a|b          text with separators: write a JSON array, or one item in each row
+a|b          text with separators: write a JSON array such as ["a","b"], or one item in each row
 """
 
 

@@ -1,7 +1,6 @@
 """What users found relevant: files that come a day later, tables, both forms, and every odd part of them."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from tables import parsed
 NAMES = ("who", "what", "how")
 WIDE = {"user": "who", "items": "what", "grades": "how"}
 LONG = {"user": "who", "item": "what", "grade": "how"}
-Graded = list[tuple[Any, list[Any] | None, list[Any] | None]]
 
 
 def read(slot=SLOT, **options):

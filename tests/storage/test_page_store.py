@@ -18,7 +18,7 @@ from tables import rows
 from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"
-WHOLE = {"since": SLOTS[0], "until": SLOTS[-1], "most": 100}
+WHOLE = {"since": SLOTS[0], "until": SLOTS[-1], "max_points": 100}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
         *((slot, 0.5, 0.4, 0.6) for slot in SLOTS[:3]),
         (SLOTS[3], 0.25, 0.4, 0.6),
     ]
-    few = series(filled, f"country={NAME}", most=2)
+    few = series(filled, f"country={NAME}", max_points=2)
     assert [(each.slot, each.mean, each.expected) for each in few] == [
         (SLOTS[0], 0.25, None),
         (SLOTS[3], 0.125, None),
@@ -61,7 +61,7 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
         connection.execute(
             change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC)
         )
-    found = series(store, most=2)
+    found = series(store, max_points=2)
     assert [(each.slot, each.mean, each.n) for each in found] == [
         (SLOTS[1], *kept),
         (SLOTS[3], 0.25, 1874),

@@ -45,7 +45,7 @@ from monitor.model.run_reasons import (
     RunReasonKind,
     UnmatchedName,
 )
-from monitor.model.runs import RunStatus
+from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.urgency import Concern
@@ -82,6 +82,7 @@ from monitor.texts.first_steps import (
     write_first_config,
     write_same_lists,
     write_unusable_config,
+    write_while_learning,
 )
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
@@ -92,7 +93,13 @@ from monitor.texts.id_mismatches import (
     write_setting,
     write_user_spelling,
 )
-from monitor.texts.interpretation import write_arm_metric, write_interpretation, write_longer
+from monitor.texts.interpretation import (
+    write_arm_metric,
+    write_interpretation,
+    write_longer,
+    write_segments,
+    write_shared,
+)
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.planning import (
     write_chance,
@@ -178,6 +185,7 @@ INTERPRETATIONS = (
     replace(SIMILAR, spread=replace(SPREAD, is_excess=False)),
     replace(SIMILAR, spread=replace(SPREAD, concentration=Concentration.MANY_USERS)),
 )
+SHARED = (ArmScore(segment="country=UK", arm=Arm.CANDIDATE, metric=Lack.SHARED, value=0.9, n=50),)
 SILENCE = Silence(
     id=7,
     matchers=("alert=SharedList",),
@@ -283,9 +291,9 @@ def finding(kind: FaultKind, **values: Any) -> partial[str]:
     return partial(write_lost, found) if is_missing else partial(write_finding, found, drop=None)
 
 
-def fall(share: float = 0.25, **parts: float) -> SegmentFall:
+def fall(share: float = 0.25, segment: str = "country=DE", **parts: float) -> SegmentFall:
     return SegmentFall(
-        segment="country=DE", share=share, share_before=share, parts=_parts(parts), excess=0.1
+        segment=segment, share=share, share_before=share, parts=parts_of(parts), excess=0.1
     )
 
 
@@ -296,14 +304,14 @@ def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
             before=0.5,
             now=0.5 + sum(parts.values()),
             noise=0.001,
-            parts=_parts(parts),
+            parts=parts_of(parts),
             falls=(),
             leader=leader,
         ),
     )
 
 
-def _parts(parts: Mapping[str, float]) -> dict[Part, float]:
+def parts_of(parts: Mapping[str, float]) -> dict[Part, float]:
     return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
 
 
@@ -407,6 +415,9 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     ],
     "Results of compare": [
         *(partial(write_interpretation, each) for each in INTERPRETATIONS),
+        *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-3]),
+        partial(write_shared, SHARED, "country=UK"),
+        partial(write_segments, dict.fromkeys("abcdefg", SIMILAR), ()),
         partial(write_longer, 12, 10),
         partial(write_arm_metric, "first_differs"),
         partial(write_arm_metric, "novelty"),
@@ -418,6 +429,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_first_config, "a.yaml", " --config a.yaml", missing=("baseline.csv",)),
         partial(write_first_config, "a.yaml", " --config a.yaml", missing=("a.csv", "b.csv")),
         partial(write_unusable_config, "rankwatch.yaml", ""),
+        partial(write_while_learning, "feed", "9% of the users get one list."),
         partial(write_same_lists, "home-feed", "2024-01-08T06:00:00Z"),
     ],
     "Slots that have already run": [

@@ -13,7 +13,6 @@ from monitor.model.explanation import (
     Finding,
     MeanDrop,
     Part,
-    SegmentFall,
 )
 from monitor.model.rankings import Arm
 from monitor.texts.explanations import (
@@ -23,16 +22,7 @@ from monitor.texts.explanations import (
     write_drop,
     write_finding,
 )
-
-
-def parts_of(**parts):
-    return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
-
-
-def fall(segment="country=DE", *, share=0.25, **parts):
-    return SegmentFall(
-        segment=segment, share=share, share_before=share, parts=parts_of(**parts), excess=0.1
-    )
+from texts.examples import fall, parts_of
 
 
 def drop_of(leader=None, *, noise=0.001, **parts):
@@ -40,7 +30,7 @@ def drop_of(leader=None, *, noise=0.001, **parts):
         before=0.5,
         now=0.5 + sum(parts.values()),
         noise=noise,
-        parts=parts_of(**parts),
+        parts=parts_of(parts),
         falls=(fall(),),
         leader=leader,
     )
@@ -97,8 +87,11 @@ def test_hostile_names_stay_on_one_short_line():
 )
 def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values, has_leader, noise):
     parts = dict(zip(map(str, Part), values, strict=True))
-    drop = drop_of(fall(name, share=0.4, **parts) if has_leader else None, noise=noise, **parts)
-    for found in (write_drop(drop), write_drop(drop_of(fall(HOSTILE, order=0.1), order=0.1))):
+    drop = drop_of(fall(0.4, name, **parts) if has_leader else None, noise=noise, **parts)
+    for found in (
+        write_drop(drop),
+        write_drop(drop_of(fall(segment=HOSTILE, order=0.1), order=0.1)),
+    ):
         assert len(found) <= LONGEST_SENTENCE
         assert found.endswith(".")
         assert not any(
@@ -112,7 +105,7 @@ def item(name, title=None):
     )
 
 
-FALLS = (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125))
+FALLS = (fall(membership=0.1, order=0.025), fall(0.75, "country=UK", order=0.125))
 
 
 def text(segment="all", **changes):

@@ -12,7 +12,7 @@ import bcrypt
 from pydantic import SecretStr
 
 import published
-from monitor.web.access import Access, open_access
+from monitor.web.access import Access, read_access
 from monitor.web.access_options import AccessOptions
 from monitor.web.server import WebServer
 
@@ -89,7 +89,7 @@ def basic(user: str, password: str) -> str:
 
 def access_of(*, old: Access | None = None, **options: Any) -> Access:
     """In force: Kim's password, and these options of a web configuration file."""
-    return open_access(
+    return read_access(
         AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}),
         old=old,
     )

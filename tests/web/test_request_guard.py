@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from monitor.web.access import Access, Credentials, open_access
+from monitor.web.access import Access, Credentials, read_access
 from servers.daemon import wait_for
 from web.sites import KIM, access_of, basic, hashed, serving
 
@@ -158,7 +158,7 @@ def test_a_reload_forgets_passwords_only_where_users_change():
     first = access_of(basic_auth_users=kim)
     assert access_of(old=first, basic_auth_users=kim).credentials is first.credentials
     assert access_of(old=first, basic_auth_users=joe).credentials is not first.credentials
-    assert not open_access(None, old=first).credentials
+    assert not read_access(None, old=first).credentials
 
 
 def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome():

@@ -12,7 +12,7 @@ import yaml
 from logs import captured
 from monitor.model.errors import ConfigError
 from monitor.web import access as rotating
-from monitor.web.access import Access, CertificateStore, open_access, server_tls_context
+from monitor.web.access import Access, CertificateStore, read_access, server_tls_context
 from monitor.web.access_options import AccessOptions, TlsOptions
 from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
@@ -171,7 +171,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, ke
         given["client_auth_type"] = REQUIRED
     options = AccessOptions.model_validate({"tls_server_config": given})
     with pytest.raises(ConfigError) as caught:
-        open_access(options, file_name="web.yaml")
+        read_access(options, file_name="web.yaml")
     assert message.format(**places) in str(caught.value)
     assert str(caught.value).startswith("web.yaml: tls_server_config")
     assert "canary" not in str(caught.value)
@@ -284,7 +284,7 @@ def test_stopping_does_not_wait_for_handshakes(keys):
 
 
 def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys):
-    access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(keys.server)}))
+    access = read_access(AccessOptions.model_validate({"tls_server_config": tls_of(keys.server)}))
     with (
         serving(access=access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)) as site,
         keys.authority.client_context().wrap_socket(

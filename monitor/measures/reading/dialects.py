@@ -24,7 +24,7 @@ _DIALECTS = (
     Dialect(
         r"[^\[\]{},;|]+([,;|][^\[\]{},;|]+)+",
         "text with separators",
-        "write a JSON array, or one item in each row",
+        'write a JSON array such as ["a","b"], or one item in each row',
     ),
 )
 

@@ -51,14 +51,14 @@ class PageStore(Protocol):
         alert: str | None,
         since: datetime,
         until: datetime,
-        most: int,
+        max_points: int,
     ) -> tuple[SeriesPoint, ...]:
         """Return finished runs from ``since`` to ``until``, oldest first.
 
-        Each run has the values that the rule ``alert`` expected. If there are more than ``most``
-        runs, only the newest run and one run of each group of neighbouring runs are returned. A
-        group's run is one without a mean, if there is one. Otherwise it is the run with the lowest
-        mean.
+        Each run has the values that the rule ``alert`` expected. If there are more than
+        ``max_points`` runs, only the newest run and one run of each group of neighbouring runs are
+        returned. A group's run is one without a mean, if there is one. Otherwise it is the run with
+        the lowest mean.
         """
 
     def histograms(

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 
+from monitor.measures.arm_metrics import measure_arms, parse_arm_metric
 from monitor.measures.metrics import Metric, chance_scores, typical_length
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
 from monitor.model.arrays import Floats, Rows
@@ -22,7 +23,8 @@ from monitor.model.ports import UserSource
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
-from monitor.model.runs import Evidence, EvidenceKind, Scores, Summary
+from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Scores, Summary
+from monitor.model.statistics import Lack
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
@@ -87,6 +89,7 @@ class FileComparison:
     apart: Mapping[str, ChangeBreakdown]
     # The users' distances from identical lists by the first metric, (n,). None without a value.
     distances: Floats | None
+    shared: tuple[ArmScore, ...]  # by segment and arm, the share of users with the most common list
     notes: tuple[str, ...]  # sentences about data that was left out
     id_mismatches: tuple[IdMismatch, ...]
 
@@ -162,6 +165,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
         distances=_distances(metrics[0], sample.scores),
+        shared=measure_arms(pairs, sample.segments, [parse_arm_metric(Lack.SHARED)]),
         notes=(*notes, *answers.lacks, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
@@ -178,7 +182,7 @@ def _distances(metric: Metric, scores: Scores) -> Floats | None:
 def _write_longer(lists: Sequence[FileSourceOptions], k: int, slot: datetime) -> list[str]:
     """Return a sentence if the lists of a file have more than k items."""
     longest = max(count_longest(options, slot) for options in lists)
-    if longest <= k:
+    if longest <= k or k == 1:  # -k 1 asks for the first item
         return []
     return [write_longer(longest, k)]
 

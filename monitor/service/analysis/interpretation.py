@@ -1,6 +1,7 @@
 """Says what the mean of a metric means: random lists, identical lists, or something between."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from monitor.model.interpretation import (
     Spread,
     TrainingDistance,
 )
-from monitor.model.runs import Summary
+from monitor.model.runs import ArmScore, Summary
 
 _NEARLY_IDENTICAL = 0.9
 _SIMILAR = 0.5
 _RANDOM = 0.1
 _FEW_USERS = 0.2
 _LEAST_USERS = 30
+_SHARED = 0.05
+_LEAST_SHARED = 10
 _ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
@@ -83,6 +86,19 @@ def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | N
         half_share=float(half_share),
         is_excess=usual is not None,
     )
+
+
+def find_shared(scores: Sequence[ArmScore]) -> list[ArmScore]:
+    """Return the shares of users with the most common list that people should see.
+
+    ``scores`` are shares of users with one list. Only shares of at least 5 % and ten users count.
+    """
+    notable = []
+    for score in scores:
+        share = score.value or 0.0
+        if share >= _SHARED and share * score.n >= _LEAST_SHARED:
+            notable.append(score)
+    return notable
 
 
 def _classify(share: float, error: float) -> Likeness:

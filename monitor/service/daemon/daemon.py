@@ -47,7 +47,7 @@ from monitor.service.runner import Runner, ignore
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import unopened_store
-from monitor.web.access import open_access
+from monitor.web.access import read_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
 from monitor.web.pages.site import ScheduledRun, Status
@@ -119,7 +119,7 @@ class Daemon:
         """
         with ExitStack() as opened:
             settings = load_settings(self._config)
-            access = open_access(
+            access = read_access(
                 settings.access,
                 file_name=settings.web_config_file,
                 hosts=settings.host_names,
@@ -324,7 +324,7 @@ class Daemon:
         with self._changing:
             try:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
-                access = open_access(
+                access = read_access(
                     settings.access,
                     file_name=settings.web_config_file,
                     hosts=settings.host_names,

@@ -198,12 +198,12 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
     lists = {}
     for arm in Arm:
         former_codes, former_lengths = former.of(arm)
-        codes, lengths = present.of(arm)
+        present_codes, present_lengths = present.of(arm)
         lists[arm] = OwnLists(
             former=_widen(former_codes, k),
             former_lengths=former_lengths,
-            present=_widen(codes, k),
-            lengths=lengths,
+            present=_widen(present_codes, k),
+            lengths=present_lengths,
         )
     return lists
 
@@ -233,7 +233,8 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     """Cost of the arm's change, averaged over two cases.
 
     In the first case, the other arm has its former lists. In the second case, it has its lists of
-    this run.
+    this run. In both cases the other arm's lists are the baseline of the scored pairs, so ``score``
+    must swap the arms if ``lists`` are the baseline's.
     """
     fixed = (other.former, other.former_lengths)
     walk = walk_to(
@@ -241,17 +242,16 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
         _pair(*fixed, lists.present, lists.lengths),
     )
     # The walk does not depend on the other arm's lists, so it is computed once. A step that occurs
-    # twice in the walk remains one object, so that it is scored once.
-    steps = {id(step): step for step in walk}
-    against_present = {}
-    for key, step in steps.items():
-        against_present[key] = replace(
+    # twice in the walk is one object, and `share_steps` scores it once. It must remain one object.
+    present_steps = {}
+    for step in walk:
+        present_steps[id(step)] = replace(
             step,
             baseline=other.present,
             baseline_lengths=other.lengths,
         )
     over_former = share_steps(walk, score)
-    over_present = share_steps([against_present[id(step)] for step in walk], score)
+    over_present = share_steps([present_steps[id(step)] for step in walk], score)
     return _add(over_former, over_present, weight=0.5)
 
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 import numpy as np
 
@@ -38,6 +37,7 @@ _NARROWER = 1.1
 # The segment must contain more hit users than a random group of its size would, by this many
 # standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
+_LEAST_UNUSUAL = 1e-9
 
 
 def decompose_drop(
@@ -58,21 +58,21 @@ def decompose_drop(
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
-    is_paired = is_scored & ~np.isnan(change)
-    if not is_paired.any():
+    is_in_both = is_scored & ~np.isnan(change)
+    if not is_in_both.any():
         return None
-    added = _add_by_part(distance, changes, is_scored, is_paired)
+    added = _add_by_part(distance, changes, is_scored, is_in_both)
     parts = {part: float(values.sum()) for part, values in added.items()}
-    noise = float(change[is_paired].std()) / math.sqrt(is_paired.sum())
+    noise = float(change[is_in_both].std()) / math.sqrt(is_in_both.sum())
     # Each dimension decomposes the whole drop, so drops of several dimensions must not be added.
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
-        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_paired))
+        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_in_both))
     dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
-    now = float(distance[is_scored].mean())
+    mean = float(distance[is_scored].mean())
     return MeanDrop(
-        before=now - math.fsum(parts.values()),
-        now=now,
+        before=mean - math.fsum(parts.values()),
+        now=mean,
         noise=noise,
         parts=parts,
         falls=tuple(itertools.chain.from_iterable(dimensions)),
@@ -84,19 +84,24 @@ def _add_by_part(
     distance: Floats,
     changes: PairChanges,
     is_scored: Flags,
-    is_paired: Flags,
+    is_in_both: Flags,
 ) -> dict[Part, Floats]:
-    """Return for each part what each user adds to the drop, float64 (n,)."""
+    """Return for each part what each user adds to the drop, float64 (n,).
+
+    ``distance`` is each user's distance in this run. ``is_scored`` marks the users whose distance
+    is defined, and ``is_in_both`` marks those whose change since the earlier run is known too.
+    """
     scored = int(is_scored.sum())
-    paired = int(is_paired.sum())
-    beyond = distance - distance[is_paired].mean()
-    composition = np.where(is_scored, beyond / scored, 0.0)
-    composition -= np.where(is_paired, beyond / paired, 0.0)
+    in_both = int(is_in_both.sum())
+    above_mean = distance - distance[is_in_both].mean()
+    composition = np.where(is_scored, above_mean / scored, 0.0)
+    # These terms add up to 0. They only move composition between segments.
+    composition -= np.where(is_in_both, above_mean / in_both, 0.0)
     parts = changes.parts
     return {
-        Part.MEMBERSHIP: np.where(is_paired, parts.membership / paired, 0.0),
-        Part.ORDER: np.where(is_paired, parts.order / paired, 0.0),
-        Part.LENGTH: np.where(is_paired, parts.length / paired, 0.0),
+        Part.MEMBERSHIP: np.where(is_in_both, parts.membership / in_both, 0.0),
+        Part.ORDER: np.where(is_in_both, parts.order / in_both, 0.0),
+        Part.LENGTH: np.where(is_in_both, parts.length / in_both, 0.0),
         Part.COMPOSITION: composition,
     }
 
@@ -131,30 +136,29 @@ def _list_falls(
     segments: Mapping[str, Rows],
     added: Mapping[Part, Floats],
     is_scored: Flags,
-    is_paired: Flags,
+    is_in_both: Flags,
 ) -> list[SegmentFall]:
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    The excess is what the segment adds, minus what it would add if all users fell alike.
+    The excess is what the segment adds without composition, minus what it would add if all users
+    fell alike.
     """
     sums = []
     for part, values in added.items():
         if part is not Part.COMPOSITION:
             sums.append(float(values.sum()))
-    change = math.fsum(sums)
+    total_within = math.fsum(sums)
     falls = []
     for segment, rows in segments.items():
         fall = SegmentFall(
             segment=segment,
             share=float(is_scored[rows].sum() / is_scored.sum()),
-            share_before=float(is_paired[rows].sum() / is_paired.sum()),
+            share_before=float(is_in_both[rows].sum() / is_in_both.sum()),
             parts={part: float(values[rows].sum()) for part, values in added.items()},
             excess=0.0,
         )
-        falls.append(replace(fall, excess=fall.within - fall.share_before * change))
-    falls.sort(key=attrgetter("segment"))
-    falls.sort(key=attrgetter("excess"), reverse=True)
-    return falls
+        falls.append(replace(fall, excess=fall.within - fall.share_before * total_within))
+    return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
 def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
@@ -206,7 +210,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     than a random group of its size would. Two segments of different dimensions are named together
     if the users in both have a clearly greater F1.
     """
-    n = len(segments[ALL])
+    users = len(segments[ALL])
     # If ``usual`` is too high for most users, the estimate for a segment can exceed the estimate
     # for all users. So the largest estimate is used.
     total = max(_beyond(hit, usual, rows) for rows in segments.values())
@@ -215,10 +219,12 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 
     def score(rows: Rows) -> float:
         inside = _beyond(hit, usual, rows)
-        by_chance = total * len(rows) / n
+        by_chance = total * len(rows) / users
         is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
-        if inside < _IN_SEGMENT * total or not (len(rows) == n or is_sure):
+        is_everybody = len(rows) == users
+        if inside < _IN_SEGMENT * total or not (is_sure or is_everybody):
             return 0.0
+        # The F1 is the harmonic mean of inside / total and inside / len(rows).
         return 2 * inside / (total + len(rows))
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
@@ -240,7 +246,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
 def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
     """Estimate how many of these users were hit. Subtracts the healthy users that look hit."""
     beyond = float(hit[rows].sum()) - usual * len(rows)
-    return max(0.0, beyond) / max(1e-9, 1 - usual)
+    # If all healthy users look hit, 1 - usual is 0. The limit avoids a division by 0.
+    return max(0.0, beyond) / max(_LEAST_UNUSUAL, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
@@ -301,14 +308,14 @@ def compare_exposure(
     change_of_share = np.rint(100 * share_after) - np.rint(100 * share_before)
     change[change_of_share * change < 0] = 0.0
 
-    def describe(place: int) -> ExposedItem:
+    def describe(index: int) -> ExposedItem:
         return ExposedItem(
-            item=name(int(items[place])),
+            item=name(int(items[index])),
             title=None,
-            before=float(exposure_before[place]),
-            after=float(exposure_after[place]),
-            share_before=float(share_before[place]),
-            share_after=float(share_after[place]),
+            before=float(exposure_before[index]),
+            after=float(exposure_after[index]),
+            share_before=float(share_before[index]),
+            share_after=float(share_after[index]),
         )
 
     return ExposureShift(
@@ -333,6 +340,6 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
 
 
 def _highest(change: Floats, top: int) -> list[int]:
-    """Places of the highest positive changes, highest first. Equal changes keep their order."""
+    """Indexes of the highest positive changes, highest first. Equal changes keep their order."""
     order = np.argsort(-change, kind="stable")[: max(0, top)]
-    return [int(place) for place in order if change[place] > _DUST]
+    return [int(index) for index in order if change[index] > _DUST]

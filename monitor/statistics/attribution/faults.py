@@ -1,7 +1,7 @@
 """Finds the fault that explains a drop best, or reports that users are without a list."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,8 +24,12 @@ from monitor.statistics.attribution.hypotheses import (
 _LEAST_LOST = 0.005
 # The excess must also be at least this many standard deviations.
 _SURE = 4.0
+# The excess must also be at least this many users.
+_LEAST_LOST_USERS = 5
 # A segment is named if it contains at least this share of the users without a list.
 _IN_SEGMENT = 0.8
+# The segment's users must also lack lists at least this many times as often as all users.
+_TIMES_ALL = 1.5
 
 # A more specific kind is reported instead of the best kind if it explains at least half as much.
 _AS_GOOD = 0.5
@@ -65,35 +69,57 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     lost = lost_by_segment[ALL]
     users = everybody.asked
     expected = (usual or 0.0) * users
-    if lost - expected < max(5, _LEAST_LOST * users, _SURE * math.sqrt(expected)):
+    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(expected))
+    if lost - expected < least_excess:
         return None
-
-    def evidence(name: str) -> tuple[float, str]:
-        lost_there = lost_by_segment[name]
-        return lost_there / lost * (lost_there / rows[name].asked), name
-
-    names = [name for name, row in rows.items() if name != ALL and row.asked]
-    likeliest = max(names, key=evidence, default=ALL)
-    in_segment = lost_by_segment[likeliest] / lost
-    share = lost_by_segment[likeliest] / rows[likeliest].asked
-    is_place = likeliest != ALL and in_segment >= _IN_SEGMENT and share >= 1.5 * lost / users
-    segment = likeliest if is_place else ALL
-    detail = {"empty": rows[ALL].users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
+    segment = _find_segment_of_lost(rows, lost_by_segment)
+    share_of_lost = lost_by_segment[segment] / lost
+    share_of_segment = lost_by_segment[segment] / rows[segment].asked
+    detail = {"empty": everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
     return Finding(
         kind=FaultKind.MISSING,
         arms=tuple(each for each in Arm if _count_lost(everybody, each) >= lost / 2),
         segment=segment,
-        segment_share=lost_by_segment[segment] / rows[segment].asked,
+        segment_share=share_of_segment,
         users=lost,
         compared=users,
         detail=detail,
-        is_exact=is_place and in_segment == share == 1,
+        is_exact=segment != ALL and share_of_lost == share_of_segment == 1,
     )
 
 
+def _find_segment_of_lost(
+    rows: Mapping[str, CoverageRow], lost_by_segment: Mapping[str, int]
+) -> str:
+    """Find the segment that contains most users without a list, and clearly more than its share.
+
+    Returns ``all`` if there is no such segment.
+    """
+    lost = lost_by_segment[ALL]
+
+    def evidence(name: str) -> tuple[float, str]:
+        # This prefers segments that have much of the loss and also lost many of their own users.
+        lost_there = lost_by_segment[name]
+        return lost_there / lost * (lost_there / rows[name].asked), name
+
+    names = [name for name, row in rows.items() if name != ALL and row.asked]
+    if not names:
+        return ALL
+    likeliest = max(names, key=evidence)
+    share_of_lost = lost_by_segment[likeliest] / lost
+    share_of_segment = lost_by_segment[likeliest] / rows[likeliest].asked
+    if share_of_lost < _IN_SEGMENT or share_of_segment < _TIMES_ALL * lost / rows[ALL].asked:
+        return ALL
+    return likeliest
+
+
 def _count_lost(row: CoverageRow, arm: Arm) -> int:
+    """Count the segment's users without a usable list of this arm.
+
+    A list that is short or that had duplicates is usable.
+    """
     harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
     lost = 0
     for (reason_arm, reason), count in row.users_by_reason.items():
@@ -153,26 +179,33 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
 def _select_finding(
     findings: Sequence[Finding], weigh: Callable[[Finding], float]
 ) -> Finding | None:
-    """Select the most specific finding that explains enough.
+    """Select the most specific finding that explains enough. None if there are no findings.
 
-    The finding names both arms if both have the fault.
+    ``findings`` are ordered from the most to the least specific kind. ``weigh`` returns how much a
+    finding explains. The result names both arms if both have the fault.
     """
     if not findings:
         return None
     greatest = max(map(weigh, findings))
-    candidates = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
-    kind = candidates[0].kind
-    best = max((finding for finding in candidates if finding.kind is kind), key=weigh)
-    kin = _MODEL_KINDS if kind in _MODEL_KINDS else {kind}
+    good_enough = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
+    kind = good_enough[0].kind
+    best = max((finding for finding in good_enough if finding.kind is kind), key=weigh)
     for other in findings:
-        if other.arms == best.arms or other.kind not in kin:
-            continue
-        is_alike = best.users <= _ALIKE * other.users <= _ALIKE**2 * best.users
-        # If a worse model can cause the kind, the segment is less certain, so it may differ.
-        is_there = other.segment == best.segment or kind in _MODEL_KINDS
-        if is_alike and is_there and weigh(other) >= _WORTH_NAMING * greatest:
+        if weigh(other) >= _WORTH_NAMING * greatest and _is_same_fault(best, other):
             return replace(best, arms=tuple(Arm))
     return best
+
+
+def _is_same_fault(best: Finding, other: Finding) -> bool:
+    """Whether the other finding says that the other arm has the fault of the best finding too."""
+    if other.arms == best.arms:
+        return False
+    if max(best.users, other.users) > _ALIKE * min(best.users, other.users):
+        return False
+    if best.kind in _MODEL_KINDS:
+        # The segment of such a finding is uncertain, so the segments are not compared.
+        return other.kind in _MODEL_KINDS
+    return other.kind is best.kind and other.segment == best.segment
 
 
 def _explained(finding: Finding) -> float:
@@ -184,7 +217,7 @@ def _share(finding: Finding) -> float:
 
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
-    """Find a suspicion's segment, its number of users, and how much of the drop it explains."""
+    """Return a suspicion's segment, its number of users, and how much of the drop it explains."""
     # Users that cannot be judged are assumed to behave like the users that can be judged.
     judged_rows = {name: rows[suspicion.judged[rows]] for name, rows in scene.segments.items()}
     segment = suspicion.segment
@@ -241,7 +274,10 @@ def _estimate_share(
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Estimate the share of these users that was hit, from how far their lists exceed the habit."""
+    """Estimate the share of these users that was hit, 0 to 1.
+
+    The estimate is made from how far their lists exceed the habit.
+    """
     bins = scene.bins[suspicion.arm][habit][rows]
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)

@@ -102,14 +102,15 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     judged = bins[bins >= 0]
     if not len(judged):
         return None
-    now, before = _tails(share_bins(judged), usual)
-    if len(now) == 1:
+    present, usually = _tails(share_bins(judged), usual)
+    # All users are in the first bin or above it, so this bin is never an outlier.
+    if len(present) == 1:
         return None
-    wanders = _HARDLY_WANDERS if len(now) <= _FEW_BINS else _WANDERS
-    at_most = wanders * before
-    surplus = now - at_most
-    doubt = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * before)) / len(judged)
-    surplus[now - before < doubt] = -np.inf
+    wanders = _HARDLY_WANDERS if len(present) <= _FEW_BINS else _WANDERS
+    at_most = wanders * usually
+    surplus = present - at_most
+    doubt = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually)) / len(judged)
+    surplus[present - usually < doubt] = -np.inf
     least = 1 + int(np.argmax(surplus[1:]))
     if surplus[least] <= 0:
         return None
@@ -118,7 +119,7 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
         usual=float(at_most[least]),
         # Reversing a list moves it from bin b to bin BINS - b.
         reversed=float(sum(usual[: BINS - least + 1])),
-        beyond=float((now - before)[least] / (1 - before[least])),
+        beyond=float((present - usually)[least] / (1 - usually[least])),
     )
 
 

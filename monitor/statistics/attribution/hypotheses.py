@@ -33,6 +33,8 @@ _MORE = 2.2
 _LEAST_REMOVED = 0.02
 # Only items that were in at least this many lists are counted for this share.
 _LISTED = 10
+# A single item may disappear on any day, so at least this many must have disappeared.
+_LEAST_ITEMS = 2
 # If such items were removed, rarer items are searched too. They must have been in at least this
 # many lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson). In
 # `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
@@ -115,7 +117,8 @@ def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
 def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     """Find users with a list that many users have.
 
-    There are two tests. The result is that of the test that finds more users.
+    There are two tests. The result is that of the test that finds more users. It is None if
+    neither test finds any.
 
     - Since the earlier run, more users got such a list than lost one.
     - More users than usual have such a list. Only this test finds a slow rise, which adds few users
@@ -153,10 +156,11 @@ def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Sus
     ``group`` has a number for each user. Users with the same shared list have the same number.
     """
     codes, _ = scene.batch.of(suspicion.arm)
-    groups = group[suspicion.hit]
-    first_user = int(np.argmax(suspicion.hit & (group == np.bincount(groups).argmax())))
+    hit_groups = group[suspicion.hit]
+    most_common = np.bincount(hit_groups).argmax()
+    first_user = int(np.argmax(suspicion.hit & (group == most_common)))
     detail = {
-        "lists": float(len(np.unique(groups))),
+        "lists": float(len(np.unique(hit_groups))),
         "popular": _popularity(codes[first_user], scene, suspicion.arm),
     }
     return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
@@ -173,7 +177,8 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     """Find users who now get the same list from both arms.
 
-    The arm whose lists changed more is at fault.
+    The arm whose lists changed more is at fault. None if there are hardly more such users than
+    usual.
 
     The share of such users is compared with their share in healthy runs, or with their share in the
     earlier run if that is larger.
@@ -208,17 +213,20 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     """Find users whose lists are shorter than before.
 
     If there are no earlier lists, find users whose lists are shorter than the other arm's lists.
+    None if there are hardly more such users than users with longer lists.
     """
-    (_, lengths), (_, usual) = scene.batch.of(arm), _lists_before(scene, arm)
-    hit = (lengths < usual) & (lengths > 0)
-    if not _is_increase(hit, (lengths > usual) & (usual > 0)):
+    _, lengths = scene.batch.of(arm)
+    _, usual_lengths = _lists_before(scene, arm)
+    is_judged = usual_lengths > 0
+    hit = (lengths < usual_lengths) & (lengths > 0)
+    if not _is_increase(hit, (lengths > usual_lengths) & is_judged):
         return None
     detail = {
         "now": float(np.median(lengths[hit])),
-        "before": float(np.median(usual[hit])),
+        "before": float(np.median(usual_lengths[hit])),
         "duplicated": min(1.0, _share_duplicated(scene, arm) / float(hit.mean())),
     }
-    return Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=usual > 0, detail=detail)
+    return Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=is_judged, detail=detail)
 
 
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
@@ -233,6 +241,8 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
+    None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
+    neither arm had new data.
     """
     suspicion = _exceed_habit(scene, arm, Habit.STILL)
     # Some arms never change. Only past runs show whether this arm is one of them.
@@ -250,12 +260,14 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
 
 
 def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Find users whose former lists had items that hardly any user gets now."""
+    """Find users whose former lists had items that hardly any user gets now.
+
+    None if such items filled few places of the former lists, or if other items changed too.
+    """
     lists = changes.lists[arm]
     removed, share = lists.find_removed(_LISTED)
     _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
-    # A single item may disappear on any day, so it is not reported.
-    if share < _LEAST_REMOVED + _TIMES_USUAL * usual_share or len(removed) < 2:  # noqa: PLR2004
+    if share < _LEAST_REMOVED + _TIMES_USUAL * usual_share or len(removed) < _LEAST_ITEMS:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
@@ -295,24 +307,31 @@ def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
 
 
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Find users with more new items than usual. Find out where the new items come from."""
-    suspicion = _exceed_habit(scene, arm, Habit.REPLACED)
-    if suspicion is None:
+    """Find users with more new items than usual. Find out where the new items come from.
+
+    None if the arm's lists have hardly more new items than usual.
+    """
+    by_new_items = _exceed_habit(scene, arm, Habit.REPLACED)
+    if by_new_items is None:
         return None
-    kind = judge_lists(changes.lists[arm], suspicion.hit)
+    kind = judge_lists(changes.lists[arm], by_new_items.hit)
+    # Nearly all items of other users' lists and of random lists are new. So the number of new items
+    # is enough to recognize the hit users.
     if kind is not FaultKind.REPLACED:
-        return replace(suspicion, kind=kind)
-    # New items and changed order together show more of the hit users than new items alone.
-    moved = _exceed_habit(scene, arm, Habit.MOVED)
-    # Lists of other users and random lists are in high bins. But the users' own new lists may be in
-    # any bin. So the share of hit users is estimated by `Habit.MOVED`, even if `moved` is None.
-    return replace(moved or suspicion, kind=kind, habit=Habit.MOVED)
+        return replace(by_new_items, kind=kind)
+    # A user's own new list may also have few new items. `Habit.MOVED` counts new items and changed
+    # order, so it finds more of these users.
+    by_moves = _exceed_habit(scene, arm, Habit.MOVED)
+    # If it finds no users, the users with new items remain. `_estimate_share` uses the habit of the
+    # result. It must be `Habit.MOVED` in both cases, because few new items do not prove health.
+    return replace(by_moves or by_new_items, kind=kind, habit=Habit.MOVED)
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items changed their order more than usual.
 
-    All items are checked, and the first three items are checked separately.
+    All items are checked, and the first three items are checked separately. None if neither check
+    finds users.
     """
     suspicions = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
@@ -334,7 +353,8 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
     """Find users whose lists changed more than the arm's lists usually change.
 
     First, all users are searched together. If that finds no users, single segments are searched.
-    Then the users of the segment with the largest number of such users are returned.
+    Then the users of the segment with the largest number of such users are returned. None if no
+    segment has such users. The caller sets the ``kind``.
     """
     bins = scene.bins[arm][habit]
     segment = ALL

@@ -137,10 +137,10 @@ def share_steps(
             scores[id(step)] = np.where(np.isfinite(values), values, np.nan)
     start, shortened, replaced, moved, end, alone = (scores[id(step)] for step in walk)
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
-    both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
+    remaining_order = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
     return Parts(
-        membership=np.where(is_known, shortened - replaced - both, np.nan),
-        order=np.where(is_known, replaced - moved + both, np.nan),
+        membership=np.where(is_known, shortened - replaced - remaining_order, np.nan),
+        order=np.where(is_known, replaced - moved + remaining_order, np.nan),
         length=np.where(is_known, (start - shortened) + (moved - end), np.nan),
     )
 

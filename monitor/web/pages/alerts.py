@@ -143,6 +143,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
         candidates = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
+        # The newest incidents come first, so the next page begins after the last one.
         ended = candidates[:MOST]
         if len(candidates) > MOST:
             older = ended[-1].number
@@ -178,7 +179,7 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
-    """Return the page of one incident."""
+    """Return the page of one incident. Raises AbsentPageError if it has no stored changes."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
     transitions = history.transitions
@@ -234,6 +235,7 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message."""
+    # The attempts are in the order in which they were made, and so are the groups of attempts.
     attempts: dict[tuple[int, ...], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
@@ -254,23 +256,24 @@ def _compose(
     positions: Sequence[int],
     at: datetime,
 ) -> Iterator[Message]:
-    """Compose the messages that were sent at this time, about the changes at these positions.
+    """Yield the messages that were sent at this time, to show them again.
 
-    ``changes`` are all changes of the incident, in the order in which they were stored. Receivers
-    get them in this order.
+    They are about the changes at these positions. ``changes`` are all changes of the incident, in
+    the order in which they were stored. Receivers get them in this order.
     """
-    # Earlier changes are found by position, because the changes of these messages are also older
-    # than ``at``. A start whose end was sent is still delivered, because receivers that show texts
-    # get ends only when the incident is over.
-    delivered = tuple(change for change in changes[: min(positions)] if change.is_start)
+    # Earlier starts are found by position, because the changes of these messages are also older
+    # than ``at``. A start whose end was sent is still one of them, because receivers that show
+    # texts get ends only when the incident is over.
+    earlier_starts = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
+    # A new firing never has the key of an earlier one, so a key that ended does not start again.
     ended = {change.dedup_key for change in past if change.is_end}
     firing = [change for change in past if change.is_start and change.dedup_key not in ended]
     acknowledged = [change for change in past if change.is_acknowledgement]
     snapshot = FiringSnapshot(
         firing=tuple(firing),
-        delivered=_keys_of(delivered),
-        sent_starts=delivered,
+        delivered=_keys_of(earlier_starts),
+        sent_starts=earlier_starts,
         acknowledged=_keys_of(acknowledged),
     )
     to_send = [changes[position] for position in positions]

@@ -197,7 +197,7 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         alert=drop_rule(configured, metric),
         since=since,
         until=until,
-        most=MOST_RUNS,
+        max_points=MOST_RUNS,
     )
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
@@ -287,6 +287,7 @@ def _choose_time(
 
 def _usual_period(latest: LatestRun | None) -> str:
     """Return the period to show first: a week, or more if the comparison runs rarely."""
+    # The oldest run is first in ``recent``.
     if latest is not None and len(latest.recent) > 1:
         (first, _), *between, (last, _) = latest.recent
         pace = (last - first) / (len(between) + 1)

@@ -92,12 +92,13 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
         name = latest.comparison
         comparison = configured.get(name)
         cached = site.rows.get(name)
+        # Rows are cached, because a row of thousands of states takes long to compute.
         if cached is None or cached[0] is not latest or cached[1] is not comparison:
-            # Rows are cached, because a row of thousands of states takes long to compute.
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
+        _, _, row = cached
         age = now - latest.slot
-        rows[name] = replace(cached[2], age_s=age.total_seconds())
+        rows[name] = replace(row, age_s=age.total_seconds())
     for removed in site.rows.keys() - rows.keys():
         site.rows.pop(removed, None)
     counts = dict.fromkeys(map(str, ComparisonState), 0)
@@ -116,6 +117,7 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
 
 
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
+    """Return the row of a comparison in the table of the overview."""
     metric = latest.leading_metric
     alert = drop_rule(configured, metric)
     similarity = None

@@ -135,11 +135,13 @@ def describe_query(model: type[BaseModel]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     parameters = []
     for name, details in schema.get("properties", {}).items():
+        # In OpenAPI the description belongs to the parameter, and not to its schema.
+        description = details.pop("description")
         described = {
             "name": name,
             "in": "query",
             "required": name in schema.get("required", ()),
-            "description": details.pop("description"),
+            "description": description,
             "schema": _without_null(details),
         }
         parameters.append(described)

@@ -27,6 +27,7 @@ _MINUTE = 60
 _HOUR = 3600
 _DAY = 86_400
 _MOST_SEGMENTS = 12
+_COLORS = 8  # the style sheet has so many colors for series
 
 
 def render(template: str, **values: object) -> str:
@@ -106,7 +107,7 @@ def coverage_chart(page: ComparisonPage) -> Markup:
         of_runs = [row.users_by_reason.get(arm_and_reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(arm_and_reason)
         shares[name] = of_runs
-        key_class = f"key s{number % 8}"
+        key_class = f"key s{number % _COLORS}"
         legend.append(element("span", f"{name}, {of_runs[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
     chart = draw_stack(slots, shares, label=label)
@@ -197,9 +198,10 @@ def _table(
     for column in columns:
         name = escape(column.rstrip(">"))
         class_ = ' class="n"' if column.endswith(">") else ""
-        name_for_stack = f' data-label="{name}"' if kind == "rows" else ""
+        # On small screens each cell shows the name of its column.
+        label = f' data-label="{name}"' if kind == "rows" else ""
         heads.append(f'<th scope="col"{class_}>{name}</th>')
-        starts.append(f"<td{name_for_stack}{class_}>")
+        starts.append(f"<td{label}{class_}>")
     lines = []
     for row in rows:
         cells = []
@@ -273,6 +275,7 @@ def _spell_out(value: object) -> object:
 
 @cache
 def _templates() -> jinja2.Environment:
+    """Return the environment with the filters and functions that templates use."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("monitor.web"),
         autoescape=True,

@@ -26,7 +26,11 @@ MOST_USERS = 6
 _USER_RUNS = 40
 
 _FOR_SERVERS = re.compile(r'<form\b.*?</form>| data-live=""| rel="(?:prev|next)"', re.DOTALL)
-"""The parts of pages that need a server: forms, updates, and keys for the next page."""
+"""The parts of pages that need a server: forms, updates, and keys for the next page.
+
+This pattern and `_LINK` match no names and texts, because both patterns contain a < or ", and these
+characters are escaped in names and texts.
+"""
 _LINK = re.compile(r' href="(/[^"]*)"')
 
 
@@ -101,6 +105,10 @@ def _sections(
     since: datetime | None,
     slots: Sequence[datetime],
 ) -> Iterator[Section]:
+    """Yield the page of the comparison, and then the run of each slot with its worst users.
+
+    ``slots`` ascend, and the newest run comes first.
+    """
     name = latest.comparison
     chosen = {"to": latest.slot}
     if since is not None:
@@ -136,7 +144,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     style = read_static("rankwatch.css")
     script = read_static("rankwatch.js")
     parts = []
-    places = {}
+    anchors = {}
     contents = []
     left_out = 0
     size = len(style) + len(script)
@@ -154,9 +162,9 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             continue
         size += len(part.encode())
         parts.append(part)
-        places[section.address] = anchor
+        anchors[section.address] = anchor
         contents.append((anchor, section.title))
-    body = Markup("".join(_link_sections(part, places) for part in parts))  # noqa: S704 - escaped
+    body = Markup("".join(_link_sections(part, anchors) for part in parts))  # noqa: S704 - escaped
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     return render(
         "report.html",
@@ -171,19 +179,18 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     )
 
 
-def _link_sections(part: str, places: Mapping[str, str]) -> str:
+def _link_sections(html: str, anchors: Mapping[str, str]) -> str:
     """Return a section's HTML with links to other sections, and without what needs a server.
 
-    ``places`` has the anchor of each section by its address on a server. A link to any other page
-    of the server is removed. Names and texts are not changed, because each pattern contains a < or
-    ", and these characters are escaped in names and texts.
+    ``anchors`` has the anchor of each section by its address on a server. A link to any other page
+    of the server is removed.
     """
 
     def replace_link(link: re.Match[str]) -> str:
-        anchor = places.get(Markup(link[1]).unescape())  # noqa: S704 - to be looked up
+        anchor = anchors.get(Markup(link[1]).unescape())  # noqa: S704 - to be looked up
         return "" if anchor is None else f' href="#{anchor}"'
 
-    return _LINK.sub(replace_link, _FOR_SERVERS.sub("", part))
+    return _LINK.sub(replace_link, _FOR_SERVERS.sub("", html))
 
 
 def _digest(content: str) -> str:

@@ -89,7 +89,10 @@ def _with_results(site: Site, run: Run) -> RunRecord:
 def _mean_changes(
     summaries: Sequence[Summary], means_before: Mapping[tuple[str, str], float | None]
 ) -> tuple[float | None, ...]:
-    """Return how each summary's mean changed. ``means_before`` has segments and metrics as keys."""
+    """Return how each summary's mean changed, or None if one of its two means is unknown.
+
+    ``means_before`` has segments and metrics as keys.
+    """
     changes: list[float | None] = []
     for summary in summaries:
         before = means_before.get((summary.segment, summary.metric))
@@ -141,7 +144,10 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
-    """Return the page of one user in one run. If no lists were stored, it shows only scores."""
+    """Return the page of one user in one run. If no lists were stored, it shows only scores.
+
+    Raises AbsentPageError if neither lists nor scores are stored.
+    """
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
