@@ -146,7 +146,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if as_json:
         print_json(
             {
-                "database": database,
+                "place": database,
                 "schema": current,
                 "wanted": wanted,
                 "is_as_expected": current == wanted and not differences and not damage,
