@@ -210,17 +210,15 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         trained_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
         trainings = compare_files(trained_arms, metrics, k, users=selected_users, by=by)
         result = _with_notes(result, trainings)
-    meaning = _interpret(result, metrics[0], trainings)
-    by_segment = _interpret_segments(result, metrics[0], trainings)
-    lines = (*_meaning_lines(meaning, by), *_segment_lines(result, by_segment))
+    meanings = _interpret(result, metrics[0], trainings)
+    lines = _meaning_lines(result, meanings, by)
     item_titles = _read_titles(titles, result.worst)
     if html is not None:
         page = _as_page(result, trainings, k, item_titles, lines)
         write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
     result = replace(result, worst=result.worst[:worst])
     if as_json:
-        more = {"titles": item_titles, "interpretation": _meaning_dict(meaning)}
-        print_json(_as_dict(result, trainings, k, by_segment) | more)
+        print_json(_as_dict(result, trainings, k, meanings) | {"titles": item_titles})
         return
     _print(result, trainings, k, by)
     print_evidence(result.worst, item_titles)
@@ -244,52 +242,34 @@ def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -
 
 def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
-) -> Interpretation | None:
-    """Interpret the first metric over all users."""
-    from monitor.service.analysis.interpretation import measure_spread
-
-    meaning = _interpret_segment(result, metric, trainings, ALL)
-    if meaning is None or result.distances is None:
-        return meaning
-    usual = None
-    if trainings is not None and meaning.trainings is not None and meaning.trainings.is_exceeded:
-        usual = trainings.distances
-    return replace(meaning, spread=measure_spread(result.distances, usual))
-
-
-def _interpret_segments(
-    result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> dict[str, Interpretation]:
-    """Interpret the first metric in each segment for which that is possible."""
+    """Interpret the metric in each segment for which that is possible."""
+    from monitor.service.analysis.interpretation import interpret, measure_spread
+
+    name = str(metric)
+    floors = {}
+    if trainings is not None:
+        floors = {each.segment: each for each in trainings.summaries if each.metric == name}
     meanings = {}
-    for row in result.coverage.rows[1:]:
-        meaning = _interpret_segment(result, metric, trainings, row.segment)
-        if meaning is not None:
-            meanings[row.segment] = meaning
-    return meanings
-
-
-def _interpret_segment(
-    result: FileComparison, metric: Metric, trainings: FileComparison | None, segment: str
-) -> Interpretation | None:
-    from monitor.service.analysis.interpretation import interpret
-
-    summary = _find_summary(result, metric, segment)
-    if summary is None:
-        return None
-    return interpret(
-        summary,
-        by_chance=result.by_chance[summary.metric],
-        identical=metric.identical,
-        trainings=None if trainings is None else _find_summary(trainings, metric, segment),
-    )
-
-
-def _find_summary(result: FileComparison, metric: Metric, segment: str) -> Summary | None:
     for summary in result.summaries:
-        if (summary.segment, summary.metric) == (segment, str(metric)):
-            return summary
-    return None
+        if summary.metric != name:
+            continue
+        meaning = interpret(
+            summary,
+            by_chance=result.by_chance[name],
+            identical=metric.identical,
+            trainings=floors.get(summary.segment),
+        )
+        if meaning is not None:
+            meanings[summary.segment] = meaning
+    overall = meanings.get(ALL)
+    if overall is None or result.distances is None:
+        return meanings
+    usual = None
+    if trainings is not None and overall.trainings is not None and overall.trainings.is_exceeded:
+        usual = trainings.distances
+    meanings[ALL] = replace(overall, spread=measure_spread(result.distances, usual))
+    return meanings
 
 
 def _meaning_dict(meaning: Interpretation | None) -> dict[str, object] | None:
@@ -298,23 +278,19 @@ def _meaning_dict(meaning: Interpretation | None) -> dict[str, object] | None:
     return {**asdict(meaning), "closeness": meaning.closeness}
 
 
-def _meaning_lines(meaning: Interpretation | None, by: str | None) -> tuple[str, ...]:
-    from monitor.texts.interpretation import write_interpretation
-
-    if meaning is None:
-        return ()
-    return write_interpretation(meaning, has_segments=by is not None)
-
-
-def _segment_lines(
-    result: FileComparison, by_segment: Mapping[str, Interpretation]
-) -> tuple[str, ...]:
-    """Say who gets one and the same list, and how far apart the lists of each segment are."""
+def _meaning_lines(
+    result: FileComparison, meanings: Mapping[str, Interpretation], by: str | None
+) -> list[str]:
+    """Say what the result means, who gets one and the same list, and how segments differ."""
     from monitor.service.analysis.interpretation import find_shared
-    from monitor.texts.interpretation import write_segments, write_shared
+    from monitor.texts.interpretation import write_interpretation, write_segments, write_shared
 
+    lines: list[str] = []
+    if ALL in meanings:
+        lines += write_interpretation(meanings[ALL], has_segments=by is not None)
     shared = find_shared(result.shared)
-    return (*write_shared(shared), *write_segments(by_segment, shared))
+    segments = {segment: meanings[segment] for segment in meanings if segment != ALL}
+    return [*lines, *write_shared(shared), *write_segments(segments, shared)]
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
@@ -521,15 +497,12 @@ def _as_dict(
     k: int,
     meanings: Mapping[str, Interpretation],
 ) -> dict[str, object]:
-    all_users, *rows = result.coverage.rows
-    segments = []
-    for row in rows:
-        interpretation = _meaning_dict(meanings.get(row.segment))
-        segment = _segment_dict(result, trainings, row)
-        segments.append({**segment, "interpretation": interpretation})
+    all_users, *segments = [
+        _segment_dict(result, trainings, row, meanings) for row in result.coverage.rows
+    ]
     return {
         "k": k,
-        **_segment_dict(result, trainings, all_users),
+        **all_users,
         "catalogue_size": result.catalogue_size,
         "typical_length": result.length,
         "by_segment": segments,
@@ -540,7 +513,10 @@ def _as_dict(
 
 
 def _segment_dict(
-    result: FileComparison, trainings: FileComparison | None, row: CoverageRow
+    result: FileComparison,
+    trainings: FileComparison | None,
+    row: CoverageRow,
+    meanings: Mapping[str, Interpretation],
 ) -> dict[str, object]:
     floor_apart = None
     if trainings is not None:
@@ -550,6 +526,7 @@ def _segment_dict(
         "summaries": _summary_dicts(result, trainings, row),
         "apart": _apart_dict(result, row.segment),
         "floor_apart": floor_apart,
+        "interpretation": _meaning_dict(meanings.get(row.segment)),
         "shared_list": {
             score.arm: score.value for score in result.shared if score.segment == row.segment
         },

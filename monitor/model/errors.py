@@ -7,7 +7,7 @@
     ├── SourceError                 3   a source of lists or users could not be read at all
     │   ├── UserDataError           3   the data of one user is the cause
     │   └── UnreadableError         3   rows that cannot be read, or unexpected names, are the cause
-    ├── OutputError                 3   scores could not be written to the place in `scores_to`
+    ├── OutputError                 3   a run's scores could not be written to files
     ├── RunError                    3   a run could not be completed
     │   └── SlotTakenError          3   another process runs the slot at this moment
     ├── DatabaseError               4   the database is unreachable, locked, or refuses a statement
@@ -103,7 +103,7 @@ class UnreadableError(SourceError):
 
 
 class OutputError(MonitorError):
-    """A run's scores could not be written to the place in ``scores_to``."""
+    """A run's scores could not be written to the place in ``scores_to``, or to temporary files."""
 
     exit_code = 3
 

@@ -163,8 +163,9 @@ class MeanDrop:
     # Standard error over users of the mean change. It ignores the variation between runs.
     noise: float
     parts: Mapping[Part, float]
-    # The falls of one dimension add up to the drop. The dimension that explains most comes first.
-    # Within a dimension the segment that fell most comes first.
+    # The falls of each dimension add up to the drop, so falls of two dimensions must not be added.
+    # The dimension that explains most comes first. Within a dimension the segment that fell most
+    # comes first.
     falls: tuple[SegmentFall, ...]
     leader: SegmentFall | None  # the segment that fell clearly more than the others
 

@@ -248,8 +248,10 @@ class OutboxSender:
         except DeliveryError as error:
             return self._failed(message, deliveries, error)
         except Exception as error:
-            what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
-            defect = DeliveryError(what, permanent=False, may_be_known=True)
+            fault = (
+                f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
+            )
+            defect = DeliveryError(fault, permanent=False, may_be_known=True)
             self._failed(message, deliveries, defect)
             raise
         self._record(deliveries, DeliveryStatus.SENT)
@@ -285,8 +287,8 @@ class OutboxSender:
             middle = len(deliveries) // 2
             last_pause = None
             for half in (slice(None, middle), slice(middle, None)):
-                part = replace(message, changes=message.changes[half], key=None)
-                last_pause = self._send(part, deliveries[half]) or last_pause
+                smaller = replace(message, changes=message.changes[half], key=None)
+                last_pause = self._send(smaller, deliveries[half]) or last_pause
             return last_pause
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:

@@ -198,13 +198,16 @@ def find_past_of_models(
         if names[before] != names[after]:
             starts.append(place)
     if rows and first == len(names) and len(rows) - 1 not in starts:
-        why = _describe_models(findings, past[-1])
-        return [], [], f"not judged by what was normal before: {why}"
+        change = _describe_models(findings, past[-1])
+        return [], [], f"not judged by what was normal before: {change}"
+    selected = [past[row] for row in rows]
     note = ""
-    if starts and len(rows) - starts[-1] < SETTLED_RUNS:
-        since = format_instant(past[rows[starts[-1]]].slot)
-        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, past[rows[starts[-1] - 1]])}"
-    return [past[row] for row in rows], starts, note
+    if starts and len(selected) - starts[-1] < SETTLED_RUNS:
+        last_of_old = selected[starts[-1] - 1]
+        first_of_new = selected[starts[-1]]
+        since = format_instant(first_of_new.slot)
+        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, last_of_old)}"
+    return selected, starts, note
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
@@ -217,11 +220,17 @@ def _find_past_alarms(
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
 ) -> PastAlarms:
-    """Find the past runs with alerts, and the healthy past runs. This ignores drifts."""
+    """Find the past runs with alerts, and the healthy past runs.
+
+    Only alerts of `learning_rules` count. A run is healthy if it had no such alert, is not odd
+    (`find_odd`), and need not wait (`find_waiting`). Drifts are not considered, so the caller must
+    remove their runs from the healthy runs.
+    """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alarms = rule_series.find_alarms(series, past, alerts)
-    calm = np.where(alarms, np.nan, lessons.values)
-    is_odd = rule_series.spread_over_segments(series, find_odd(calm, lessons.errors, lessons.z))
+    values_without_alarms = np.where(alarms, np.nan, lessons.values)
+    is_odd = find_odd(values_without_alarms, lessons.errors, lessons.z)
+    is_odd = rule_series.spread_over_segments(series, is_odd)
     return PastAlarms(
         healthy=~alarms & ~is_odd & ~find_waiting(lessons.z),
         alarms=alarms,

@@ -332,15 +332,18 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
-        """Add the judged run to the past of its configuration."""
-        alarmed = {
-            watch: state.state
-            for watch, state in self.states.items()
+        """Add the judged run to the past of its configuration.
+
+        Its summaries are needed only for messages (`needs_recent`).
+        """
+        not_quiet = {
+            alert: state.state
+            for alert, state in self.states.items()
             if state.state is not State.QUIET
         }
         past = PastRun(
             slot=record.slot,
-            states=alarmed,
+            states=not_quiet,
             lessons=to_lessons(judgement.expectations),
             standstills={standstill.alert: standstill for standstill in judgement.standstills},
             summaries=record.summaries if needs_recent(self.comparison) else (),

@@ -226,12 +226,12 @@ def pull_all(
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
-    asked: dict[Arm, _Asked[Pull]] = {}
+    calls: dict[Arm, _Asked[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
         of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
         pull = methodcaller("pull", of_arm)
-        asked[arm] = _Asked(f"{comparison.name}-{arm}", source, pull, arms.reason)
+        calls[arm] = _Asked(f"{comparison.name}-{arm}", source, pull, arms.reason)
     weights, relevance = _ask_extras(arms, slot)
     of_floor = replace(
         request,
@@ -243,11 +243,9 @@ def pull_all(
     pull = methodcaller("pull", of_floor)
     again: _Asked[Pull] = _Asked("noise_floor", arms.again, pull, arms.reason)
     pulls = {}
-    for arm, lists_of_arm in asked.items():
-        lists_of_arm.wait(deadline, late)
-        pulls[arm] = lists_of_arm.answer or Pull.failed(
-            panel.users, lists_of_arm.failure, lists_of_arm.note
-        )
+    for arm, call in calls.items():
+        call.wait(deadline, late)
+        pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
     lists = pulls[Arm.BASELINE].rankings
@@ -283,7 +281,7 @@ def pull_all(
         weights=weights.answer,
         relevance=relevance.answer,
         # If a call never returned, this is how long the run waited.
-        seconds={arm: min(call.took_s, waited_s) for arm, call in asked.items()},
+        seconds={arm: min(call.took_s, waited_s) for arm, call in calls.items()},
     )
 
 

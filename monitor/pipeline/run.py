@@ -275,9 +275,9 @@ def assess(
     names that occur in silences and match nothing.
     """
     coverage = measurement.coverage.all
-    least = comparison.judging.min_paired_share
+    min_paired_share = comparison.judging.min_paired_share
     # A run without pairs fails even if `min_paired_share` is 0.
-    is_ok = coverage.paired > 0 and coverage.paired >= least * coverage.asked
+    is_ok = coverage.paired > 0 and coverage.paired >= min_paired_share * coverage.asked
     deadline_s = comparison.measuring.deadline.total_seconds()
     obstacles = _find_obstacles(measurement, deadline_s, _EXPECTED if is_ok else ())
     segments = [row.segment for row in measurement.coverage.rows if row.asked]
@@ -293,7 +293,10 @@ def assess(
         nothing = RunReason(kind=RunReasonKind.NOTHING_COMPARED)
         return RunStatus.FAILED, (*obstacles, *hints, nothing)
     too_few = RunReason(
-        kind=RunReasonKind.TOO_FEW, users=coverage.paired, asked=coverage.asked, limit=least
+        kind=RunReasonKind.TOO_FEW,
+        users=coverage.paired,
+        asked=coverage.asked,
+        limit=min_paired_share,
     )
     return RunStatus.INSUFFICIENT, (too_few, *obstacles, *hints)
 

@@ -505,11 +505,12 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     if finding is None:
         return False
     if finding.kind is FaultKind.IDENTICAL:
-        # Identical lists cannot be the cause of an alert on low similarity.
+        # Identical lists raise similarity. So they explain only alerts on identical lists.
         return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
-    # Without a drop, new items are no cause, because a training may change lists more than usual.
+    # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
+    # change lists more than usual.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 

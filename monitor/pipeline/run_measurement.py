@@ -202,7 +202,7 @@ def _measure_batches(
         yield accumulator.merge(packed)
 
 
-def _explain(  # noqa: PLR0913 - the past is three of them
+def _explain(  # noqa: PLR0913 - the past has three: memory, last and former
     comparison: Comparison,
     accumulator: RunAccumulator,
     sample: Sample,
@@ -215,7 +215,8 @@ def _explain(  # noqa: PLR0913 - the past is three of them
     """Return the split, the explanation and an error of a run.
 
     The error is a sentence if a plugin's metric failed, and the other two are None then. Otherwise
-    the error is None.
+    the error is None. ``last`` and ``former`` are the recoded lists of `_recode`, made from the
+    lists in ``memory``.
     """
     try:
         split, explanation = explain_run(
@@ -230,6 +231,7 @@ def _explain(  # noqa: PLR0913 - the past is three of them
         )
     except MetricError as error:
         return None, None, f"not explained: {error}"
+    # Without paired users the run is not compared with an earlier run.
     if explanation is not None and explanation.paired:
         explanation = replace(explanation, since=memory.former_slot)
     return split, explanation, None

@@ -229,18 +229,24 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     if offset and every and offset >= every:
         yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
     if every and every < SHORTEST_INTERVAL:
-        yield Problem(("every",), "must be at least 1s")
+        yield Problem(("every",), f"must be at least {format_duration(SHORTEST_INTERVAL)}")
     elif (every or comparison.cron) and comparison.timezone:
-        try:
-            interval = to_schedule(comparison).interval
-        except ValueError as error:
-            yield Problem(("only_between",), str(error))
-            return
-        if comparison.deadline and comparison.deadline >= interval:
-            yield Problem(
-                ("deadline",),
-                f"must be shorter than the time between two runs ({format_duration(interval)})",
-            )
+        # The time zone has a default, so it is None only if it is invalid.
+        yield from _hours_and_deadline(comparison)
+
+
+def _hours_and_deadline(comparison: Partial) -> Iterator[Problem]:
+    """Report hours without a slot, and a deadline that is not shorter than the interval."""
+    try:
+        interval = to_schedule(comparison).interval
+    except ValueError as error:  # only the hours can be the cause, see `schedule_of`
+        yield Problem(("only_between",), str(error))
+        return
+    if comparison.deadline and comparison.deadline >= interval:
+        yield Problem(
+            ("deadline",),
+            f"must be shorter than the time between two runs ({format_duration(interval)})",
+        )
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:

@@ -113,12 +113,12 @@ def load_with_rules(
     """
     settings = load_settings(path)
     chosen = _chosen(settings, names, path)
-    other = _read_rules(rules)
-    if "comparisons" in other.data:
+    rules_document = _read_rules(rules)
+    if "comparisons" in rules_document.data:
         return _chosen(load_settings(rules), [each.name for each in chosen], rules)
-    if not other.data or set(other.data) - set(_RULE_KEYS):
+    if not rules_document.data or set(rules_document.data) - set(_RULE_KEYS):
         raise ConfigError(
-            f"{rules}:{other.line(())}: must have rules: [...] or false_alarm_every: or both, "
+            f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
             "or be a complete configuration"
         )
     families = list(dict.fromkeys(each.family for each in settings.comparisons))
@@ -162,13 +162,13 @@ def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOpt
     ``rules``.
     """
     inside = ("comparisons", place)
-    other = _read_rules(rules, inside)
+    rules_document = _read_rules(rules, inside)
     document = parse_yaml(read_text(path), str(path))
-    document.data["comparisons"][place].update(other.data)
-    document.lines |= other.lines
-    document.texts |= other.texts
-    document.expanded |= other.expanded
-    document.problems += other.problems
+    document.data["comparisons"][place].update(rules_document.data)
+    document.lines |= rules_document.lines
+    document.texts |= rules_document.texts
+    document.expanded |= rules_document.expanded
+    document.problems += rules_document.problems
     settings = _check_document(document, str(rules), path.absolute().parent, inside=inside)
     return next(each for each in settings.comparisons if each.name == name)
 

@@ -163,7 +163,7 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
             name = rule.metric.short_name
             low, high = rule.metric.bounds(k)
         else:
-            yield from _share(rule, k)
+            yield from _share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     if not (low < threshold <= high if is_below else low <= threshold < high):
         yield Problem((side,), message)
@@ -171,8 +171,12 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield Problem((resolve,), message)
 
 
-def _share(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report a ``share_below(x)`` with an impossible x, and a threshold on the wrong side of it."""
+def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
+    """Report a ``share_below(x)`` with an impossible x, and ``below`` for a similarity.
+
+    If lists drift apart, more users fall below x of a similarity, and only ``above`` detects this.
+    For a distance both sides are allowed.
+    """
     judged = rule.metric
     low, high = judged.bounds(k)
     if not low < rule.statistic.floor <= high:
@@ -203,15 +207,23 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Report a rule that needs more users than a run asks."""
+    """Report a rule that needs more users than a run asks for in any segment that it judges.
+
+    The users that are added for ``sample.minimum`` are in their segment, but not in ``all``.
+    """
     users = comparison.users
     size = None if users is None else users.sample_size
     if size is None or rule.min_users is None:
         return
-    sampled = max(size.fixed + size.rotating, size.minimum or 0)
-    if rule.min_users > sampled:
+    most_users = size.fixed + size.rotating
+    if rule.segments != ALL and size.minimum is not None:
+        # Added users and fixed users have the smallest hashes, with the same key. So in a segment
+        # the larger group contains the smaller group. All rotating users may be other users.
+        most_users = max(size.fixed, size.minimum) + size.rotating
+    if rule.min_users > most_users:
         yield Problem(
+            # Without the key, the default is too high, and the problem belongs to the rule.
             ("min_users",) if rule.has("min_users") else (),
             f"the rule would never judge, because min_users is {rule.min_users} and a run asks "
-            f"only {sampled} users: lower min_users, or ask for more users",
+            f"only {most_users} users: lower min_users, or ask for more users",
         )

@@ -152,13 +152,13 @@ class Cron(Schedule):
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
         """See `Schedule`. One search finds all slots."""
-        found: list[datetime] = []
+        slots: list[datetime] = []
         for slot in map(_in_utc, CronSim(self.expression, (start - _DAY).astimezone(self.zone))):
             if slot > end:
                 break
-            if slot >= start and (not found or slot > found[-1]):
-                found.append(slot)
-        return found
+            if slot >= start and (not slots or slot > slots[-1]):
+                slots.append(slot)
+        return slots
 
 
 def _in_utc(slot: datetime) -> datetime:

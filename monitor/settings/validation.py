@@ -39,14 +39,18 @@ def read_text(
     max_bytes: int = MAX_BYTES,
     may_be_pipe: bool = True,
 ) -> str:
-    """Read a configuration file. Raises ConfigError if it cannot be read or has too many bytes."""
+    """Read a configuration file.
+
+    Raises ConfigError if it cannot be read, or if it has more than ``max_bytes``. If there is no
+    such file, the error has the ``advice``.
+    """
     try:
         content = read_bounded(path, max_bytes, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file: {advice}") from None
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
-        if error.errno == errno.EFBIG:
+        if error.errno == errno.EFBIG:  # `read_bounded` reports a file with more bytes like this
             size = f"{max_bytes >> 10} KiB"
             if max_bytes >= _MIB:
                 size = f"{max_bytes >> 20} MiB"

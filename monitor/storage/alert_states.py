@@ -88,14 +88,17 @@ def admit(
     """Return the states that may replace the stored states, and the transitions to these states.
 
     A new state is admitted if it was not judged for an earlier slot than the stored state. It must
-    also equal the stored state, or follow from the stored state by one of the transitions. An alert
-    without a stored state counts as quiet.
+    also equal the stored state, or follow from it by the alert's transitions. ``changes`` has them
+    in the order in which they happened, so an alert's first transition must begin at the stored
+    state. An alert without a stored state counts as quiet.
     """
-    causes = {key_of(change): change for change in reversed(changes)}
+    first_changes: dict[AlertKey, Transition] = {}
+    for change in changes:
+        first_changes.setdefault(key_of(change), change)
     admitted = []
     for state in states:
         alert = key_of(state)
-        if _follows(stored.get(alert), state, causes.get(alert)):
+        if _follows(stored.get(alert), state, first_changes.get(alert)):
             admitted.append(state)
     alerts = set(map(key_of, admitted))
     return admitted, [change for change in changes if key_of(change) in alerts]

@@ -242,11 +242,11 @@ class SqlPageStore:
     ) -> tuple[datetime | None, UserLists | None]:
         with self._database.read() as connection:
             onset = onset_of(connection, comparison) or slot
-            former = last_run_with_lists(connection, comparison, min(slot, onset))
-            lists = None if former is None else lists_of_user(connection, former, user)
+            run_id = last_run_with_lists(connection, comparison, min(slot, onset))
+            lists = None if run_id is None else lists_of_user(connection, run_id, user)
             if lists is None:
                 return None, None
-            query = select(runs.c.slot).where(runs.c.id == former)
+            query = select(runs.c.slot).where(runs.c.id == run_id)
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:

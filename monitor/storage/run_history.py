@@ -217,11 +217,11 @@ def _latest(
 ) -> LatestRun:
     """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
     is_of_comparison = runs.c.comparison == record.comparison
-    times = run_results.newest_ok(record.comparison).with_only_columns(
-        runs.c.slot, runs.c.finished_at
-    )
-    last_ok = connection.execute(times.limit(1)).first()
-    unlabelled = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
+    newest_ok = run_results.newest_ok(record.comparison).limit(1)
+    last_ok = connection.execute(
+        newest_ok.with_only_columns(runs.c.slot, runs.c.finished_at)
+    ).first()
+    waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
     return extend(
         LatestRun,
         record,
@@ -229,7 +229,7 @@ def _latest(
         last_ok_slot=last_ok.slot if last_ok else None,
         last_ok_at=last_ok.finished_at if last_ok else None,
         expectations=expectations,
-        unlabelled=connection.scalar(unlabelled) or 0,
+        unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
         recent=_recent(connection, record),
         last_end=_last_end(connection, record),

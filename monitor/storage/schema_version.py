@@ -184,8 +184,8 @@ def version_of(connection: Connection) -> str | None:
 def rewrite(connection: Connection) -> None:
     """Write a stored value again, so that the database has to flush it."""
     if is_sqlite(connection):
-        number = connection.execute(text("PRAGMA user_version")).scalar_one()
-        connection.execute(text(f"PRAGMA user_version = {int(number)}"))
+        user_version = connection.execute(text("PRAGMA user_version")).scalar_one()
+        connection.execute(text(f"PRAGMA user_version = {int(user_version)}"))
     else:
         connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 

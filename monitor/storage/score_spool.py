@@ -70,9 +70,14 @@ class DuckSpool:
 
 @contextmanager
 def _errors_translated() -> Iterator[None]:
+    """Turn errors of the temporary files into OutputError.
+
+    It is never permanent, because the files of the next run are new.
+    """
     try:
         yield
-    # Reading a stream of batches may raise errors of Arrow or of the operating system.
+    # Reading the scores also writes temporary files, because it sorts them. A stream of batches may
+    # raise errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         trouble = room_trouble(str(error)) or file_cause(error)
         msg = (

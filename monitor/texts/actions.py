@@ -52,8 +52,9 @@ def _write_concern(concern: Concern) -> str:
     if not concern.compared:
         return "no user could be compared."
     verb = "is" if concern.users == 1 else "are"
-    users = f"{concern.users:,} of {concern.compared:,} users ({concern.share:.0%})"
-    return f"{users.replace('%', ' %')} {verb} concerned."
+    percent = 100 * concern.share
+    share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
+    return f"{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
 
 
 def _write_owner(concern: Concern) -> str:

@@ -89,7 +89,7 @@ def require_user(request: Request) -> str:
         )
     if not _is_same_origin(request.headers):
         raise ForbiddenError(
-            "this request is from another site, or a proxy without HTTPS changed its header Host: "
+            "this request is from another site, or a proxy without HTTPS changed the header Host: "
             "use HTTPS"
         )
     return user

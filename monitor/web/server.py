@@ -174,12 +174,12 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family = addresses[0][0]
-        both = host == "::" and socket.has_dualstack_ipv6()
+        is_dual_stack = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
             (host, port),
             family=family,
             backlog=_BACKLOG,
-            dualstack_ipv6=both,
+            dualstack_ipv6=is_dual_stack,
         )
     except (socket.gaierror, UnicodeError):
         raise ConfigError(
@@ -227,16 +227,23 @@ class RequestGuard:
 
         Sets `IS_AUTHENTICATED` and `USER` in the scope.
         """
-        if access.options.authenticates and not access.credentials:
+        has_only_certificates = access.options.authenticates and not access.credentials
+        if has_only_certificates:
             scope[USER] = client_name(scope["state"][CONNECTION].certificate)
         refusal = await self._identify(access.credentials, scope)
         if refusal is not None:
             return refusal
-        # Only programs leave out the header Host, because browsers always send it.
-        if access.answers_to(Headers(scope=scope).get("host", "localhost")):
+        # Browsers always send the header Host, so only programs leave it out. `answers_to` protects
+        # browsers only, so a program without it is answered like one that asks for localhost.
+        host = Headers(scope=scope).get("host", "localhost")
+        if access.answers_to(host):
             return None
-        scope[IS_AUTHENTICATED] = scope["path"] not in PROBES
-        return None if ANY_HOST.fullmatch(scope["path"]) else plain_answer(421, _WRONG_HOST)
+        if scope["path"] in PROBES:
+            # A page of another site may have sent the request. So the answer gives no details.
+            scope[IS_AUTHENTICATED] = False
+        if ANY_HOST.fullmatch(scope["path"]):
+            return None
+        return plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, and returns None.

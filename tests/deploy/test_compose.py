@@ -18,7 +18,7 @@ SERVICES = yaml_of("compose.yaml")["services"]
 
 
 def _address(log):
-    found = re.search(r"serve (http://\S+)/baseline", log.read_text() if log.exists() else "")
+    found = re.search(r"(http://\S+)/baseline", log.read_text() if log.exists() else "")
     return found[1] if found else ""
 
 

@@ -513,7 +513,6 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_firing, "", SLOT),
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         *(partial(write_urgency, severity) for severity in Severity),
-        partial(write_urgency, Severity.WARNING, Concern(users=1, compared=200)),
         partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
     ],
     "How to install an extra": [partial(write_extra, "redis")],

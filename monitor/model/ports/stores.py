@@ -135,9 +135,10 @@ class PageStore(Protocol):
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
-        """Return the user's lists in an earlier run, and the slot of this run.
+        """Return the slot of an earlier run, and the user's lists in this run.
 
         It is the last run with stored lists before this slot and before the current alerts began.
+        Both are None if there is no such run, or if the user has no lists in it.
         """
 
     def incident(self, key: str) -> IncidentHistory:

@@ -47,14 +47,15 @@ def decompose_drop(
 ) -> MeanDrop | None:
     """Decompose the drop into what each user adds to it, and add this up by part and segment.
 
-    None if no user's change is known.
+    None if no user's change is known. A drop of the mean score is a rise of the mean ``distance``.
 
     The ``distance`` of N users is known. For P of these users, the change of the distance is known
     too. Each of the P users adds its change divided by P.
 
     The part ``composition`` exists because the mean is now taken over other users than before. Let
     d be a user's distance, and let m be the mean distance of the P users. Each of the N users adds
-    (d - m) / N to this part. Each of the P users subtracts (d - m) / P.
+    (d - m) / N to this part, because it is in the mean now. Each of the P users subtracts
+    (d - m) / P, because it was in the mean before.
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
@@ -64,11 +65,10 @@ def decompose_drop(
     added = _add_by_part(distance, changes, is_scored, is_in_both)
     parts = {part: float(values.sum()) for part, values in added.items()}
     noise = float(change[is_in_both].std()) / math.sqrt(is_in_both.sum())
-    # Each dimension decomposes the whole drop, so drops of several dimensions must not be added.
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
         dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_in_both))
-    dimensions.sort(key=partial(_explained, noise=noise), reverse=True)
+    dimensions.sort(key=partial(_variance_between, noise=noise), reverse=True)
     mean = float(distance[is_scored].mean())
     return MeanDrop(
         before=mean - math.fsum(parts.values()),
@@ -161,7 +161,7 @@ def _list_falls(
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
-def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
+def _variance_between(falls: Sequence[SegmentFall], noise: float) -> float:
     """Variance of the change between a dimension's segments, minus what chance would cause."""
     squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
     return math.fsum(squares) - (len(squares) - 1) * noise**2

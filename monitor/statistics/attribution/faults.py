@@ -52,6 +52,8 @@ _NEARLY_ALL = 0.8
 # If at least this share of the usual lists would become outliers by being reversed, we assume that
 # all reversed lists are outliers.
 _APART = 0.95
+# `Habit.FIRST_MOVED` has three places: the first place and these others.
+_OTHER_PLACES = 2
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
@@ -274,29 +276,45 @@ def _estimate_share(
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Estimate the share of these users that was hit, 0 to 1.
+    """Estimate the share of the users in ``rows`` that was hit, 0 to 1.
 
     The estimate is made from how far their lists exceed the habit.
     """
     bins = scene.bins[suspicion.arm][habit][rows]
+    # A suspicion of one segment was found by the usual shares of this segment, see `_exceed_habit`.
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         excess = find_excess(bins, usual)
-        # Lists of other users are always outliers. Reversed lists are outliers only if usual lists
-        # would become outliers by being reversed.
+        # `REPLACED` finds lists of other users and random lists, which are always outliers.
+        # `TURNED` finds reversed lists. They are outliers only if usual lists would become outliers
+        # by being reversed.
         if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
             return excess.beyond
     hit_share = float(suspicion.hit[rows].mean())
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.FIRST_MOVED:
-        # A shuffle moves some items back to the first place. The users with these items look
-        # healthy, so the share is corrected for them. We assume that items move back as often as
-        # they usually move away.
-        first, moved_away = usual[0], sum(usual[1:]) / 2
-        if first > 2 * moved_away:
-            return min(1.0, share * first / (first - moved_away))
+        return _correct_for_unmoved(share, usual)
     return share
+
+
+def _correct_for_unmoved(share: float, usual: Sequence[float]) -> float:
+    """Correct the ``share`` of hit users for those whose first item is in the first place.
+
+    These users look healthy. ``usual`` has the usual shares of `Habit.FIRST_MOVED`. Usually the
+    first item stays for ``first`` of the users. It moves to each of the two other places for
+    ``moved_away`` of the users, on average. We assume that a shuffle leaves the first item of
+    ``moved_away`` of the hit users in the first place, or moves it back there. Then only
+    (first - moved_away) / first of the hit users are seen.
+
+    If half of the hit users or fewer are seen, the correction would at least double the share. So
+    the share is not corrected.
+    """
+    first = usual[0]
+    moved_away = sum(usual[1:]) / _OTHER_PLACES
+    if first <= 2 * moved_away:
+        return share
+    return min(1.0, share * first / (first - moved_away))
 
 
 def _has_replaced(hit: Flags, scene: Scene) -> bool:

@@ -126,20 +126,21 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
 def least_share(bins: Integers, usual: Sequence[float]) -> float:
     """A lower bound on the share of users that were hit, 0 to 1.
 
-    If users were hit, the ordinary bins have fewer users than usual. For each bin, ``below`` is the
-    present share of users in lower bins, and ``usually_below`` is the usual share. Then at most
-    below / usually_below of the users were not hit. This is the greatest share of a known part in a
-    mixture (Blanchard, Lee and Scott 2010). So at least (usually_below - below) / usually_below
-    were hit. The greatest of these bounds is returned. A bin is ignored if hardly any user is
-    usually below it.
+    If users were hit, the ordinary bins have fewer users than usual. For each bin, ``above`` is the
+    present share of users in this bin or above it, and ``usually_above`` is the usual share. So the
+    lower bins have the shares 1 - above and 1 - usually_above. Then at most their quotient
+    (1 - above) / (1 - usually_above) of the users were not hit. This is the greatest share of a
+    known part in a mixture (Blanchard, Lee and Scott 2010). So at least
+    (above - usually_above) / (1 - usually_above) were hit. The greatest of these bounds is
+    returned. A bin is ignored if hardly any user is usually below it.
     """
-    # These are shares of users in each bin or above it. The first bin is left out, because no user
-    # is below it.
+    # The first bin is left out, because no user is below it.
     above, usually_above = (tails[1:] for tails in _tails(share_bins(bins), usual))
-    says_much = usually_above <= _SAYS_LITTLE
-    usually_below = 1 - usually_above[says_much]
-    fewer_below = (above - usually_above)[says_much]  # usually_below - below
-    return float((fewer_below / usually_below).max(initial=0.0))
+    is_ignored = usually_above > _SAYS_LITTLE
+    above = above[~is_ignored]
+    usually_above = usually_above[~is_ignored]
+    bounds = (above - usually_above) / (1 - usually_above)
+    return float(bounds.max(initial=0.0))
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:

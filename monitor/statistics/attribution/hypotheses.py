@@ -265,9 +265,11 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     None if such items filled few places of the former lists, or if other items changed too.
     """
     lists = changes.lists[arm]
-    removed, share = lists.find_removed(_LISTED)
+    frequent_items, frequent_share = lists.find_removed(_LISTED)
+    # The items that the other arm's lists lost in this run show how many disappear every day.
     _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
-    if share < _LEAST_REMOVED + _TIMES_USUAL * usual_share or len(removed) < _LEAST_ITEMS:
+    least_share = _LEAST_REMOVED + _TIMES_USUAL * usual_share
+    if frequent_share < least_share or len(frequent_items) < _LEAST_ITEMS:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
@@ -290,9 +292,9 @@ def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
 
     ``is_removed`` marks places in the former lists, (n, k).
     """
-    rest = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
-    kept = lists.kept_share * lists.former_lengths / rest
-    return float(np.nanmean(kept.clip(0, 1)))
+    not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
+    kept_share = lists.kept_share * lists.former_lengths / not_removed
+    return float(np.nanmean(kept_share.clip(0, 1)))
 
 
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:

@@ -54,10 +54,10 @@ def split_distances(
     are known. The cost is O(n k).
     """
     twice = _with_baseline_twice(batch)
-    known = {id(twice): _score_identical(twice, score)}
+    known_scores = {id(twice): _score_identical(twice, score)}
     if scores is not None:
-        known[id(batch)] = scores
-    return share_steps(walk_to(twice, batch), score, known)
+        known_scores[id(batch)] = scores
+    return share_steps(walk_to(twice, batch), score, known_scores)
 
 
 def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:

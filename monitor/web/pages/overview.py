@@ -96,7 +96,7 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
         if cached is None or cached[0] is not latest or cached[1] is not comparison:
             cached = (latest, comparison, _new_row(latest, comparison))
             site.rows[name] = cached
-        _, _, row = cached
+        row = cached[2]
         age = now - latest.slot
         rows[name] = replace(row, age_s=age.total_seconds())
     for removed in site.rows.keys() - rows.keys():

@@ -117,8 +117,9 @@ def read_query(model: type[_Model], request: Request) -> _Model:
     """
     values: dict[str, Any] = {}
     for name in request.query_params:
-        given = request.query_params.getlist(name)
-        values[name] = given if len(given) > 1 else given[0]
+        # The model refuses a list, so it refuses a parameter that occurs twice.
+        of_name = request.query_params.getlist(name)
+        values[name] = of_name if len(of_name) > 1 else of_name[0]
     try:
         return model.model_validate(values)
     except ValidationError as error:

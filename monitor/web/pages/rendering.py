@@ -80,7 +80,11 @@ def series_chart(page: ComparisonPage) -> Markup:
 
 
 def distribution_chart(page: ComparisonPage) -> Markup:
-    """Draw the distribution of scores, with one column for each run."""
+    """Draw the distribution of scores, with one column for each run.
+
+    Runs whose histogram has other bounds than the last run's are left out, because their bins do
+    not fit the rows of the map.
+    """
     if not page.distribution:
         return Markup()
     last = page.distribution[-1][1]
@@ -134,7 +138,10 @@ def _total(name: str, amount: float) -> Bar:
 
 
 def segment_chart(explanation: Explanation) -> Markup:
-    """Draw how much each segment adds to the drop, for the dimension of the largest fall."""
+    """Draw how much each segment adds to the drop, for the dimension that explains most of it.
+
+    The segments of this dimension come first in ``explanation.falls``.
+    """
     if not explanation.falls:
         return Markup()
     dimension, _, _ = explanation.falls[0].segment.partition("=")

@@ -150,18 +150,18 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     size = len(style) + len(script)
     for number, section in enumerate(sections):
         anchor = f"part-{number}"
-        part = render(
+        html = render(
             section.template,
             page=section.page,
             prefix="",
             layout="section.html",
             anchor=anchor,
         )
-        if section.template == "user.html" and size + len(part.encode()) > MOST_BYTES:
+        if section.template == "user.html" and size + len(html.encode()) > MOST_BYTES:
             left_out += 1
             continue
-        size += len(part.encode())
-        parts.append(part)
+        size += len(html.encode())
+        parts.append(html)
         anchors[section.address] = anchor
         contents.append((anchor, section.title))
     body = Markup("".join(_link_sections(part, anchors) for part in parts))  # noqa: S704 - escaped
