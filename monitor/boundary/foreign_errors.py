@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb
+from types import MappingProxyType
 from typing import TypeVar
 
 from monitor.boundary.foreign_causes import (
@@ -28,10 +29,12 @@ from monitor.boundary.foreign_causes import (
     Cause,
 )
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.texts.tls_faults import write_tls_fault
+from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 
 _T = TypeVar("_T")
 log = logging.getLogger(__name__)
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
+"""The options of a URL without options."""
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
@@ -81,6 +84,18 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
     return next(filter(None, map(_read_tls_fault, errors)), None)
 
 
+def find_unreadable_tls_file(query: Mapping[str, object]) -> tuple[str, str] | None:
+    """The first file that a URL of PostgreSQL names for TLS, and that this account cannot read.
+
+    Return its option and its path, or None without such a file. ``query`` are the URL's options.
+    """
+    for option in _TLS_FILES:
+        file = query.get(option)
+        if isinstance(file, str) and file not in _NO_FILES and not os.access(file, os.R_OK):
+            return option, file
+    return None
+
+
 def _read_tls_fault(error: BaseException) -> TlsFault | None:
     vendor_words = str(error)[:_LONGEST_TLS_TEXT]
     if not isinstance(error, ssl.SSLError) and not _OF_TLS.search(vendor_words):
@@ -125,6 +140,10 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> C
     return None
 
 
+_TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+"""The options of libpq that name files."""
+_NO_FILES = {"", "system"}
+"""Values of these options that name no file."""
 _BY_VERIFY_CODE = {
     9: TlsFault.NOT_YET_VALID,
     10: TlsFault.EXPIRED,
@@ -232,10 +251,15 @@ def store_cause(error: BaseException) -> Cause:
     return system_cause(error) or file_cause(error)
 
 
-def sql_cause(error: BaseException, statement: str) -> Cause:
-    """What a database or its driver reported about a statement."""
+def sql_cause(
+    error: BaseException, statement: str, query: Mapping[str, object] = NO_OPTIONS
+) -> Cause:
+    """What a database or its driver reported about a statement.
+
+    ``query`` are the options of the database's URL.
+    """
     note_error(error)
-    cause = _sql_cause(error)
+    cause = _sql_cause(error, query)
     if cause in (CAUSES["42P01"], CAUSES["42703"]):
         name = _name_in(str(error.args[-1]), statement)
         if name:
@@ -243,7 +267,7 @@ def sql_cause(error: BaseException, statement: str) -> Cause:
     return cause
 
 
-def _sql_cause(error: BaseException) -> Cause:
+def _sql_cause(error: BaseException, query: Mapping[str, object]) -> Cause:
     if isinstance(error, sqlite3.Error):
         return _sqlite_cause(error)
     state = sqlstate_of(error)
@@ -261,6 +285,9 @@ def _sql_cause(error: BaseException) -> Cause:
         )
     if state is not None:
         return of_state or _refused_with(f"SQLSTATE {state}")
+    unreadable = find_unreadable_tls_file(query)
+    if unreadable is not None:
+        return Cause(*write_unreadable_tls_file(*unreadable))
     return (
         tls_cause(error, TlsClient.POSTGRESQL)
         or _by_words(str(error), UNCONNECTED)

@@ -130,8 +130,10 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     no problem is found. Otherwise it is 4, and the command prints the problems.
     """
     from monitor.storage import schema_version
+    from monitor.storage.database_url import describe, parse_url
 
     url = _database_url(config)
+    database = describe(parse_url(url))
     # Look for damage first, because damage causes further errors.
     examined = schema_version.damage_in(url)
     damage, advice = examined or ([], "")
@@ -144,6 +146,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if as_json:
         print_json(
             {
+                "place": database,
                 "schema": current,
                 "wanted": wanted,
                 "is_as_expected": current == wanted and not differences and not damage,
@@ -158,18 +161,21 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         )
     if current != wanted:
         raise SchemaError(
-            f"the schema is {current or 'empty'}, but this version needs {wanted}: "
+            f"{database}: the schema is {current or 'empty'}, but this version needs {wanted}: "
             f"{schema_version.advise(current)}"
         )
     if differences:
         raise SchemaError(
-            f"the tables differ from what this version expects: {'; '.join(differences)}: undo "
-            "these changes, or restore a backup"
+            f"{database}: the tables differ from what this version expects: "
+            f"{'; '.join(differences)}: undo these changes, or restore a backup"
         )
-    if not as_json:
-        print_line(f"schema {current}: as expected")
-    if examined and not as_json:
+    if as_json:
+        return
+    print_line(f"schema {current}: as expected")
+    if examined:
         print_line("file: undamaged")
+    else:
+        print_line(database)
 
 
 @app.command("size", cls=Command)

@@ -13,11 +13,16 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from monitor.boundary.foreign_errors import find_tls_fault, note_error, sqlstate_of
+from monitor.boundary.foreign_errors import (
+    find_tls_fault,
+    find_unreadable_tls_file,
+    note_error,
+    sqlstate_of,
+)
 from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 from monitor.model.tls_faults import TlsClient
 from monitor.storage.database_url import describe, file_of
-from monitor.texts.tls_faults import write_tls_fault
+from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 
 _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
@@ -166,7 +171,7 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
     if isinstance(error, sqlite3.Error):
         problem = _sqlite_problem(error, url)
     else:
-        problem = _postgres_problem(error)
+        problem = _postgres_problem(error, url)
     if problem is None:
         return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
     what, permanent, trouble = problem
@@ -200,7 +205,7 @@ def problem_of_opening(file: Path) -> _Problem:
     return f"cannot be opened: {advice}", True, _T.DENIED
 
 
-def _postgres_problem(error: BaseException | None) -> _Problem | None:
+def _postgres_problem(error: BaseException | None, url: URL) -> _Problem | None:
     """Describe PostgreSQL's error. Return None if it means that tables or columns are missing."""
     state = sqlstate_of(error) or ""
     if state == "42P01" and _PARTITION.search(str(error)):
@@ -208,12 +213,16 @@ def _postgres_problem(error: BaseException | None) -> _Problem | None:
     if state in {"42P01", "42703", "3F000"}:
         return None
     if not state:
-        return _problem_of_connecting(error)
+        return _problem_of_connecting(error, url)
     problem = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
     return problem or _unforeseen(error, f"SQLSTATE {state}")
 
 
-def _problem_of_connecting(error: BaseException | None) -> _Problem:
+def _problem_of_connecting(error: BaseException | None, url: URL) -> _Problem:
+    unreadable = find_unreadable_tls_file(url.query)
+    if unreadable is not None:
+        what = ": ".join(write_unreadable_tls_file(*unreadable))
+        return f"cannot be reached: {what}", False, _T.UNREACHABLE
     fault = None if error is None else find_tls_fault(error)
     if fault is not None:
         what = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))

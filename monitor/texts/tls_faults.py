@@ -59,3 +59,11 @@ def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
         TlsFault.NO_TLS: "check the port, and check that the server accepts TLS there",
     }
     return _PREDICATES[fault], advice[fault]
+
+
+def write_unreadable_tls_file(option: str, file: str) -> tuple[str, str]:
+    """Say which option of a URL names a file that cannot be read, and what to do."""
+    return (
+        f"the file of {option} in the URL cannot be read ({file})",
+        "correct the path, or let this account read the file and enter its directory",
+    )

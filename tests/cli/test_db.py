@@ -193,4 +193,4 @@ def test_check_tells_of_a_file_that_is_not_there_and_makes_none():
     assert_refused("db check | 4 | rankwatch.db does not exist")
     assert not FILE.exists()
     FILE.touch()
-    assert "the schema is empty" in db("check").stderr
+    assert "rankwatch.db: the schema is empty" in db("check").stderr

@@ -190,6 +190,7 @@ def test_a_damaged_file_is_named(file):
 SILENT = f"""
 u:{CANARY}@127.0.0.1:0/d?application_name={CANARY} | may come back | PostgreSQL database d at 127.0.0.1:
 u:{CANARY}@127.0.0.1:0/d | may come back | cannot be reached: check that the server runs, and host and port
+u:{CANARY}@127.0.0.1:0/d?sslrootcert=system&sslkey=/no/f | may come back | the file of sslkey in the URL cannot be read (/no/f)
 u:{CANARY}@nowhere.invalid/d | may come back | nowhere.invalid:5432 cannot be reached
 {USER}:{CANARY}@SERVER/postgres | for good | refused the password: correct the user or password
 {USER}:{PASSWORD}@SERVER/nothing_here | for good | PostgreSQL database nothing_here at 127.0.0.1

@@ -138,7 +138,7 @@ class ReadOnlyDatabase:
         except DBAPIError as error:
             if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
                 raise OverdueError from None
-            cause = sql_cause(error.orig or error, statement)
+            cause = sql_cause(error.orig or error, statement, self._url.query)
             raise SourceError(
                 f"{self.where} cannot be read: {cause}", permanent=cause.permanent
             ) from None
