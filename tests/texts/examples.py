@@ -138,7 +138,7 @@ from monitor.texts.run_reasons import (
     write_run_reasons,
 )
 from monitor.texts.slots import write_already_run, write_run_again
-from monitor.texts.tls_faults import write_tls_fault
+from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 from monitor.texts.wording import write_extra
@@ -508,6 +508,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             for client in (*TlsClient,)[1:]
         ),
         *(partial(write_tls_fault, TlsFault.CLIENT_WANTED, client) for client in (*TlsClient,)[1:]),
+        partial(write_unreadable_tls_file, "sslrootcert", "/etc/rankwatch/ca.pem"),
     ],
     "The state of an alert, and how urgent it is": [
         partial(write_firing, "", SLOT),
