@@ -282,7 +282,7 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 
 
 def find_waiting(z: Floats) -> Flags:
-    """Find new past runs that were too far from normal to end an alert, (runs, series).
+    """Find the newest past runs that are too far from normal to end an alert, (runs, series).
 
     Rules do not learn from these runs yet.
     """

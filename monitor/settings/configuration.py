@@ -244,9 +244,9 @@ class Settings(Options):
     """Pings to a dead man's switch, which sends an alert if pings stop. Every run sends pings."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
-    Runs that have used half of their deadline are not counted. If the last run of a comparison used
-    its full deadline, the next run uses an extra place. There are a quarter as many extra places,
-    and at least one."""
+    A run that has used half of its deadline no longer counts. A comparison whose last run used its
+    full deadline does not take one of these places. It takes an extra one. The extra places are a
+    quarter of this number, but at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

@@ -89,9 +89,9 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long after its slot a run first reads what users found relevant. All of this must be
-    known at that time, because rankwatch uses the first answer that is not empty and ignores later
-    answers. Without `after`, the first read is part of the run."""
+    """How long after a run's slot rankwatch first asks which items users found relevant. Choose it
+    long enough for the answers to be complete. rankwatch keeps the first answer that is not empty
+    and ignores later ones. Without `after`, it first asks during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
     """How long after its slot a run stops waiting for what users found relevant."""
 

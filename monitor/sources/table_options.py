@@ -66,7 +66,7 @@ NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values that are no items, such as `[-1]` if short lists are padded with -1. "
+        description="Values in a list that mean 'no item', such as `[-1]` if short lists are padded with -1. "
         "`null` and empty text are allowed.",
     ),
 ]

@@ -224,8 +224,8 @@ def _take(lists: CodedLists, rows: Rows) -> CodedLists:
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
     """Scores in the shape of ``padded``. They are NaN after the end of a list.
 
-    The result is None if the arm has items but no scores. If the arm has no items, all scores are
-    NaN, because such an arm does not show whether its source has scores.
+    The result is None if the arm has items but no scores. If the arm has no items, nobody can
+    know whether its source has scores, so all scores are NaN.
     """
     if not len(lists.codes):
         return np.broadcast_to(np.nan, padded.shape)

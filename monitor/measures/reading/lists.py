@@ -42,7 +42,7 @@ except ImportError:  # Spark's executors do not have pydantic
     _read_json = json.loads  # type: ignore[assignment]  # calls pass only a text or bytes
 
 NoItems: TypeAlias = Collection[int | str | None] | None
-"""Values that are no items, such as padding. None means null."""
+"""Values in a list that mean "no item", such as padding. None means null."""
 Cells: TypeAlias = Any
 """An Arrow array of lists, or a sequence of Python's values."""
 

@@ -128,7 +128,7 @@ def _compare_trainings(
     """Compare the candidate's distance from identical lists with the distance of two trainings.
 
     Both means come from the same users, so the sum of their variances is too large. So the function
-    is a little too cautious: it rarely says that the candidate is farther apart.
+    is a little too cautious. It sometimes finds no difference where there is a small one.
     """
     if trainings.mean is None or trainings.standard_error is None:
         return None
