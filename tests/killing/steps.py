@@ -64,16 +64,6 @@ STEPS: dict[str, Callable[[], None]] = {
 """Every step of a run and of a delivery, in order."""
 
 BETWEEN_SEND_AND_RECORD = ("after send", "before record")
-OF_DATABASES = (
-    "claim",
-    "store",
-    "before commit",
-    "commit",
-    "claim of the transition",
-    "mark",
-    "after record",
-)
-"""Steps within a transaction, or right after one."""
 
 
 def serve(config: str, step: str | None) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from forking import ended
-from killing.steps import BETWEEN_SEND_AND_RECORD, OF_DATABASES, STEPS, dying_daemon
+from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, dying_daemon
 from killing.storms import HALF_RUNS, play_storm
 from monitor.storage import open_store
 from servers.daemon import wait_for
@@ -106,7 +106,7 @@ def test_killed_at_every_step_on_sqlite(tmp_path):
 
 def test_killed_at_every_step_of_a_transaction_on_postgresql(postgres_server, tmp_path):
     with ExitStack() as databases:
-        urls = {step: databases.enter_context(postgres_server.database()) for step in OF_DATABASES}
+        urls = {step: databases.enter_context(postgres_server.database()) for step in STEPS}
         play_all(urls, tmp_path)
 
 

@@ -118,7 +118,7 @@ def odd_answers(draw, count):
     yield "good", answer(GOOD, {})
 
 
-@pytest.mark.parametrize("count", [600, pytest.param(20_000, marks=pytest.mark.integration)])
+@pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.integration)])
 def test_odd_answers_over_http_cost_nobody_else(count):
     """Every pull of odd answers has the good list, and a list or a reason for each user."""
     draw = random.Random(count)  # noqa: S311 - no secret

@@ -128,7 +128,7 @@ def trouble_of(browser, url):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True)])
+@pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True), (390, False)])
 def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another_host_and_axe_finds_nothing(
     browser, addresses, width, is_dark
 ):
