@@ -19,6 +19,7 @@ from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Comparison, Condition, ConditionRule, Rule, StandstillRule
+from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
 from monitor.texts.conditions import (
@@ -30,11 +31,16 @@ from monitor.texts.conditions import (
     write_unlearned,
 )
 from monitor.texts.root_causes import write_missed, write_stale
+from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
 MOVED = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
+_REASONS = {
+    Condition.SPLIT_OFF: RunReasonKind.SPLIT_OFF,
+    Condition.ARMS_DIFFERED: RunReasonKind.ARMS_DIFFERED,
+}
 STILL = 0.1
 """An arm stands still if its share of replaced items is at most this part of the other arm's share.
 
@@ -58,14 +64,21 @@ def judge_condition(
       no users any more (``is_unknown``).
     - ``too_few``: a rule had too few users.
     - ``stale``: no run can start this condition. An ok run ends it.
+    - ``split_off`` and ``arms_differed``: a reason of an unpaired run says so. While the users are
+      not split as planned, no run decides about ``no_data``.
 
     ``no_data`` and ``too_few`` ignore rules that are still learning. A failed run does not decide
     about these two.
     """
     condition = rule.condition
+    if condition in _REASONS:
+        return _judge_reason(condition, findings)
     unjudged = judge_status(findings)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
+    is_split_off = find_reason(findings.reasons, RunReasonKind.SPLIT_OFF) is not None
+    if condition is Condition.NO_DATA and is_split_off:
+        return None
     if unjudged is not None:
         if unjudged.outcome.value == condition.value:
             return _in_condition(unjudged, unjudged.reason)
@@ -85,6 +98,16 @@ def judge_condition(
     if len(lacking) > 1:
         reason += f" ({len(lacking):,} rules say so)"
     return _in_condition(lacking[0], reason)
+
+
+def _judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
+    """Judge a condition that a reason of the run reports. None for runs that compared no arms."""
+    if findings.unpaired is None:
+        return None
+    reason = find_reason(findings.reasons, _REASONS[condition])
+    if reason is None:
+        return _clear(condition)
+    return undecided(Outcome.BREACH, write_run_reason(reason))
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:

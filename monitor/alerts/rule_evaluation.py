@@ -94,7 +94,10 @@ class Figures:
         if share.lack in TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
-        return None if row is None else Reading(share.count(row) / row.asked, row.asked, segment)
+        if row is None or not row.asked_of(share.arm):
+            return None
+        asked = row.asked_of(share.arm)
+        return Reading(share.count(row) / asked, asked, segment)
 
     def segments(self, rule: SeriesRule) -> set[str]:
         """The segments in which the rule's series was measured."""
@@ -210,9 +213,9 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
     """
     thin = {}
     for row in coverage.rows if coverage else ():
-        if row.segment != ALL and row.paired < min_paired_share * row.asked:
+        if row.segment != ALL and row.paired < min_paired_share * row.comparable:
             thin[row.segment] = (
-                f"{row.paired:,} of {row.asked:,} users, "
+                f"{row.paired:,} of {row.comparable:,} users, "
                 f"under min_paired_share {min_paired_share:.0%}"
             )
     return thin

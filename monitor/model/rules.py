@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.statistics import CoverageShare, NoiseFloor, Statistic
+from monitor.model.unpaired import UnpairedPlan
 
 MEAN = Statistic()
 
@@ -40,12 +41,18 @@ class Direction(StrEnum):
 
 
 class Condition(StrEnum):
-    """Why drift cannot be judged. ``stale``: no run has succeeded for a long time."""
+    """Why drift cannot be judged.
+
+    ``stale``: no run has succeeded for a long time. The last two are for unpaired comparisons. The
+    users are not split as planned, or the arms' users differed before the test began.
+    """
 
     ERROR = "error"
     NO_DATA = "no_data"
     TOO_FEW = "too_few"
     STALE = "stale"
+    SPLIT_OFF = "split_off"
+    ARMS_DIFFERED = "arms_differed"
 
 
 @immutable
@@ -290,6 +297,7 @@ class MeasuringPlan:
     # All users if relevance arrives later, or if an arm is compared with its last run
     keep_lists: Keep | int = Keep.NONE
     evidence_users: int
+    unpaired: UnpairedPlan | None = None  # None asks both arms for the same users
 
 
 @immutable

@@ -12,7 +12,7 @@ from monitor.model.immutable import extend
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock, ScoreSink
-from monitor.model.rankings import Arm, CoverageNote, CoverageReason
+from monitor.model.rankings import COMPARED_REASONS, Arm, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
 from monitor.model.run_reasons import (
     IdKind,
@@ -34,8 +34,6 @@ from monitor.texts.id_mismatches import write_user_spelling
 from monitor.texts.model_versions import write_changes, write_models
 from monitor.texts.run_reasons import write_run_reasons
 
-_COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-"""Lists with these faults are compared nevertheless."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
 
@@ -316,7 +314,7 @@ def _find_obstacles(
     is_late = False
     reasons = measurement.coverage.all.users_by_reason
     for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
-        if reason not in (*_COMPARED, *ignored):
+        if reason not in (*COMPARED_REASONS, *ignored):
             note = notes.get((arm, reason), CoverageNote(text=""))
             cause = LossCause(reason=reason, users=count, text=note.text)
             causes.setdefault(arm, []).append(cause)
