@@ -188,8 +188,8 @@ def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 def _comparison(comparison: Partial) -> Iterator[Problem]:
     """Yield all problems of one comparison. The key paths start at the comparison."""
     rules = [(index, rule) for index, rule in enumerate(comparison.rules or ()) if rule is not None]
-    if not comparison.has("candidate", "candidates"):
-        yield Problem(("candidate",), MISSING)
+    if not comparison.has("unpaired"):
+        yield from _missing_sources(comparison)
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
@@ -201,6 +201,14 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
     )
     for index, rule in rules:
         yield from within(("rules", index), check_rule(rule, comparison))
+
+
+def _missing_sources(comparison: Partial) -> Iterator[Problem]:
+    if not comparison.has("candidate", "candidates"):
+        yield Problem(("candidate",), MISSING)
+    for key in ("baseline", "users"):
+        if not comparison.has(key):
+            yield Problem((key,), MISSING)
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
