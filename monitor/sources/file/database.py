@@ -287,11 +287,11 @@ class FileView:
         )
         self.unreadable = self.count_unreadable(arm, checks)
         require_readable(self.unreadable, log.max_unreadable)
-        end = (slot - _EPOCH) // _MICROSECOND
-        start = end - served.within // _MICROSECOND
-        is_in_time = f"rankwatch_at > {start} AND rankwatch_at <= {end}"
-        span = f"{format_duration(served.within)} up to {slot:%Y-%m-%dT%H:%M:%SZ}"
-        self._require_served(arm, is_in_time, span)
+        start, end = served.period(slot)
+        is_in_time = f"rankwatch_at <= {_microseconds(end)}"
+        if start is not None:
+            is_in_time += f" AND rankwatch_at > {_microseconds(start)}"
+        self._require_served(arm, is_in_time, _span(served, end))
         in_time = f"served_{self.name}"
         execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {arm} WHERE {is_in_time}")
         last = (
@@ -316,7 +316,7 @@ class FileView:
             at = _EPOCH + timedelta(microseconds=min(max(last, -_LONGEST_SPAN), _LONGEST_SPAN))
             newest = f"the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ}"
         msg = (
-            f"{self.where} has no list that was served in the {span} ({newest}): check "
+            f"{self.where} has no list that was served {span} ({newest}): check "
             "`served`, and check that the log is written"
         )
         raise SourceError(msg, permanent=False)
@@ -334,6 +334,21 @@ class FileView:
                     f"texts of more than {_LONGEST_TEXT} bytes"
                 )
                 raise SourceError(msg)
+
+
+def _microseconds(instant: datetime) -> int:
+    """The number of microseconds since 1970."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _span(served: ServedOptions, end: datetime) -> str:
+    """The time in which rows are read, in words."""
+    until = f"up to {end:%Y-%m-%dT%H:%M:%SZ}"
+    if served.within is not None:
+        return f"in the {format_duration(served.within)} {until}"
+    if served.since is not None:
+        return f"after {served.since:%Y-%m-%dT%H:%M:%SZ} and {until}"
+    return until
 
 
 def _short_text(value: str) -> str:
