@@ -35,12 +35,12 @@ from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
-MOVED = 0.02
-"""An arm's lists count as changed if at least this share of their items was replaced."""
 _REASONS = {
     Condition.SPLIT_OFF: RunReasonKind.SPLIT_OFF,
     Condition.ARMS_DIFFERED: RunReasonKind.ARMS_DIFFERED,
 }
+MOVED = 0.02
+"""An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
 """An arm stands still if its share of replaced items is at most this part of the other arm's share.
 
