@@ -1,0 +1,126 @@
+"""Differences between the arms, from summaries of each arm. Both arms have different users.
+
+Every difference is positive if the candidate's users moved farther from their lists of before.
+"""
+
+import math
+
+from monitor.model.immutable import immutable
+from monitor.model.runs import Summary
+
+FAR = 0.05
+"""A list is far if its score is in this lowest part of the metric's range."""
+
+
+@immutable
+class Gap:
+    """A difference between the arms. Both fields are NaN if they are undefined."""
+
+    value: float
+    error: float  # standard error over users
+
+
+@immutable
+class Count:
+    """How many of an arm's users have a property."""
+
+    affected: int
+    users: int
+
+
+@immutable
+class Moments:
+    """A user's value of now and value of before, over all users of an arm that have both.
+
+    The variances and the covariance have the divisor n - 1. They are ignored if n is below 2.
+    """
+
+    n: int
+    mean_now: float
+    mean_before: float
+    variance_now: float
+    variance_before: float
+    covariance: float
+
+
+UNDEFINED = Gap(value=math.nan, error=math.nan)
+
+
+def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
+    """The mean of the baseline minus the mean of the candidate.
+
+    For scores of similarity this is the self gap. The error is that of Welch (1947), the root of
+    the sum of both squared standard errors. The gap is undefined if an arm has no user with a
+    score. The error is undefined if an arm has fewer than 2 such users.
+    """
+    if baseline.mean is None or candidate.mean is None:
+        return UNDEFINED
+    error = math.nan
+    if baseline.standard_error is not None and candidate.standard_error is not None:
+        error = math.hypot(baseline.standard_error, candidate.standard_error)
+    return Gap(value=baseline.mean - candidate.mean, error=error)
+
+
+def far_floor(low: float, high: float) -> float:
+    """The score below which a list is far, for a metric with this range.
+
+    Infinite or NaN if the range is not finite. Then the metric has no far gap.
+    """
+    return low + FAR * (high - low)
+
+
+def share_gap(baseline: Count, candidate: Count) -> Gap:
+    """The affected share of the candidate's users minus that of the baseline's users, in [-1, 1].
+
+    For users with far lists this is the far gap. For users with missing, short, shared or unchanged
+    lists it is a list gap. The error takes one more affected user and one more other user in each
+    arm (Agresti and Caffo 2000). So it is above 0 if nobody is affected. Undefined if an arm has no
+    users.
+    """
+    if not baseline.users or not candidate.users:
+        return UNDEFINED
+    value = candidate.affected / candidate.users - baseline.affected / baseline.users
+    return Gap(value=value, error=math.sqrt(_variance(baseline) + _variance(candidate)))
+
+
+def _variance(count: Count) -> float:
+    users = count.users + 2
+    share = (count.affected + 1) / users
+    return share * (1 - share) / users
+
+
+def adjusted_gap(baseline: Moments, candidate: Moments) -> Gap:
+    """The mean of the baseline minus the mean of the candidate, adjusted by the values of before.
+
+    Let y be a user's value of now, and x the value of before. The gap of y - theta x is returned.
+    Theta is the slope of y on x inside the arms, with both arms pooled (Deng et al. 2013, CUPED).
+    So the users' own differences from before the test do not count, and the error is smaller.
+    Theta is 0 if x does not vary, or if both arms have fewer than 2 users.
+
+    The gap is undefined if an arm has no users, and its error if an arm has fewer than 2 users.
+    """
+    if not baseline.n or not candidate.n:
+        return UNDEFINED
+    theta = _slope(baseline, candidate)
+    now = baseline.mean_now - candidate.mean_now
+    before = baseline.mean_before - candidate.mean_before
+    error = math.nan
+    if baseline.n > 1 and candidate.n > 1:
+        error = math.sqrt(_left(baseline, theta) + _left(candidate, theta))
+    return Gap(value=now - theta * before, error=error)
+
+
+def _slope(baseline: Moments, candidate: Moments) -> float:
+    covariance = 0.0
+    variance = 0.0
+    for arm in (baseline, candidate):
+        if arm.n > 1:
+            covariance += (arm.n - 1) * arm.covariance
+            variance += (arm.n - 1) * arm.variance_before
+    return covariance / variance if variance > 0 else 0.0
+
+
+def _left(arm: Moments, theta: float) -> float:
+    """The squared standard error of the mean of y - theta x."""
+    explained = theta * (2 * arm.covariance - theta * arm.variance_before)
+    return max(arm.variance_now - explained, 0.0) / arm.n
