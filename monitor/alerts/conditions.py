@@ -64,21 +64,14 @@ def judge_condition(
       no users any more (``is_unknown``).
     - ``too_few``: a rule had too few users.
     - ``stale``: no run can start this condition. An ok run ends it.
-    - ``split_off`` and ``arms_differed``: a reason of an unpaired run says so. While the users are
-      not split as planned, no run decides about ``no_data``.
 
     ``no_data`` and ``too_few`` ignore rules that are still learning. A failed run does not decide
     about these two.
     """
     condition = rule.condition
-    if condition in _REASONS:
-        return _judge_reason(condition, findings)
     unjudged = judge_status(findings)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
-    is_split_off = find_reason(findings.reasons, RunReasonKind.SPLIT_OFF) is not None
-    if condition is Condition.NO_DATA and is_split_off:
-        return None
     if unjudged is not None:
         if unjudged.outcome.value == condition.value:
             return _in_condition(unjudged, unjudged.reason)
@@ -100,8 +93,11 @@ def judge_condition(
     return _in_condition(lacking[0], reason)
 
 
-def _judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
-    """Judge a condition that a reason of the run reports. None for runs that compared no arms."""
+def judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
+    """Judge a condition of `OF_UNPAIRED`, which a reason of the run reports.
+
+    None if the run did not compare the arms' users.
+    """
     if findings.unpaired is None:
         return None
     reason = find_reason(findings.reasons, _REASONS[condition])

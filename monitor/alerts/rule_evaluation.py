@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
-from monitor.alerts.conditions import STILL, apply_ignored, judge_condition, judge_standstill
+from monitor.alerts.conditions import (
+    STILL,
+    apply_ignored,
+    judge_condition,
+    judge_reason,
+    judge_standstill,
+)
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.unmatched import named_segments
 from monitor.alerts.verdicts import (
@@ -31,7 +37,9 @@ from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (
+    OF_UNPAIRED,
     Comparison,
+    Condition,
     ConditionRule,
     CoverageRule,
     Rule,
@@ -286,6 +294,11 @@ def _find_awaited(
 
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
+    if rule.condition in OF_UNPAIRED:
+        return judge_reason(rule.condition, run.findings)
+    is_split_off = find_reason(run.findings.reasons, RunReasonKind.SPLIT_OFF) is not None
+    if rule.condition is Condition.NO_DATA and is_split_off:
+        return None  # the alert on the split reports it
     if rule.segments == "named" and segment != ALL:
         if run.findings.status is not RunStatus.OK:
             return None  # the alert on all users reports the condition

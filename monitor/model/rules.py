@@ -55,6 +55,10 @@ class Condition(StrEnum):
     ARMS_DIFFERED = "arms_differed"
 
 
+OF_UNPAIRED = frozenset({Condition.SPLIT_OFF, Condition.ARMS_DIFFERED})
+"""The conditions that only unpaired comparisons have."""
+
+
 @immutable
 class FixedLimit:
     """A configured limit. Values strictly on the ``direction`` side of ``value`` are in breach."""

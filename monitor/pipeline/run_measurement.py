@@ -278,6 +278,7 @@ def open_answers(
 
 
 def note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
+    """Say in the explanation that only a sample was seen, if it was."""
     if explanation is None or sampled == asked:
         return explanation
     sentence = f"{explanation.sentence} (seen in a sample of {sampled:,} of {asked:,} users)"

@@ -75,8 +75,8 @@ def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifference
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
     between = []
     for segment in users.segments:
-        counts = [_count_lists(now[users.rows(arm, segment)], k) for arm in Arm]
-        excess = between_excess(*counts, PERSISTENCE)
+        baseline, candidate = (_count_lists(now[users.rows(arm, segment)], k) for arm in Arm)
+        excess = between_excess(baseline, candidate, PERSISTENCE)
         if isfinite(excess.value):
             between.append(
                 BetweenExcess(
@@ -87,7 +87,8 @@ def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifference
                 )
             )
     items = []
-    for item in find_shifted(*(_count_lists(now[users.rows(arm)], k) for arm in Arm)):
+    baseline, candidate = (_count_lists(now[users.rows(arm)], k) for arm in Arm)
+    for item in find_shifted(baseline, candidate):
         items.append(
             ItemExposure(
                 item=users.name_item(int(codes[item.code])),

@@ -102,13 +102,11 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
             assigned = _read_assigned(sources, arms, slot, seconds_left())
         answers: dict[Arm, Answers] = {}
         for arm in Arm:
-            opened = open_answers(
-                comparison, sources.arms[arm], slot, watch, seconds_left, memory
-            )
+            opened = open_answers(comparison, sources.arms[arm], slot, watch, seconds_left, memory)
             answers[arm] = reading.enter_context(opened)
-        segments = tuple(dict.fromkeys(
-            name for answer in answers.values() for name in answer.asked.segments
-        ))
+        segments = tuple(
+            dict.fromkeys(name for answer in answers.values() for name in answer.asked.segments)
+        )
         asked = _divide(answers, segments)
         accumulator = RunAccumulator(
             comparison,
