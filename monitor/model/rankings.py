@@ -298,12 +298,14 @@ class CoverageRow:
     asked: int
     paired: int
     users_by_reason: Mapping[tuple[Arm, CoverageReason], int]
-    # The asked users of each arm, if each user belongs to one arm. Else empty
-    asked_by_arm: Mapping[Arm, int] = field(default_factory=dict)
+    # The asked users of each arm, if each user belongs to one arm. Else None
+    asked_by_arm: Mapping[Arm, int] | None = None
 
     def asked_of(self, arm: Arm | None) -> int:
         """Return the number of users that were asked of this arm. None means of any arm."""
-        return self.asked if arm is None else self.asked_by_arm.get(arm, self.asked)
+        if arm is None or self.asked_by_arm is None:
+            return self.asked
+        return self.asked_by_arm[arm]
 
     def count_lost(self, arm: Arm) -> int:
         """Return the number of users without a list of this arm that can be compared."""
@@ -320,7 +322,7 @@ class CoverageRow:
         If each user belongs to one arm, users without a list of this arm do not count. So only
         users without a list of before can be missing.
         """
-        if not self.asked_by_arm:
+        if self.asked_by_arm is None:
             return self.asked
         return self.asked - sum(map(self.count_lost, Arm))
 

@@ -95,7 +95,7 @@ coverage = table_of_runs(
     *filled(Integer, "position"),
     *filled(Count, "asked", "paired"),
     *filled(UsersByReason, "users_by_reason"),
-    Column("asked_by_arm", Values(dict[Arm, int], absent={})),
+    Column("asked_by_arm", Values(dict[Arm, int])),
     key=("segment",),
 )
 """``users_by_reason`` has the number of users by arm and reason.
