@@ -25,11 +25,10 @@ class World:
     """Users with a taste, half of them in each arm. ``error`` is how much a training differs from the taste."""
 
     seed: int = 0
-    users: int = 5000
-    items: int = 400
+    users: int = 8000
+    items: int = 200
     k: int = 10
-    error: float = 0.6
-    segments: int = len(COUNTRIES)
+    error: float = 0.4
 
     @property
     def is_candidate(self) -> Flags:
@@ -50,11 +49,11 @@ class World:
         lists = np.empty((self.users, self.k), dtype=np.int64)
         for arm, members in enumerate((~self.is_candidate, self.is_candidate)):
             rng = self._rng(4, day, arm if day else 0)
-            noise = rng.normal(size=(self.users, self.items)) * rng.uniform(0.9, 1.1)
-            # A training also errs for all users alike.
-            noise += 0.3 * rng.normal(size=self.items)
-            best = np.argsort(-(taste + self.error * noise), axis=1)[:, : self.k]
-            lists[members] = best[members]
+            # Some trainings are better than others, and each also errs for all users alike.
+            noise = rng.uniform(0.97, 1.03) * rng.standard_normal((members.sum(), self.items))
+            noise += 0.1 * rng.normal(size=self.items)
+            scores = taste[members] + self.error * noise
+            lists[members] = np.argsort(-scores, axis=1)[:, : self.k]
         return lists
 
     def draw(self, share: float) -> Flags:
