@@ -96,6 +96,7 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert gap.error == pytest.approx(math.sqrt(variance))
     assert share_gap(Count(affected=0, users=9), Count(affected=0, users=9)).error > 0
     assert gaps.far_floor(-1, 1) == pytest.approx(-1 + 2 * gaps.FAR)
+    assert gaps.far_floor(50, 0) == pytest.approx(50 * (1 - gaps.FAR))
 
 
 def moments(now, before):

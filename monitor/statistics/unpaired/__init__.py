@@ -7,7 +7,7 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   planned split? The split is off if the result is at least `split.LIMIT`.
 - `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
 - `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps, from a `Count` of
-  users for each arm. `gaps.far_floor(low, high)` is the score below which a list is far.
+  users for each arm. `gaps.far_floor(disjoint, identical)` is the score below which a list is far.
 - `gaps.adjusted_gap(baseline, candidate) -> Gap`: the gap of a metric of one arm, adjusted by the
   values of before, from the `Moments` of each arm.
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.

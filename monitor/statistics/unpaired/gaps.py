@@ -9,7 +9,12 @@ from monitor.model.immutable import immutable
 from monitor.model.runs import Summary
 
 FAR = 0.05
-"""A list is far if its score is in this lowest part of the metric's range."""
+"""A list is far if at most this part of the way from disjoint to identical lists is left.
+
+This cut was chosen by the benchmark ``unpaired``: 1 % of mixed-up users are seen in one run with a
+chance of FIGURES. On lists of a shop after a week, it has 80 % of mixed-up users, half of the users
+with a popular list, and 1 % of the others.
+"""
 
 
 @immutable
@@ -61,12 +66,15 @@ def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
     return Gap(value=baseline.mean - candidate.mean, error=error)
 
 
-def far_floor(low: float, high: float) -> float:
-    """The score below which a list is far, for a metric with this range.
+def far_floor(disjoint: float, identical: float) -> float:
+    """The score below which a list is far from the user's list of before.
 
-    Infinite or NaN if the range is not finite. Then the metric has no far gap.
+    The arguments are the metric's scores of two disjoint lists and of two identical lists. Disjoint
+    lists of some metrics have a higher score than the lowest score, so ranges cannot be used. If
+    the metric is a distance, lists are far above the result. The far gap has no meaning for metrics
+    that ignore items which only one list has, such as ``kendall_tau``.
     """
-    return low + FAR * (high - low)
+    return disjoint + FAR * (identical - disjoint)
 
 
 def share_gap(baseline: Count, candidate: Count) -> Gap:
