@@ -18,6 +18,7 @@ from monitor.measures.kernels.rbo.untied import rbo
 from monitor.model.rankings import PairBatch
 from monitor.model.rules import Direction
 from monitor.statistics.reference.prediction import refer, surprise
+from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.gaps import FAR, Moments, adjusted_gap
@@ -30,6 +31,7 @@ INTENSITY = 0.045
 """How much trainings differ in how far they move the lists: 38 % of healthy days are beyond 3 errors."""
 OTHER_MODEL = 0.05
 CUTS = (0.025, FAR, 0.1, 0.25)
+FAR_COLUMN = 2 + CUTS.index(FAR)
 EARLIER = 30
 STATED = 90.0
 FAULTS = {
@@ -141,15 +143,22 @@ def make_pool(users, trainings):
 
 
 def gaps_of(baseline, candidate, n_baseline, n_candidate):
-    """Values and errors of all looks, (..., 1 + cuts), from sums of features: as `mean_gap` and `share_gap` do."""
-    values, variances = [], []
+    """Values and errors of all looks, (..., looks), from sums of features.
+
+    As `mean_gap`, `angle_gap` and `share_gap` do.
+    """
+    values, errors = [], []
     for sums, n in ((baseline, n_baseline), (candidate, n_candidate)):
         mean = sums[..., :1] / n
-        variance = (sums[..., 1:2] / n - mean**2) / (n - 1)
-        share = (sums[..., 2:] + 1) / (n + 2)
-        values.append(np.concatenate((mean, -sums[..., 2:] / n), axis=-1))
-        variances.append(np.concatenate((variance, share * (1 - share) / (n + 2)), axis=-1))
-    return values[0] - values[1], np.sqrt(sum(variances))
+        error = np.sqrt((sums[..., 1:2] / n - mean**2) / (n - 1))
+        angle, angle_error = to_angle(sums[..., 2:] / n, n)
+        share = sums[..., [FAR_COLUMN]] / n
+        smooth = (sums[..., [FAR_COLUMN]] + 1) / (n + 2)
+        share_error = np.sqrt(smooth * (1 - smooth) / (n + 2))
+        angle_error = np.broadcast_to(angle_error, angle.shape)
+        values.append(np.concatenate((mean, -angle, -share), axis=-1))
+        errors.append(np.concatenate((error, angle_error, share_error), axis=-1))
+    return values[0] - values[1], np.hypot(*errors)
 
 
 def observe(pool, users, planned, rng):
@@ -215,8 +224,13 @@ def percent(flags, digits=2):
     return f"{100 * np.mean(flags):.{digits}f} %"
 
 
-LOOKS = ("self gap", *(f"far gap below {cut:g}" for cut in CUTS), "shared list")
-DEFAULT = [0, 1 + CUTS.index(FAR), len(LOOKS) - 1]
+LOOKS = (
+    "self gap",
+    *(f"far gap below {cut:g}" for cut in CUTS),
+    "shared list",
+    "share of far lists",
+)
+DEFAULT = [0, 1 + CUTS.index(FAR), 1 + len(CUTS)]
 
 
 def show_gaps(pool, repetitions):

@@ -7,6 +7,7 @@ import math
 
 from monitor.model.immutable import immutable
 from monitor.model.runs import Summary
+from monitor.statistics.reference.sampling_error import to_angle
 
 FAR = 0.05
 """A list is far if at most this part of the way from disjoint to identical lists is left.
@@ -81,14 +82,29 @@ def share_gap(baseline: Count, candidate: Count) -> Gap:
     """The affected share of the candidate's users minus that of the baseline's users, in [-1, 1].
 
     For users with far lists this is the far gap. For users with missing, short, shared or unchanged
-    lists it is a list gap. The error takes one more affected user and one more other user in each
-    arm (Agresti and Caffo 2000). So it is above 0 if nobody is affected. Undefined if an arm has no
-    users.
+    lists it is a list gap. This is the value for people. Rules judge the `angle_gap`.
+
+    The error takes one more affected user and one more other user in each arm (Agresti and Caffo
+    2000). So it is above 0 if nobody is affected. Undefined if an arm has no users.
     """
     if not baseline.users or not candidate.users:
         return UNDEFINED
     value = candidate.affected / candidate.users - baseline.affected / baseline.users
     return Gap(value=value, error=math.sqrt(_variance(baseline) + _variance(candidate)))
+
+
+def angle_gap(baseline: Count, candidate: Count) -> Gap:
+    """The gap of the same shares as angles, for limits that are learned from earlier runs.
+
+    The error of an angle depends on the number of users only (Anscombe 1948). So a fault does not
+    increase its own error. If 1 % of the users of an arm with 1,000 users are mixed up, ANGLES. The
+    gap is in [-pi/2, pi/2]. Undefined if an arm has no users.
+    """
+    if not baseline.users or not candidate.users:
+        return UNDEFINED
+    before, error = to_angle(baseline.affected / baseline.users, baseline.users)
+    after, other_error = to_angle(candidate.affected / candidate.users, candidate.users)
+    return Gap(value=float(after - before), error=math.hypot(error, other_error))
 
 
 def _variance(count: Count) -> float:
