@@ -163,7 +163,7 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
 
 
 def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
-    """Report comparisons of pings that do not exist. ``comparisons`` are all names."""
+    """Report pings that name unknown comparisons. ``comparisons`` are the names that exist."""
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant
     for index, ping in enumerate(settings.pings or ()):

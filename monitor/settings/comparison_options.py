@@ -205,10 +205,10 @@ class ComparisonOptions(Options):
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
-    """Hours of the day, in `timezone`, in which runs may begin. If the end is earlier than the
-    start, the hours include midnight. Slots at other times are not due, so they are never reported
-    as missed. Outside these hours the daemon begins no late run, and `run-once` runs a slot only
-    with `--slot`."""
+    """Runs begin only in these hours of the day, in the time zone of `timezone`. If the end is
+    earlier than the start, the hours include midnight. Slots at other times are not due, so they
+    are never reported as missed. Outside these hours the daemon begins no late run, and `run-once`
+    runs a slot only with `--slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
     """Time zone of `cron`, `only_between` and `holidays`."""
     holidays: tuple[value_types.Days, ...] = Field(
@@ -254,7 +254,7 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that the arms could list (default: the number that they did list)."""
+    """The number of items that the arms could list (default: the number of items in their lists)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None

@@ -18,7 +18,14 @@ from monitor.statistics.unpaired import arms_differed, gaps
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import ItemExposure, find_shifted
-from monitor.statistics.unpaired.gaps import Count, Moments, adjusted_gap, mean_gap, share_gap
+from monitor.statistics.unpaired.gaps import (
+    Count,
+    Moments,
+    adjusted_gap,
+    angle_gap,
+    mean_gap,
+    share_gap,
+)
 from monitor.statistics.unpaired.rollout import pair_scores
 from monitor.statistics.unpaired.split import CONCENTRATION, LIMIT, log_evidence
 from tables import cells
@@ -86,16 +93,23 @@ def test_gaps_of_arms_with_too_few_users_are_undefined():
     assert all(map(math.isnan, (mean_gap(nobody, one).value, mean_gap(one, nobody).error)))
     assert mean_gap(one, summary()).value == one.mean - summary().mean
     assert math.isnan(mean_gap(one, summary()).error)
-    assert math.isnan(share_gap(Count(affected=0, users=0), Count(affected=1, users=1)).value)
+    arms = Count(affected=0, users=0), Count(affected=1, users=1)
+    assert math.isnan(share_gap(*arms).value)
+    assert math.isnan(angle_gap(*arms).value)
 
 
 def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
-    gap = share_gap(Count(affected=10, users=1000), Count(affected=30, users=500))
+    arms = Count(affected=10, users=1000), Count(affected=30, users=500)
+    gap = share_gap(*arms)
     assert gap.value == pytest.approx(0.05)
     variance = 11 / 1002 * 991 / 1002 / 1002 + 31 / 502 * 471 / 502 / 502
     assert gap.error == pytest.approx(math.sqrt(variance))
+    angles = [math.asin(math.sqrt(10.375 / 1000.75)), math.asin(math.sqrt(30.375 / 500.75))]
+    assert angle_gap(*arms).value == pytest.approx(angles[1] - angles[0])
+    assert angle_gap(*arms).error == pytest.approx(math.sqrt(0.25 / 1000.5 + 0.25 / 500.5))
     assert share_gap(Count(affected=0, users=9), Count(affected=0, users=9)).error > 0
     assert gaps.far_floor(-1, 1) == pytest.approx(-1 + 2 * gaps.FAR)
+    assert gaps.far_floor(50, 0) == pytest.approx(50 * (1 - gaps.FAR))
 
 
 def moments(now, before):

@@ -27,7 +27,7 @@ from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database
 from monitor.sources.file.file_set import FileSet, end_of, held_files
 from monitor.sources.file.formats import sql_name
-from monitor.sources.file.source import GIVEN, ListView, UserView, rows_read
+from monitor.sources.file.source import GIVEN, ListView, UserView, needs_order, rows_read
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 
 _BATCH_BYTES = 1 << 27
@@ -76,7 +76,7 @@ class JoinedFiles:
                 with _noted(unread, name, request):
                     list_files[name] = timely(open_once, options)
             all_files = [user_files, *list_files.values()]
-            in_order = any(options.in_order for options in self._lists.values())
+            in_order = any(map(needs_order, (self._users, *self._lists.values())))
             with open_database(all_files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, files in list_files.items():
@@ -85,9 +85,11 @@ class JoinedFiles:
                         lists[name] = timely(ListView, database, name, options, files, request.k)
                 users_read = rows_read(user_files, self._users)
                 list_columns = list[str]()
+                same_rows = None
                 for view in lists.values():
                     if view.read == users_read:
                         list_columns += view.options.columns
+                        same_rows = view.file
                 users = timely(
                     UserView,
                     database,
@@ -95,6 +97,7 @@ class JoinedFiles:
                     self._users,
                     self._dimensions,
                     list_columns,
+                    same_rows,
                 )
                 segments = users.read_segments(request.max_segment_values)
                 yield _JoinedAnswers(database, users, segments, lists, unread, deadline)

@@ -1,4 +1,4 @@
-"""Compares two arms that serve different users, as in an A/B test. Pure, and numpy only.
+"""Compares two arms that serve different users, as in an A/B test. Pure.
 
 Each user has a list of now and a list of before the test. The score of a user is the similarity of
 these two lists. All values are undefined (NaN) if an arm has too few users. The functions:
@@ -6,8 +6,10 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
 - `split.log_evidence(baseline, candidate, planned) -> float`: do the numbers of users fit the
   planned split? The split is off if the result is at least `split.LIMIT`.
 - `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
-- `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps, from a `Count` of
-  users for each arm. `gaps.far_floor(low, high)` is the score below which a list is far.
+- `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps for people, from a
+  `Count` of users for each arm. `gaps.far_floor(disjoint, identical)` is the score below which a
+  list is far.
+- `gaps.angle_gap(baseline, candidate) -> Gap`: the same gaps as angles, for learned limits.
 - `gaps.adjusted_gap(baseline, candidate) -> Gap`: the gap of a metric of one arm, adjusted by the
   values of before, from the `Moments` of each arm.
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
