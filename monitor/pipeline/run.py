@@ -82,8 +82,7 @@ def execute(
     """
     watch = Stopwatch(clock)
     try:
-        measure = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
-        measurement = measure(comparison, arms, claim.slot, memory, watch, scores=scores)
+        measurement = measure_run(comparison, arms, claim.slot, memory, watch, scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -112,6 +111,20 @@ def execute(
             reasons = (*reasons, *_with_texts(RunReasonKind.LEFT_OUT, [write_error]))
     run = replace(run, status=status, reasons=reasons, stage_seconds=watch.seconds)
     return _judge(comparison, claim, memory, clock.now(), _storable(comparison, run))
+
+
+def measure_run(  # noqa: PLR0913 - one slot of one comparison
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    memory: Memory,
+    watch: Stopwatch,
+    scores: RunScores | None = None,
+) -> Measurement:
+    """Measure one slot of a paired or an unpaired comparison. See `measure_slot`."""
+    if comparison.measuring.unpaired is None:
+        return measure_slot(comparison, arms, slot, memory, watch, scores=scores)
+    return measure_unpaired(comparison, arms, slot, memory, watch, scores=scores)
 
 
 def _write_scores(

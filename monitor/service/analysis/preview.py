@@ -16,7 +16,8 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
-from monitor.pipeline.run_measurement import Stopwatch, compare_users, measure_slot
+from monitor.pipeline.run import measure_run
+from monitor.pipeline.run_measurement import Stopwatch, compare_users
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
 from monitor.sources import SampleOptions
@@ -73,7 +74,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
-        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_run(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
