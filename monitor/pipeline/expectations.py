@@ -379,9 +379,9 @@ def _build(
         if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
-                expected=watched.show(reference.center[column], figures),
-                limit=watched.show(limits[column], figures),
-                opposite=watched.show(opposites[column], figures),
+                expected=watched.show_of_run(reference.center[column], figures),
+                limit=watched.show_of_run(limits[column], figures),
+                opposite=watched.show_of_run(opposites[column], figures),
                 z=_finite(z[column]),
                 evidence=float(evidence[column]) if is_trend else None,
             )

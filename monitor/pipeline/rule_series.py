@@ -104,16 +104,22 @@ class RuleSeries(Generic[RuleT_co]):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
 
-    def show(self, judged: float, figures: Figures) -> float | None:
-        """Convert a judged value to the scale that people read, and keep it in the series' range.
+    def show_of_run(self, judged: float, figures: Figures) -> float | None:
+        """Convert a judged value of this run as `show` does.
 
-        ``judged`` is an angle if the series is a share of users, or a difference of shares. Returns
-        None if the value is not finite, or if it is a share of no users.
+        ``judged`` is a difference of angles if the series is a far gap.
         """
         far = self._count_far(figures)
-        if far is not None and np.isfinite(judged):
-            return show_angle_gap(judged, *far)
-        users = self.count_users(figures)
+        if far is None or not np.isfinite(judged):
+            return self.show(judged, self.count_users(figures))
+        return show_angle_gap(judged, *far)
+
+    def show(self, judged: float, users: int) -> float | None:
+        """Convert a judged value to the scale that people read, and keep it in the series' range.
+
+        ``judged`` is an angle if the series is a share of users. Returns None if the value is not
+        finite, or if it is a share of no users.
+        """
         if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
         if not self.rule.is_share:

@@ -113,7 +113,7 @@ def execute(
     return _judge(comparison, claim, memory, clock.now(), _storable(comparison, run))
 
 
-def measure_run(  # noqa: PLR0913 - one slot of one comparison
+def measure_run(
     comparison: Comparison,
     arms: Arms,
     slot: datetime,

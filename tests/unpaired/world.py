@@ -32,7 +32,7 @@ class World:
 
     @property
     def is_candidate(self) -> Flags:
-        return self._rng(1).random(self.users) < 0.5  # noqa: PLR2004
+        return self._rng(1).random(self.users) < 0.5
 
     @property
     def countries(self) -> list[str]:
@@ -118,14 +118,14 @@ def serve_popular(world: World, lists: Lists, members: Flags) -> Lists:
     return served
 
 
-def reverse_top(world: World, lists: Lists, members: Flags) -> Lists:
+def reverse_top(_: World, lists: Lists, __: Flags) -> Lists:
     """The first three items of all lists are in the opposite order."""
     served = lists.copy()
     served[:, :3] = lists[:, 2::-1]
     return served
 
 
-def serve_better(world: World, lists: Lists, members: Flags) -> Lists:
+def serve_better(world: World, lists: Lists, _: Flags) -> Lists:
     """Another model, which knows more: three items of ten are other ones, for all users."""
     rng = np.random.default_rng((world.seed, 6))
     served = lists.copy()
