@@ -49,7 +49,7 @@ def test_a_fault_is_noticed_in_its_first_run_in_one_message_with_its_cause(
     fault, alert, day, says, tmp_path
 ):
     runs, starts = replay(fault, tmp_path)
-    first = [each for each in starts if each["segment"] == "all"][0]
+    first = next(each for each in starts if each["segment"] == "all")
     assert (first["alert"], first["slot"][:10]) == (alert, f"2026-11-{day}")
     assert says in (first["explanation"] or first["reason"])
     assert len({each["incident"] for each in starts}) == 1
