@@ -18,9 +18,9 @@ IdForms = Annotated[
     Field(
         description="How these ids are rewritten before they are compared, step by step: `strip` "
         "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
-        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if all of an id "
-        "matches. `string`, and a step that does not fit, do not change the id. Users whose ids "
-        "become equal are `duplicate_user`.",
+        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the whole id "
+        "matches. A step that does not fit does not change the id, and neither does `string`. "
+        "Users whose ids become equal are `duplicate_user`.",
     ),
 ]
 
@@ -34,7 +34,7 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Selects rows of a log: the newest list of each user that was served before the slot."""
+    """Selects from a log of served lists: the newest list of each user before the slot."""
 
     time: ColumnName
     """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
