@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -31,6 +31,7 @@ _NAMES: dict[object, str] = {
     float: "number",
     bool: "true or false",
     timedelta: "duration",
+    datetime: "date or time",
     SecretStr: "secret",
     Any: "anything",
 }

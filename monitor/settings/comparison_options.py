@@ -14,6 +14,7 @@ from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     ItemTitlesOptions,
     ItemWeightsOptions,
@@ -161,7 +162,11 @@ class ComparisonOptions(Options):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],
-            "anyOf": [{"required": ["candidate"]}, {"required": ["candidates"]}],
+            "anyOf": [
+                {"required": ["baseline", "users", "candidate"]},
+                {"required": ["baseline", "users", "candidates"]},
+                {"required": ["unpaired"]},
+            ],
         }
     )
 
@@ -198,12 +203,12 @@ class ComparisonOptions(Options):
     rule is firing, it continues. Thresholds and conditions are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """Length of the lists that are compared."""
-    baseline: SourceOptions
-    """The source of the lists that users get today."""
-    # every comparison that `by_candidate` returns has a candidate
+    # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
+    baseline: SourceOptions = cast("Any", None)
+    """The source of the lists that users get today. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
     """The source of the lists to compare with the baseline's lists. Required unless there are
-    `candidates`."""
+    `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
@@ -214,8 +219,11 @@ class ComparisonOptions(Options):
     pairs: bool = False
     """Whether `candidates` are also compared with each other, from the same lists. The comparison
     `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
-    users: UsersOptions
-    """The users that both arms are asked for."""
+    users: UsersOptions = cast("Any", None)
+    """The users that both arms are asked for. Required unless there is `unpaired`."""
+    unpaired: UnpairedOptions | None = None
+    """Compares arms that serve different users, as in an A/B test. It replaces `baseline`,
+    `candidate` and `users`."""
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
@@ -314,6 +322,8 @@ class ComparisonOptions(Options):
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
+        if self.unpaired is not None:
+            yield self.model_copy(update=self.unpaired.to_sources())
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():
