@@ -289,9 +289,10 @@ class ComparisonOptions(Options):
     """Where the scores of all compared users are written. `keep_scores` has no influence on this.
     If relevance arrives after the run, the scores of relevance metrics are not written."""
     keep_lists: value_types.KeepChoice | None = None
-    """The users whose lists are stored. Takes the values of `keep_scores`. Explanations compare
-    stored lists with the lists of the next run. By default the lists of all users are stored if
-    relevance, a temporal noise floor or an arm metric needs them. Otherwise no lists are stored."""
+    """The users whose lists are stored. The values have the same meaning as those of `keep_scores`.
+    Explanations compare stored lists with the lists of the next run. By default the lists of all
+    users are stored if relevance, a temporal noise floor or an arm metric needs them. Otherwise no
+    lists are stored."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(
