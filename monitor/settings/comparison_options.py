@@ -184,8 +184,8 @@ class ComparisonOptions(Options):
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
-    """Replaces `every`: minute, hour, day of month, month and weekday as in crontab(5). 0 and 7 are
-    Sunday."""
+    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). 0 and 7
+    are Sunday."""
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
