@@ -25,6 +25,14 @@ _OF_EVERY_RULE = {
 }
 
 
+_NO_METRICS = {
+    "p_value": "no rule judges p-values, because two healthy trainings always differ: write a "
+    "metric and learned",
+    "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
+    "metric, which has one score for each user",
+}
+
+
 @immutable
 class JudgedMetric:
     """The scores that a rule judges: those of a metric, of the noise floor, or their difference."""
@@ -36,8 +44,10 @@ class JudgedMetric:
     def parse(cls, text: str) -> Self:
         """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
-        Raises MetricError for an unknown name.
+        Raises MetricError for an unknown name. ValueError for values that no rule may judge.
         """
+        if text.strip() in _NO_METRICS:
+            raise ValueError(_NO_METRICS[text.strip()])
         derived, name = parse_derived(text.strip())
         return cls(metric=value_types.parse_metric(name), derived=derived)
 
