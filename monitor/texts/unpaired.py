@@ -1,0 +1,51 @@
+"""Writes how the lists of two arms differ, if each user is served by one arm only."""
+
+from collections.abc import Mapping
+
+from monitor.model.explanation import Finding
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL, Arm
+from monitor.model.unpaired import BetweenExcess
+from monitor.texts.explanations import join_sentences, shorten_name, write_cause
+
+
+@immutable
+class SelfGap:
+    """How much farther the candidate's users moved from their lists of before, in one segment."""
+
+    value: float  # negative if the baseline's users moved farther
+    error: float  # standard error over users
+    users: int
+
+
+def write_unpaired(
+    finding: Finding | None,
+    gaps: Mapping[str, SelfGap],
+    segment: str,
+    excess: BetweenExcess | None,
+) -> str:
+    """Say what happened to the users of an arm, and which arm's users moved farther.
+
+    ``gaps`` are the self gaps by segment. ``segment`` is named if it is not ``all``.
+    """
+    sentences = []
+    if finding is not None:
+        sentences.append(f"{write_cause(finding)}.")
+    sentences.append(_write_gap(gaps[ALL]))
+    if segment in gaps and segment != ALL:
+        amount = abs(gaps[segment].value)
+        sentences.append(f"In {shorten_name(segment)} the difference is {amount:.4f}.")
+    if excess is not None and finding is None:
+        sentences.append(
+            "Two users of different arms are less alike than two users of one arm, "
+            f"by {excess.excess:.4f} of RBO."
+        )
+    return join_sentences(sentences)
+
+
+def _write_gap(gap: SelfGap) -> str:
+    arm = Arm.CANDIDATE if gap.value >= 0 else Arm.BASELINE
+    return (
+        f"Users of the {arm} moved farther from their lists of before than users of the "
+        f"{arm.other}, by {abs(gap.value):.4f}."
+    )
