@@ -60,6 +60,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         },
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
+        wants_planned_share=comparison.measuring.unpaired is not None,
     )
 
 

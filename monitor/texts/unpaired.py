@@ -43,6 +43,15 @@ def write_unpaired(
     return join_sentences(sentences)
 
 
+def write_changed_split(planned: float, earlier: float) -> str:
+    """Say that the planned split is not the one of earlier runs of the same test."""
+    return (
+        f"unpaired.split has changed: it plans {planned:g} of the users for the baseline, but "
+        f"earlier runs of this test planned {earlier:g}: restore the split, or give a new "
+        "unpaired.since"
+    )
+
+
 def _write_gap(gap: SelfGap) -> str:
     arm = Arm.CANDIDATE if gap.value >= 0 else Arm.BASELINE
     return (
