@@ -64,6 +64,22 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     )
 
 
+def measure(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    memory: Memory,
+    watch: Stopwatch,
+    scores: RunScores | None = None,
+) -> Measurement:
+    """Measure one slot of a paired or an unpaired comparison.
+
+    Raises SourceError if the users cannot be read.
+    """
+    measure_users = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
+    return measure_users(comparison, arms, slot, memory, watch, scores=scores)
+
+
 def execute(
     comparison: Comparison,
     arms: Arms,
@@ -83,8 +99,7 @@ def execute(
     """
     watch = Stopwatch(clock)
     try:
-        measure = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
-        measurement = measure(comparison, arms, claim.slot, memory, watch, scores=scores)
+        measurement = measure(comparison, arms, claim.slot, memory, watch, scores)
     except SourceError as error:
         return failed_result(
             comparison,

@@ -193,7 +193,8 @@ def watch(
         listed=_listed(options),
     )
     if options.unpaired is not None:
-        arms = replace(arms, joined=None, unpaired=_open_unpaired(options.unpaired, arms))
+        unpaired = _open_unpaired(options.unpaired, arms)
+        arms = replace(arms, joined=None, listed={}, unpaired=unpaired)
     comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
