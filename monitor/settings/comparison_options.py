@@ -11,7 +11,7 @@ from monitor.boundary.options import Duration, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
-from monitor.model.rules import Condition, ConditionRule, Keep, Severity
+from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.unpaired_options import UnpairedOptions
@@ -30,6 +30,8 @@ CONDITION_ALERTS = {
     Condition.NO_DATA: "NoData",
     Condition.TOO_FEW: "TooFewUsers",
     Condition.STALE: "Stale",
+    Condition.SPLIT_OFF: "SplitOff",
+    Condition.ARMS_DIFFERED: "ArmsDiffered",
 }
 
 
@@ -85,6 +87,14 @@ class StaleOptions(ConditionOptions):
     """Severity of the alert."""
 
 
+class SplitOffOptions(ConditionOptions):
+    """The users of an unpaired comparison are not split as planned."""
+
+
+class ArmsDifferedOptions(ErrorOptions):
+    """The users of both arms got different lists before the test began."""
+
+
 class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
@@ -96,6 +106,11 @@ class ConditionsOptions(Options):
     """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
     """No run succeeds for some time. The alert is `Stale`."""
+    split_off: SplitOffOptions = Field(default_factory=SplitOffOptions)
+    """The users of an unpaired comparison are not split as planned. The alert is `SplitOff`."""
+    arms_differed: ArmsDifferedOptions = Field(default_factory=ArmsDifferedOptions)
+    """The users of both arms of an unpaired comparison got different lists before the test began.
+    The alert is `ArmsDiffered`."""
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
@@ -112,11 +127,12 @@ class ConditionsOptions(Options):
             condition for condition, each in self._by_condition() if each.policy == "ignore"
         )
 
-    def to_rules(self) -> tuple[ConditionRule, ...]:
+    def to_rules(self, *, is_unpaired: bool) -> tuple[ConditionRule, ...]:
         """A rule for each condition that has an alert."""
         rules = []
         for condition, options in self._by_condition():
-            if options.policy == "alert":
+            is_possible = is_unpaired or condition not in OF_UNPAIRED
+            if options.policy == "alert" and is_possible:
                 # `error` and `stale` have no `segments`, because they are about all users. `stale`
                 # has no `for`, because it has `after`.
                 rule = ConditionRule(
