@@ -17,7 +17,8 @@ MOST_USERS = 20_000
 """At most this many users are compared."""
 _COORDINATES = 256
 _BLOCK = 32
-_PERSISTENCE = 0.9
+_PERSISTENCE = 0.7
+_WEIGHT_OF_LENGTH = 2.0
 _ROUNDING = 1e-9
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -44,8 +45,8 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> BeforeC
     - ``hashes``: a random number for each user, uint64 (n,), that does not depend on the arm. The
       MOST_USERS smallest hashes are compared. Their order decides the permutations.
 
-    Each list is a vector. The item at place r, from 0, has the weight 0.9^(r/2). The length of the
-    list has the weight 1. The statistic is the squared distance between the arms' mean vectors. It
+    Each list is a vector. The item at place r, from 0, has the weight 0.7^(r/2). The length of the
+    list has the weight 2. The statistic is the squared distance between the arms' mean vectors. It
     is a between excess with another weight of depths. The vectors are hashed to 256 coordinates
     (Weinberger et al. 2009), which keeps distances in expectation.
 
@@ -86,7 +87,7 @@ def _hash_lists(codes: Codes) -> Floats:
         vectors[starts[is_item] + coordinates] += signs * _PERSISTENCE ** (place / 2)
     lengths = (codes >= 0).sum(axis=1)
     coordinates, signs = _hash(-1 - lengths)
-    vectors[starts + coordinates] += signs
+    vectors[starts + coordinates] += signs * _WEIGHT_OF_LENGTH
     return vectors.reshape(users, _COORDINATES)
 
 
