@@ -130,8 +130,8 @@ _TABLE = {
     "similarity_distribution": _series(
         Kind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Number of users of segment all with a similarity of at most `le`. `_gsum` divided by "
-        "`_gcount` is the mean.",
+        "Number of users, in the segment all, with a similarity of at most `le`. `_gsum` divided "
+        "by `_gcount` is the mean.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -202,8 +202,8 @@ _TABLE = {
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        "1 if the newest finished run could judge the rule. 0 if it could not: no data, too few "
-        "users, an error, or a run that is not ok.",
+        "1 if the newest finished run could judge the rule. 0 if it could not, because of no data, "
+        "too few users, an error, or because the run is not ok.",
     ),
     "alert_value": _series(
         _GAUGE,
@@ -261,8 +261,8 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "Time without an ok run after which `Stale` fires. It is the time of "
-        "`conditions.stale.after` runs, plus one deadline. `Stale` does not fire if the "
+        "Time without an ok run after which `Stale` fires: the time in which "
+        "`conditions.stale.after` runs are due, plus one deadline. `Stale` does not fire if the "
         "configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
@@ -401,12 +401,12 @@ _TABLE = {
     "series_cut": _series(
         _GAUGE,
         "comparison",
-        "Number of series of segments that this page leaves out because of `max_series`.",
+        "Number of series of segments that /metrics leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
         _COUNTER,
         "collector",
-        "Number of errors in the parts of this page: {}.",
+        "Number of errors while a part of /metrics was made, by part: {}.",
         values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(

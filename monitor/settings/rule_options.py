@@ -25,6 +25,14 @@ _OF_EVERY_RULE = {
 }
 
 
+_NO_METRICS = {
+    "p_value": "no rule judges p-values, because two healthy trainings always differ: write a "
+    "metric and learned",
+    "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
+    "metric, which has one score for each user",
+}
+
+
 @immutable
 class JudgedMetric:
     """The scores that a rule judges: those of a metric, of the noise floor, or their difference."""
@@ -36,8 +44,10 @@ class JudgedMetric:
     def parse(cls, text: str) -> Self:
         """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
-        Raises MetricError for an unknown name.
+        Raises MetricError for an unknown name. ValueError for values that no rule may judge.
         """
+        if text.strip() in _NO_METRICS:
+            raise ValueError(_NO_METRICS[text.strip()])
         derived, name = parse_derived(text.strip())
         return cls(metric=value_types.parse_metric(name), derived=derived)
 
@@ -100,14 +110,14 @@ class RuleOptions(Options):
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users instead of a `metric`. It is a share of the candidate unless an arm
-    is named. Shares of all users are `missing` (no list), `empty` (an empty list), `short` (a short
-    list), `duplicated` (an item twice in the list), `failed` (a failed request) and `unpaired` (not
-    compared). Shares of the compared users are `shared_list` (the same list as many users) and
-    `unchanged_list` (the same list as in the last run although other lists changed).
-    `unchanged_list` needs stored lists. These shares of the compared users compare both arms:
-    `top_reversed` (the first three items in mostly reversed order), `first_differs` (another first
-    item) and `identical_list` (the same list)."""
+    """Judges a share of users instead of a `metric`. It is the share of the candidate, or of the
+    arm in brackets, as in `failed(baseline)`. Shares of all users are `missing` (no list), `empty`
+    (an empty list), `short` (a short list), `duplicated` (an item twice in the list), `failed` (a
+    failed request) and `unpaired` (not compared). Shares of the compared users are `shared_list`
+    (the same list as many other users) and `unchanged_list` (the same list as in the last run,
+    although lists of other users changed). `unchanged_list` needs stored lists. Some shares of the
+    compared users compare both arms: `top_reversed` (the first three items in mostly reversed
+    order), `first_differs` (another first item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's
