@@ -11,6 +11,7 @@ from monitor.model.rules import Keep
 from monitor.model.statistics import CHURN, OF_BOTH_ARMS, TRAITS, CoverageShare, DerivedMetric, Lack
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
+from monitor.statistics.unpaired.gaps import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
@@ -84,7 +85,7 @@ def _of_unpaired(metrics: Sequence[Metric], options: ComparisonOptions) -> tuple
             _rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
             _rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
         ]
-        if _floors(metrics[0], options.k):
+        if far_share(metrics[0]) is not None:
             rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
     of_one_arm = [rule for rule in _of_coverage(options) if not _compares_arms(rule)]
     return (*rules, *of_one_arm)

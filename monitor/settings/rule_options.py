@@ -112,7 +112,9 @@ class RuleOptions(Options):
     """Name of the alert, unique within the comparison."""
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
     """The metric M to judge. It is one of the comparison's metrics. With a noise floor, `floor(M)`
-    and `over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead."""
+    and `over_floor(M)` are possible too. An unpaired comparison has `self_gap(M)`, `far_gap(M)`,
+    `baseline_self(M)` and `candidate_self(M)` instead. A rule may have `coverage` or `frozen` in
+    place of a metric."""
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )

@@ -303,8 +303,9 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
     If another metric was explained, the text names that metric.
     """
     sentences = [*write_falls(explanation, segment), *_write_items(explanation)]
-    if metric != parse_derived(explanation.metric)[1]:
-        sentences.insert(0, f"Measured by {explanation.metric}:")
+    _, explained = parse_derived(explanation.metric)
+    if metric != explained:
+        sentences.insert(0, f"Measured by {explained}:")
     return " ".join(sentences)
 
 
