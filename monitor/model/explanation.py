@@ -48,6 +48,7 @@ class FaultKind(StrEnum):
     MISSING = "missing"  # users get no list
     SHARED_LIST = "shared_list"  # many users get the same list, or one of a few lists
     IDENTICAL = "identical"  # users get the other arm's list
+    ALIKE = "alike"  # users get nearly the other arm's list
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists are the same as in the last run while other lists changed
     ITEMS_GONE = "items_gone"  # items are in no list any more

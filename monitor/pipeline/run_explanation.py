@@ -42,7 +42,7 @@ from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
-from monitor.pipeline.score import leading_metric
+from monitor.pipeline.score import leading_metric, watches_rise
 from monitor.statistics.attribution.changes import (
     PairChanges,
     classify,
@@ -76,7 +76,9 @@ _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, FaultKind.IDENTICAL)
+_SIMILAR = (FaultKind.IDENTICAL, FaultKind.ALIKE)
+"""Faults that raise similarity."""
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *_SIMILAR)
 """A new training of a model can look like these faults."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """Notes of the sources about users without a list."""
@@ -179,6 +181,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         habits=_average_habits(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
+        is_rise=drop is not None and drop.is_rise,
     )
     split = Split(
         metric=str(metric),
@@ -504,9 +507,8 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
-    if finding.kind is FaultKind.IDENTICAL:
-        # Identical lists raise similarity. So they explain only alerts on identical lists.
-        return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
+    if finding.kind in _SIMILAR:
+        return any(_is_about(start, (Lack.IDENTICAL,)) or _is_rise(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
@@ -516,6 +518,12 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
 
 def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
     return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+
+
+def _is_rise(start: Transition) -> bool:
+    return start.kind is RuleKind.SIMILARITY and watches_rise(
+        start.metric, start.statistic, start.direction
+    )
 
 
 def add_explanations(

@@ -8,9 +8,9 @@ RUNBOOKS = frozenset({
     "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "FailedLists",
     "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
     "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SharedList", "SharedListTrend",
-    "ShortLists", "SimilarityDrop", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
-    "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersBelowHalf", "UsersBelowHalfTrend",
-    "UsersBelowQuarter", "UsersBelowQuarterTrend",
+    "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
+    "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersAlike", "UsersBelowHalf",
+    "UsersBelowHalfTrend", "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip
 """The alerts that have their own runbook."""
 OWN_RULE = "OwnRule"

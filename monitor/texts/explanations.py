@@ -39,6 +39,7 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
+    FaultKind.ALIKE: "get lists from the {arms} that are nearly the {other}'s",
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
     FaultKind.STALE: (
         "get the same list from the {arms} as in the last run, while other lists changed"
@@ -51,7 +52,13 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
-_ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
+_ESTIMATED = (
+    FaultKind.ALIKE,
+    FaultKind.MIXED_UP,
+    FaultKind.NOISE,
+    FaultKind.REPLACED,
+    FaultKind.REORDERED,
+)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -85,7 +92,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
-    if finding.kind is FaultKind.IDENTICAL:
+    if finding.kind in (FaultKind.IDENTICAL, FaultKind.ALIKE):
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
     if has_stood is not None:
@@ -104,7 +111,7 @@ def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
         return f"({_WITHOUT_PAST})"
     if finding.explained is not None:
         return f"This explains {_write_explained(finding.explained)} of the drop."
-    if drop.is_rise and finding.kind is FaultKind.IDENTICAL:
+    if drop.is_rise:
         return f"The similarity of all users rose by {-drop.amount:.4f}."
     if drop.is_clear:
         return ""

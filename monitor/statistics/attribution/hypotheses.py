@@ -1,19 +1,20 @@
 """Tests which faults can explain the lists of a run. Each kind of fault has one function."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from monitor.model.arrays import Codes, Flags, Integers, Rows
+from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
     BINS,
     Habit,
+    Outliers,
     bin_lists,
     find_excess,
     find_shared,
@@ -24,6 +25,9 @@ from monitor.statistics.attribution.habits import (
 
 # A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
+# If both arms now have the same lists, the baseline is named if its lists changed more by this many
+# standard errors.
+_SURE_OF_ARM = 3.0
 # At most this many segments are searched one by one. These are the largest segments.
 _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
@@ -70,6 +74,7 @@ class Scene:
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
     drop: float | None = None  # the drop of the mean, None if it is not significant
+    is_rise: bool = False  # whether the mean rose significantly
 
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
@@ -101,6 +106,7 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         suspicions.append(_find_identical(scene, scene.changes))
+        suspicions.append(_find_alike(scene, scene.changes))
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (_find_stale, _find_removed_items, _find_replaced, _find_reordered):
@@ -192,11 +198,60 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     if find_excess(bins, usual) is None:
         return None
     hit = (bins == 1) & (bins_before != 1)
-    baseline, candidate = changes.lists.values()
-    arm = Arm.CANDIDATE
-    if _mean_change(baseline, hit) > _mean_change(candidate, hit):
-        arm = Arm.BASELINE
+    arm = _changed_more(changes, hit)
     return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
+
+
+def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+    """Find users whose lists of both arms are nearly the same, and were not in the earlier run.
+
+    None if similarity did not rise, or if there are hardly more such users than before.
+    """
+    if not scene.is_rise:
+        return None
+    bins = _bin_likeness(scene.batch, changes.is_known)
+    bins_before = _bin_likeness(changes.former, changes.is_known)
+
+    def find(rows: Rows) -> Outliers | None:
+        return find_excess(bins[rows], share_bins(bins_before[rows]))
+
+    found = _search_segments(scene, find)
+    if found is None:
+        return None
+    segment, excess = found
+    rows = scene.segments[segment]
+    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit[rows] = (bins[rows] >= excess.least) & (bins_before[rows] < excess.least)
+    arm = _changed_more(changes, hit)
+    return Suspicion(
+        kind=FaultKind.ALIKE, arm=arm, hit=hit, judged=changes.is_known, segment=segment
+    )
+
+
+def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
+    """The bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown."""
+    lists = OwnLists(
+        former=batch.baseline,
+        former_lengths=batch.baseline_lengths,
+        present=batch.candidate,
+        lengths=batch.candidate_lengths,
+    )
+    distances = bin_lists(lists, is_known)[Habit.MOVED]
+    return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
+
+
+def _changed_more(changes: PairChanges, hit: Flags) -> Arm:
+    """The arm whose lists of these users changed more.
+
+    It is the candidate unless the difference is significant, because usually the experiment is not
+    applied, and then the candidate has the baseline's lists.
+    """
+    baseline, candidate = changes.lists.values()
+    difference = _change_sizes(baseline, hit) - _change_sizes(candidate, hit)
+    error = float(difference.std()) / math.sqrt(max(1, len(difference)))
+    if len(difference) and difference.mean() > _SURE_OF_ARM * error:
+        return Arm.BASELINE
+    return Arm.CANDIDATE
 
 
 def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
@@ -205,8 +260,8 @@ def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
     return np.where(is_known, is_same, -1).astype(np.int64)
 
 
-def _mean_change(lists: OwnLists, hit: Flags) -> float:
-    return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
+def _change_sizes(lists: OwnLists, hit: Flags) -> Floats:
+    return np.asarray(1 - lists.kept_share[hit] + lists.turned_share[hit])
 
 
 def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
@@ -359,20 +414,15 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
     segment has such users. The caller sets the ``kind``.
     """
     bins = scene.bins[arm][habit]
-    segment = ALL
-    excess = find_excess(bins, usual_shares(scene, arm, habit))
-    if excess is None:
-        # If many healthy users look like hit users, a few hit users are outliers only in their
-        # segment.
-        most_users = 0.0
-        by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
-        for name in by_size[:_SEARCHED]:
-            rows = scene.segments[name]
-            candidate = find_excess(bins[rows], usual_shares(scene, arm, habit, rows))
-            if candidate is not None and candidate.beyond * len(rows) > most_users:
-                segment, excess, most_users = name, candidate, candidate.beyond * len(rows)
-    if excess is None:
+
+    def find(rows: Rows) -> Outliers | None:
+        searched = None if len(rows) == len(bins) else rows
+        return find_excess(bins[rows], usual_shares(scene, arm, habit, searched))
+
+    found = _search_segments(scene, find)
+    if found is None:
         return None
+    segment, excess = found
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[rows] = bins[rows] >= excess.least
@@ -385,6 +435,29 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
         habit=habit,
         segment=segment,
     )
+
+
+def _search_segments(
+    scene: Scene, find: Callable[[Rows], Outliers | None]
+) -> tuple[str, Outliers] | None:
+    """Search all users together. If that finds nothing, search single segments.
+
+    Returns the segment with the largest number of outliers, and these. If many healthy users look
+    like hit users, a few hit users are outliers only in their segment.
+    """
+    excess = find(scene.segments[ALL])
+    if excess is not None:
+        return ALL, excess
+    found = None
+    most_users = 0.0
+    by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
+    for name in by_size[:_SEARCHED]:
+        rows = scene.segments[name]
+        excess = find(rows)
+        if excess is not None and excess.beyond * len(rows) > most_users:
+            found = name, excess
+            most_users = excess.beyond * len(rows)
+    return found
 
 
 def usual_shares(
