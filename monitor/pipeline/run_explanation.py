@@ -80,6 +80,8 @@ _SIMILAR = (FaultKind.IDENTICAL, FaultKind.ALIKE)
 """Faults that raise similarity."""
 _OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *_SIMILAR)
 """A new training of a model can look like these faults."""
+_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
+"""Faults that change the first items of lists."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """Notes of the sources about users without a list."""
 
@@ -475,25 +477,25 @@ def recall_fault(
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Select the explanation in which the most users got the same items in another order.
+    """Select the explanation in which the most users got other first items.
 
     Usually the first run with the fault has it, because later runs are compared with lists that
     have the fault too. The finding need not explain a drop, because the order of the first items
     hardly changes similarity.
     """
     selected = current
-    most_users = _count_reordered(current)
+    most_users = _count_moved(current)
     for slot, explanation in earlier:
-        users = _count_reordered(explanation)
+        users = _count_moved(explanation)
         if users > most_users:
             selected = _mark_recalled(explanation, slot)
             most_users = users
     return selected
 
 
-def _count_reordered(explanation: Explanation) -> int:
+def _count_moved(explanation: Explanation) -> int:
     finding = explanation.finding
-    return finding.users if finding and finding.kind is FaultKind.REORDERED else 0
+    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:

@@ -8,7 +8,14 @@ from functools import cache
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
 from monitor.model.rules import Keep
-from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric, Lack
+from monitor.model.statistics import (
+    CHURN,
+    OF_EARLIER_LISTS,
+    TRAITS,
+    CoverageShare,
+    DerivedMetric,
+    Lack,
+)
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
@@ -29,6 +36,7 @@ _LACKS = {
     "FailedLists": Lack.FAILED,
     "SharedList": Lack.SHARED,
     "StaleLists": Lack.UNCHANGED,
+    "ExposureJump": Lack.EXPOSURE,
     "TopReversed": Lack.REVERSED,
     "FirstItemDiffers": Lack.FIRST_DIFFERS,
     "IdenticalLists": Lack.IDENTICAL,
@@ -82,7 +90,7 @@ def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield rules on the users without a good list, of both arms, and on their slow increase."""
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
-            is_unknown = lack is Lack.UNCHANGED and options.keep_lists is Keep.NONE
+            is_unknown = lack in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
             if is_unknown or (prefix and lack in _OF_BOTH_ARMS):
                 continue
             keys = {**_DROP, "learned": "jump", "for": _FOR.get(lack, 1)}

@@ -105,7 +105,9 @@ class RuleOptions(Options):
     list), `duplicated` (an item twice in the list), `failed` (a failed request) and `unpaired` (not
     compared). Shares of the compared users are `shared_list` (the same list as many users) and
     `unchanged_list` (the same list as in the last run although other lists changed).
-    `unchanged_list` needs stored lists. These shares of the compared users compare both arms:
+    `exposure_jump` is the share of the compared users by which one item gained or lost lists, or
+    first places. The item is the one that changed most since the last run before the firing alerts.
+    `unchanged_list` and `exposure_jump` need stored lists. These shares of the compared users compare both arms:
     `top_reversed` (the first three items in mostly reversed order), `first_differs` (another first
     item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])

@@ -10,7 +10,7 @@ import numpy as np
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
-from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.changes import LEFT, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
     BINS,
     Habit,
@@ -33,6 +33,19 @@ _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
 _MORE = 2.2
+# An item is at fault if the number of its lists changed by more than this multiple of the usual
+# change of the item that changed most. In real lists of 700 users the usual change is 2 to 4 %.
+_TIMES_MOVED = 1.5
+# The share of users with another item in front must also exceed the largest usual share by this
+# factor, because a training often changes the first item of users with little history.
+_TIMES_SHIFTED = 2
+# Lists are shifted only if the items that were added or removed in front differ from user to user.
+# So no item is that of more than this share of the users.
+_MOST_COMMON = 0.5
+# At most about this many lists are read to find by how many places lists are shifted.
+_SAMPLE = 2000
+# A list of so many users is reported if nothing else is found, and if nobody shared a list before.
+_FEW = 3
 # Items count as removed if they filled at least this share of all places in the former lists.
 _LEAST_REMOVED = 0.02
 # Only items that were in at least this many lists are counted for this share.
@@ -109,9 +122,17 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
         suspicions.append(_find_alike(scene, scene.changes))
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        for find in (_find_stale, _find_removed_items, _find_replaced, _find_reordered):
+        for find in (
+            _find_stale,
+            _find_removed_items,
+            _find_moved_items,
+            _find_shifted,
+            _find_replaced,
+            _find_reordered,
+        ):
             suspicions += [find(scene, scene.changes, arm) for arm in Arm]
-    return [suspicion for suspicion in suspicions if suspicion is not None]
+    found = [suspicion for suspicion in suspicions if suspicion is not None]
+    return found or list(filter(None, (_find_few_sharing(scene, arm) for arm in Arm)))
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
@@ -154,6 +175,21 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
         return None
     largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
     return _describe_shared(scene, largest, group)
+
+
+def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
+    """Find a few users with one list of popular items. None if any users shared a list before."""
+    if scene.changes is None:
+        return None
+    codes, _ = scene.batch.of(arm)
+    is_shared, group = find_shared(codes, _FEW)
+    was_shared, _ = find_shared(_lists_before(scene, arm)[0], _FEW)
+    if not is_shared.any() or was_shared.any():
+        return None
+    everybody = np.ones(len(codes), dtype=np.bool_)
+    few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    suspicion = _describe_shared(scene, few, group)
+    return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
 
 
 def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
@@ -340,6 +376,93 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
         judged=changes.is_known,
         detail={"items": float(len(removed)), "exposure": share},
     )
+
+
+def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Find items that are in far more or in far fewer lists than in the earlier run.
+
+    None if there are none, or if the lists changed in other items too.
+    """
+    lists = changes.lists[arm]
+    items, before, after = lists.item_counts
+    users = int(changes.is_known.sum())
+    usual = users * sum(usual_shares(scene, arm, Habit.ITEM_MOVED)[1:])
+    least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
+    change = after - before
+    if np.abs(change).max(initial=0) < least:
+        return None
+    has_risen = change.max() >= -change.min()
+    is_moved = change >= least if has_risen else change <= -least
+    had = np.isin(lists.former, items[is_moved]).sum(axis=1)
+    has = np.isin(lists.present, items[is_moved]).sum(axis=1)
+    hit = (has > had) if has_risen else (has < had)
+    rest = np.maximum(1, np.maximum(lists.lengths, lists.former_lengths) - np.abs(has - had))
+    if not _keeps_rest(scene, changes, arm, hit, rest):
+        return None
+    most = np.argmax(np.abs(change))
+    detail = {"items": float(is_moved.sum())}
+    kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
+    if not has_risen and after[is_moved].sum() <= LEFT * before[is_moved].sum():
+        kind = FaultKind.ITEMS_GONE
+        detail["exposure"] = float(before[is_moved].sum() / max(1, before.sum()))
+    else:
+        detail |= {"before": float(before[most] / users), "now": float(after[most] / users)}
+    return Suspicion(
+        kind=kind, arm=arm, hit=hit & changes.is_known, judged=changes.is_known, detail=detail
+    )
+
+
+def _keeps_rest(scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, rest: Integers) -> bool:
+    """Whether these users kept as many of the ``rest`` of their items as usual.
+
+    ``rest`` is the number of places that the fault does not concern, (n,).
+    """
+    lists = changes.lists[arm]
+    longer = np.maximum(lists.lengths, lists.former_lengths)
+    kept = (lists.kept_share * longer / rest)[hit & changes.is_known].clip(0, 1)
+    if not len(kept):
+        return False
+    return bool(kept.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+
+
+def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Find users whose items stand some places higher or lower than in the earlier run.
+
+    None if there are hardly more than usual, if the items in front are the same for many users, or
+    if the other items changed too.
+    """
+    lists = changes.lists[arm]
+    ways = (
+        (Habit.FIRST_GONE, lists.former, lists.present),
+        (Habit.FIRST_NEW, lists.present, lists.former),
+    )
+    for habit, full, other in ways:
+        suspicion = _exceed_habit(scene, arm, habit)
+        if suspicion is None:
+            continue
+        hit_share = float(suspicion.hit[scene.segments[suspicion.segment]].mean())
+        if hit_share < _TIMES_SHIFTED * suspicion.usual:
+            continue
+        firsts = np.unique(full[suspicion.hit, 0], return_counts=True)[1]
+        places = _count_in_front(full[suspicion.hit], other[suspicion.hit])
+        longer = np.maximum(lists.lengths, lists.former_lengths)
+        rest = np.maximum(1, longer - places)
+        is_own = firsts.max() <= _MOST_COMMON * firsts.sum()
+        if is_own and _keeps_rest(scene, changes, arm, suspicion.hit, rest):
+            detail = {"places": float(places), "up": float(habit is Habit.FIRST_GONE)}
+            return replace(suspicion, kind=FaultKind.SHIFTED, detail=detail)
+    return None
+
+
+def _count_in_front(full: Codes, other: Codes) -> int:
+    """The usual number of first items of each full list that are not in the other list."""
+    step = max(1, len(full) // _SAMPLE)
+    full, other = full[::step], other[::step]
+    is_absent = np.ones(full.shape, dtype=np.bool_)
+    for place in range(full.shape[1]):
+        is_absent[:, place] = ~(other == full[:, place : place + 1]).any(axis=1)
+    in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
+    return int(np.percentile(in_front, 75, method="nearest"))
 
 
 def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
