@@ -227,20 +227,6 @@ _MEASURES = (
             "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
         ),
     ),
-    # Before a firing alert means in the newest run before it began. So the value stays high while
-    # the fault lasts, and it is low again as soon as the fault is over.
-    ArmMetric(
-        name=Lack.EXPOSURE.value,
-        measure=_exposure_jump,
-        count=_count_both,
-        meaning=(
-            "Share of the users by which the lists or the first places of one item became more "
-            "or fewer, for the item that changed most since the last run, or since the last run "
-            "before the firing alerts; high: an item is suddenly everywhere, or gone"
-        ),
-        need=ArmNeed.KEEP_LISTS,
-        source="the largest difference of two multinomial shares (Kolmogorov's distance on items)",
-    ),
     ArmMetric(
         name="exposure_entropy",
         measure=_entropy,
@@ -270,6 +256,20 @@ _MEASURES = (
             "places of the lists"
         ),
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
+    ),
+    # The value compares with lists from before the firing alerts. So it stays high while the fault
+    # lasts, and it is low again as soon as the fault is over.
+    ArmMetric(
+        name=Lack.EXPOSURE.value,
+        measure=_exposure_jump,
+        count=_count_both,
+        meaning=(
+            "Share of the users by which the lists or the first places of one item became more "
+            "or fewer, for the item that changed most since the last run, or since the last run "
+            "before the firing alerts; high: an item is suddenly everywhere, or gone"
+        ),
+        need=ArmNeed.KEEP_LISTS,
+        source="the largest difference of two multinomial shares (Kolmogorov's distance on items)",
     ),
     # This metric compares both arms. Its value is stored for the candidate.
     _mean_over_users(

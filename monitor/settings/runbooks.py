@@ -3,9 +3,10 @@
 from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
 RUNBOOKS = frozenset({
-    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineFailedLists", "BaselineFrozen",
+    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
+    "BaselineFailedLists", "BaselineFrozen",
     "BaselineMissingLists", "BaselineSharedList", "BaselineShortLists", "BaselineStaleLists",
-    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "FailedLists",
+    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists",
     "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
     "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SharedList", "SharedListTrend",
     "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",

@@ -335,9 +335,28 @@ def test_users_lie_in_the_bins_that_a_person_would_say():
         Habit.TURNED: [0, 10, 0, 1],
         Habit.MOVED: [0, 10, 4, 1],
         Habit.FIRST_MOVED: [0, -1, 0, 2],
+        Habit.FIRST_GONE: [0, 0, 0, 0],
+        Habit.FIRST_NEW: [0, 0, 0, 0],
+        Habit.ITEM_MOVED: [0, 0, 1, 0],
         Habit.STILL: [1, 0, 0, 0],
         Habit.SHARED: [0, 0, 0, 0],
     }
+
+
+def test_a_list_without_its_best_item_and_one_with_another_in_front_are_seen_by_their_first_items():
+    own = lists("12345:23456 12345:01234 12345:12345")
+    found = bin_lists(own, np.zeros(3, dtype=bool))
+    assert found[Habit.FIRST_GONE].tolist() == [1, 0, 0]
+    assert found[Habit.FIRST_NEW].tolist() == [0, 1, 0]
+
+
+def test_items_are_counted_over_users_with_both_lists():
+    """Item 1 left two of three lists, and 9 came to two; whoever had no list before is left out."""
+    own = lists("123:239 124:249 125:125 :129")
+    items, before, after = own.item_counts
+    change = dict(zip(items.tolist(), (after - before).tolist(), strict=True))
+    assert sorted(change.values()) == [-2, 0, 0, 0, 0, 2]
+    assert own.has_most_moved.sum() == 2
 
 
 USUAL = (0.1, 0.3, 0.3, 0.2, 0.08, 0.02)

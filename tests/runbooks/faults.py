@@ -41,6 +41,10 @@ def _unreadable(_: list[str]) -> list[list[str]]:
     return [["no", "item"]]
 
 
+def _promoted(items: list[str]) -> list[str]:
+    return ["item-7", *items[:-1]]
+
+
 def _popular(_: list[str]) -> list[str]:
     return [f"item-{number}" for number in range(10)]
 
@@ -52,6 +56,7 @@ _OF_LISTS: dict[str, Change] = {
     "DuplicatedLists": _duplicated,
     "FailedLists": _unreadable,
     "SharedList": _popular,
+    "ExposureJump": _promoted,
 }
 _SMALL_RULE = "{alert: SmallSegment, metric: overlap, below: 0.2, min_users: 5000}"
 _OWN_RULE = "{alert: OverlapBelowHalf, metric: overlap, below: 0.5}"
