@@ -214,28 +214,28 @@ class Fault:
 
     def _model(self, shop: Shop, arm: Arm, day: int) -> list[Ranking]:
         """Lists of the model that the fault puts in the place of that day's."""
-        rng = np.random.default_rng((self.seed, 6))
         if self.kind is Kind.STALE:
             return shop.rank(arm, self.begins - 1)
         if self.kind is Kind.COPIED:
             return shop.rank(arm.other, day)
         if self.kind is Kind.SHIFTED:
-            longer = replace(shop, k=shop.k + 1)
-            return [found[1:] for found in longer.rank(arm, day)]
+            return [found[1:] for found in replace(shop, k=shop.k + 1).rank(arm, day)]
+        without = self._items_gone(shop)
+        if without:
+            return shop.rank(arm, day, without=without)
+        return shop.rank(arm, day, error=_POORER * shop.error)
+
+    def _items_gone(self, shop: Shop) -> Sequence[int]:
+        """The items that the model lacks."""
+        rng = np.random.default_rng((self.seed, 6))
         if self.kind is Kind.ITEM_GONE:
-            return shop.rank(arm, day, without=(0,))
+            return (0,)
         if self.kind is Kind.ITEMS_GONE:
             # Of the better known half, where lists come from.
-            return shop.rank(
-                arm,
-                day,
-                without=tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist()),
-            )
+            return tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist())
         if self.kind is Kind.CATEGORY_GONE:
-            return shop.rank(
-                arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
-            )
-        return shop.rank(arm, day, error=_POORER * shop.error)
+            return range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
+        return ()
 
 
 def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -> Fault:

@@ -192,7 +192,7 @@ def count_standstills(
     scores: Sequence[ArmScore],
     past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
-    """Update the counts of each rule on standstill by this run, in the order of the rules."""
+    """Count this run for each rule with ``frozen``, and return the counts in the rules' order."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}

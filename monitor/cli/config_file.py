@@ -42,7 +42,7 @@ app = typer.Typer(
 
 @app.command("schema", cls=Command)
 def schema() -> None:
-    """Print the JSON Schema of the file, for editors."""
+    """Print the JSON Schema of the configuration, for editors."""
     from monitor.receivers import RECEIVERS
     from monitor.settings.json_schema import json_schema
     from monitor.sources import SOURCES
@@ -63,9 +63,9 @@ def check_config(
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file, and tries the database. It asks both arms
-    for the users, and shows both lists of each user. The exit code is 3 if an arm could not be
-    read, or if no lists could be compared. It is 4 if the database cannot be used.
+    The command also checks the web configuration file, and tries to use the database. It asks both
+    arms for the lists of a few users, and shows both lists of each user. The exit code is 3 if an
+    arm could not be read, or if no lists could be compared. It is 4 if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS

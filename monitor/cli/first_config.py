@@ -173,15 +173,16 @@ def init(  # noqa: PLR0913 - the command's options
         bool, typer.Option("--minimal", help="Write the short file without asking questions.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Write all settings with comments instead.")
+        bool, typer.Option("--full", help="Write a long file with all settings and comments.")
     ] = False,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a first configuration that works at once.
 
-    In a terminal the command asks where the lists are. Options answer these questions. The columns
-    of files and tables are found by their usual names, such as customer, product and position.
+    In a terminal the command asks where the lists are. It does not ask for what an option already
+    says. It finds the columns of files and tables by their usual names, such as customer, product
+    and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.

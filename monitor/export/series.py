@@ -130,8 +130,8 @@ _TABLE = {
     "similarity_distribution": _series(
         Kind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Number of users of segment all with a similarity of at most `le`. `_gsum` divided by "
-        "`_gcount` is the mean.",
+        "Number of users, in the segment all, with a similarity of at most `le`. `_gsum` divided "
+        "by `_gcount` is the mean.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -401,12 +401,12 @@ _TABLE = {
     "series_cut": _series(
         _GAUGE,
         "comparison",
-        "Number of series of segments that this page leaves out because of `max_series`.",
+        "Number of series of segments that /metrics leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
         _COUNTER,
         "collector",
-        "Number of errors in the parts of this page: {}.",
+        "Number of errors while a part of /metrics was made, by part: {}.",
         values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(

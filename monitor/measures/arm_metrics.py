@@ -315,8 +315,8 @@ _MEASURES = (
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
-            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty; here "
-            "only the last run is compared, and the share is of places"
+            "novelty, Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR; here "
+            "an item is new if the arm's last run listed it to no user"
         ),
     ),
     # This metric compares both arms. Its value is stored for the candidate. If the scores of the
@@ -339,8 +339,8 @@ _MEASURES = (
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
-            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: "
-            "diversity of consecutive lists"
+            "diversity of consecutive lists, Lathia et al. (2010), Temporal diversity in "
+            "recommender systems, SIGIR"
         ),
     ),
     ArmMetric(

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.statistics import CoverageShare, NoiseFloor, Statistic
+from monitor.model.unpaired import UnpairedPlan
 
 MEAN = Statistic()
 
@@ -290,6 +291,7 @@ class MeasuringPlan:
     # All users if relevance arrives later, or if an arm is compared with its last run
     keep_lists: Keep | int = Keep.NONE
     evidence_users: int
+    unpaired: UnpairedPlan | None = None  # None asks both arms for the same users
 
 
 @immutable

@@ -101,7 +101,7 @@ class Lack(StrEnum):
     UNCHANGED = "unchanged_list"
     # The users who get one item more or fewer than before. It is the item with most of them
     EXPOSURE = "exposure_jump"
-    # These three compare both arms. They are counted for the candidate.
+    # These three compare both arms (see `OF_BOTH_ARMS`). They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
@@ -109,11 +109,10 @@ class Lack(StrEnum):
 
 ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
+OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE)
 """Traits that need earlier lists of the arm."""
-TRAITS = frozenset({
-    *OF_EARLIER_LISTS, Lack.SHARED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL
-})  # fmt: skip
+TRAITS = frozenset({Lack.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
 
 _BY_LACK = {
     lack: frozenset({CoverageReason(lack)})

@@ -88,7 +88,8 @@ Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 HEALTHY_RUNS = 20
 """A run is compared with at most this many of the newest healthy runs."""
 SHOWN_ITEMS = 10
-"""At most this many items that are shown more are named, and as many that are shown less."""
+"""The largest number of items to name that users are shown more often. Items that users are shown
+less often have the same limit."""
 SHOWN_EXAMPLES = 3
 """For each kind of change, at most this many users are shown, and at most `evidence_users`."""
 TITLED = 10

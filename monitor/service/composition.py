@@ -19,7 +19,7 @@ from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, pull_titles
+from monitor.pipeline.pull import Arms, UnpairedArms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
@@ -27,6 +27,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
+from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     UsersOptions,
     all_users_problem,
@@ -190,6 +191,8 @@ def watch(
         pseudonyms=pseudonyms,
         listed=_listed(options),
     )
+    if options.unpaired is not None:
+        arms = replace(arms, joined=None, unpaired=_open_unpaired(options.unpaired, arms))
     comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
@@ -202,6 +205,26 @@ def watch(
         answers=answers,
         is_live=is_live,
     )
+
+
+def _open_unpaired(options: UnpairedOptions, arms: Arms) -> UnpairedArms:
+    """Open the sources of each arm, with the lists of before as baseline."""
+    before = options.lists_before
+    of_arms: dict[Arm, Arms] = {}
+    assigned: dict[Arm, UserSource] = {}
+    for arm in Arm:
+        lists = options.lists_of(arm)
+        users = options.users_of(arm)
+        of_arms[arm] = replace(
+            arms,
+            baseline=open_source(before),
+            candidate=open_source(lists),
+            users=open_users(users, lists),
+            joined=open_joined(before, lists, users, None),
+            listed={},
+        )
+        assigned[arm] = open_users(options.assigned_to(arm), lists)
+    return UnpairedArms(arms=of_arms, assigned=assigned)
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:

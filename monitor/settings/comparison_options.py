@@ -14,6 +14,7 @@ from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     ItemTitlesOptions,
     ItemWeightsOptions,
@@ -161,7 +162,11 @@ class ComparisonOptions(Options):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],
-            "anyOf": [{"required": ["candidate"]}, {"required": ["candidates"]}],
+            "anyOf": [
+                {"required": ["baseline", "users", "candidate"]},
+                {"required": ["baseline", "users", "candidates"]},
+                {"required": ["unpaired"]},
+            ],
         }
     )
 
@@ -184,10 +189,10 @@ class ComparisonOptions(Options):
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
-    """Hours of the day, in `timezone`, in which runs may begin. If the end is earlier than the
-    start, the hours include midnight. Slots at other times are not due, so they are never reported
-    as missed. Outside these hours the daemon begins no late run, and `run-once` runs a slot only
-    with `--slot`."""
+    """Runs begin only in these hours of the day, in the time zone of `timezone`. If the end is
+    earlier than the start, the hours include midnight. Slots at other times are not due, so they
+    are never reported as missed. Outside these hours the daemon begins no late run, and `run-once`
+    runs a slot only with `--slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
     """Time zone of `cron`, `only_between` and `holidays`."""
     holidays: tuple[value_types.Days, ...] = Field(
@@ -198,11 +203,11 @@ class ComparisonOptions(Options):
     rule is firing, it continues. Thresholds and conditions are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """Length of the lists that are compared."""
-    baseline: SourceOptions
-    """Where the lists in use come from."""
-    # every comparison that `by_candidate` returns has a candidate
+    # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
+    baseline: SourceOptions = cast("Any", None)
+    """Where the lists in use come from. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
-    """Where the lists on trial come from. Required unless there are `candidates`."""
+    """Where the lists on trial come from. Required unless there are `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
@@ -213,8 +218,11 @@ class ComparisonOptions(Options):
     pairs: bool = False
     """Whether `candidates` are also compared with each other, from the same lists. The comparison
     `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
-    users: UsersOptions
-    """The users that both arms are asked for."""
+    users: UsersOptions = cast("Any", None)
+    """The users that both arms are asked for. Required unless there is `unpaired`."""
+    unpaired: UnpairedOptions | None = None
+    """Compares arms that serve different users, as in an A/B test. It replaces `baseline`,
+    `candidate` and `users`."""
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
@@ -230,7 +238,7 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that the arms could list (default: the number that they did list)."""
+    """The number of items that the arms could list (default: the number of items in their lists)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
@@ -313,6 +321,8 @@ class ComparisonOptions(Options):
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
+        if self.unpaired is not None:
+            yield self.model_copy(update=self.unpaired.to_sources())
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():

@@ -198,9 +198,10 @@ class Settings(Options):
     """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
     this file's directory. Percent-encode special characters of the password: `@` is `%40`."""
     answers_folder: ConfigPath | None = None
-    """Folder that stores answers of HTTP services until their run is stored. After a restart the
-    run requests only the missing answers (default: `rankwatch.db-answers` next to a SQLite file
-    `rankwatch.db`). The folder is not used with `users: hmac`."""
+    """Folder that stores answers of HTTP services until their run is stored. If the run continues
+    after a restart, it requests only the missing answers. The default for a SQLite file
+    `rankwatch.db` is `rankwatch.db-answers` next to it. PostgreSQL has no default, and then no
+    answers are stored. No answers are stored with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The largest number of series of segments on /metrics. If there are more, the series of the
     smallest segments are left out, and `rankwatch_series_cut` counts the missing series. Series of
@@ -244,9 +245,9 @@ class Settings(Options):
     """Pings to a dead man's switch, which sends an alert if pings stop. Every run sends pings."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
-    A run that has used half of its deadline no longer counts. A comparison whose last run used its
-    full deadline does not take one of these places. It takes an extra one. The extra places are a
-    quarter of this number, but at least one."""
+    A run that has used half of its deadline no longer counts. If the last run of a comparison used
+    its full deadline, its next run does not count either, but takes an extra place. The number of
+    extra places is a quarter of this number, and at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

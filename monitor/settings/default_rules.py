@@ -10,6 +10,7 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import Keep
 from monitor.model.statistics import (
     CHURN,
+    OF_BOTH_ARMS,
     OF_EARLIER_LISTS,
     TRAITS,
     CoverageShare,
@@ -44,7 +45,6 @@ _LACKS = {
 # The alert on identical lists fires in the second run. With the first run it caused 7 of the 14
 # false alerts in the benchmark `calibration` over 40 segments.
 _FOR = {Lack.IDENTICAL: 2}
-_OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
 _TREND = {"learned": "trend", "segments": "each"}
 _DROP = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
 _RISE = {**_DROP, "watch": "improvement"}
@@ -91,7 +91,7 @@ def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
             is_unknown = lack in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
-            if is_unknown or (prefix and lack in _OF_BOTH_ARMS):
+            if is_unknown or (prefix and lack in OF_BOTH_ARMS):
                 continue
             keys = {**_DROP, "learned": "jump", "for": _FOR.get(lack, 1)}
             coverage = str(CoverageShare(lack, arm))

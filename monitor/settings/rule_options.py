@@ -25,6 +25,14 @@ _OF_EVERY_RULE = {
 }
 
 
+_NO_METRICS = {
+    "p_value": "no rule judges p-values, because two healthy trainings always differ: write a "
+    "metric and learned",
+    "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
+    "metric, which has one score for each user",
+}
+
+
 @immutable
 class JudgedMetric:
     """The scores that a rule judges: those of a metric, of the noise floor, or their difference."""
@@ -36,8 +44,10 @@ class JudgedMetric:
     def parse(cls, text: str) -> Self:
         """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
-        Raises MetricError for an unknown name.
+        Raises MetricError for an unknown name. ValueError for values that no rule may judge.
         """
+        if text.strip() in _NO_METRICS:
+            raise ValueError(_NO_METRICS[text.strip()])
         derived, name = parse_derived(text.strip())
         return cls(metric=value_types.parse_metric(name), derived=derived)
 
@@ -107,9 +117,9 @@ class RuleOptions(Options):
     `unchanged_list` (the same list as in the last run although other lists changed).
     `exposure_jump` is the share of the compared users by which one item gained or lost lists, or
     first places. The item is the one that changed most since the last run before the firing alerts.
-    `unchanged_list` and `exposure_jump` need stored lists. These shares of the compared users compare both arms:
-    `top_reversed` (the first three items in mostly reversed order), `first_differs` (another first
-    item) and `identical_list` (the same list)."""
+    `unchanged_list` and `exposure_jump` need stored lists. These shares of the compared users
+    compare both arms: `top_reversed` (the first three items in mostly reversed order),
+    `first_differs` (another first item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's

@@ -39,6 +39,7 @@ _HASHED = (
     "catalogue_size",
     "noise_floor",
     "reference",
+    "unpaired",
 )
 _ARMS = ("baseline", "candidate", "noise_floor")
 _FOLDER = re.compile(r'"(/[^"{]*)/')
@@ -114,6 +115,7 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         keep_scores=options.keep_scores,
         keep_lists=kept_lists(options),
         evidence_users=options.evidence_users,
+        unpaired=None if options.unpaired is None else options.unpaired.to_plan(),
     )
 
 

@@ -147,6 +147,9 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+SegmentColumns = Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)]
+
+
 @_from_kinds("users")
 class UsersOptions(OneOf):
     """The users that are asked, their segments and the sample.
@@ -158,9 +161,7 @@ class UsersOptions(OneOf):
 
     all: Literal[True] | None = None
     """Asks for every user of the baseline's file, table or query."""
-    segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
-        default=(), max_length=20
-    )
+    segments: SegmentColumns = Field(default=(), max_length=20)
     """Columns whose values divide the users into segments. They are columns of the file or table
     that `users` names. With `users: {all: true}`, they are columns of the baseline's file or
     table."""

@@ -1,11 +1,12 @@
 """Options of all tables: the columns with users, lists, weights, titles and grades."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitor.boundary.options import NOT_IN_HASH, Duration, Options, readable_by
+from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options, readable_by
 from monitor.model.id_forms import speller
 from monitor.model.unreadable import MAX_UNREADABLE
 
@@ -34,21 +35,41 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Selects rows of a log: the newest list of each user that was served before the slot."""
+    """Selects rows of a log: the newest list of each user that was served up to the slot."""
 
     time: ColumnName
     """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
     of seconds, milliseconds, microseconds or nanoseconds since 1970. The size of the number decides
     the unit."""
-    within: Duration
+    within: Duration | None = None
     """The longest time between serving a list and the slot. A good value is the time between
     runs."""
+    since: Instant | None = None
+    """A fixed time in place of `within`. Only rows after this time are read. It is a date or a time
+    in ISO 8601, in UTC if it names no zone. A source of lists needs `within` or `since`."""
+    until: Instant | None = None
+    """A fixed time in place of the slot. Only rows up to this time are read, so every run gets the
+    same lists. The path of the files gets this time too. With `until` in one arm only, today's
+    lists are compared with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
     true}`, the users of all arms are asked."""
     request: ColumnName | None = None
     """Column with the id of the request. Rows with the same id are one list, even if their times
     differ."""
+
+    def _problems(self) -> Iterator[str]:
+        if self.within is not None and self.since is not None:
+            yield "give either within or since, not both"
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            yield "since must be before until, because no row is in between: change one of them"
+
+    def period(self, slot: datetime) -> tuple[datetime | None, datetime]:
+        """The time after which rows are read, or None, and the time up to which they are read."""
+        end = self.until or slot
+        if self.within is not None:
+            return end - self.within, end
+        return self.since, end
 
 
 MaxUnreadable = Annotated[
@@ -126,6 +147,11 @@ class ListColumnOptions(UserColumnOptions):
         others = (self.user, self.items, self.item, self.rank, self.scores)
         if self.model_version is not None and self.model_version in others:
             yield "model_version names a column that another option names too: name another column"
+        served: ServedOptions | None = getattr(self, "served", None)
+        if served is not None and served.within is None and served.since is None:
+            yield (
+                "served needs within or since, because lists must not be of any age: give within"
+            )
         has_order = self.rank or self.scores or getattr(self, "in_order", None)
         is_wide = self.items and not self.item and not self.rank
         is_long = self.item and not self.items and has_order

@@ -8,7 +8,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
+from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.model.urgency import Concern
 
@@ -32,6 +34,54 @@ _ADVICE: Mapping[Severity, str] = {
     Severity.WARNING: "look at it within this working day.",
     Severity.INFO: "nobody has to act at night.",
 }
+
+_FIRST_STEPS: Mapping[FaultKind, str] = {
+    FaultKind.MISSING: (
+        "ask the owner of {arms} what failed at this time. Repair the source, or bring the list "
+        "of users up to date."
+    ),
+    FaultKind.SHARED_LIST: (
+        "find out why {arms} falls back to one list. Usual causes: features that these users "
+        "lack, or a model that does not answer."
+    ),
+    FaultKind.IDENTICAL: (
+        "check the switch of the experiment and the addresses of both arms. Do not count these "
+        "runs as results."
+    ),
+    FaultKind.CUT_SHORT: (
+        "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
+        "smaller index."
+    ),
+    FaultKind.STALE: "look at the job that writes the lists of {arms}, and at its cache.",
+    FaultKind.ITEMS_GONE: (
+        "ask whether these items were removed on purpose. If not, repair the catalogue or the "
+        "filter of {arms}."
+    ),
+    FaultKind.RESPELLED: (
+        "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
+    ),
+    FaultKind.MIXED_UP: (
+        "withdraw the last change of {arms}: people see the lists of others. Usual causes: a "
+        "cache key without the user, or rows that were shifted."
+    ),
+    FaultKind.NOISE: (
+        "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
+        "items or users that do not fit the model."
+    ),
+    FaultKind.REPLACED: (
+        "ask whether a new model or catalogue of {arms} was wanted. If so, accept it. If not, "
+        "withdraw it."
+    ),
+    FaultKind.REORDERED: (
+        "ask whether a new ranking of {arms} was wanted. If so, accept it. If not, withdraw it."
+    ),
+}
+
+
+def write_first_step(kind: FaultKind, arms: Sequence[Arm]) -> str:
+    """Say what to do first about a fault of this kind in the lists of these arms."""
+    names = " and ".join(f"the {arm}" for arm in arms)
+    return f"What to do: {_FIRST_STEPS[kind].format(arms=names)}"
 
 
 def write_urgency(severity: Severity, concern: Concern | None = None) -> str:

@@ -37,6 +37,7 @@ from monitor.model.notifications import (
 )
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Severity
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.receivers import BUILT_IN
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.email import mail_page, mail_subject
@@ -53,6 +54,12 @@ from monitor.settings.configuration import Settings
 from monitor.texts.actions import NEW_LEVEL, write_urgency
 
 content = partial(content_of, external_url=URL)
+
+
+def subject(each):
+    return mail_subject(each, content(each))
+
+
 URGENT = write_urgency(Severity.CRITICAL)
 
 
@@ -161,7 +168,7 @@ def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(r
     assert found.title == "SimilarityLow no longer watched on home-feed"
     assert headline_of(found) == f"⏹ {found.title}"
     assert summary_of(ended) == f"{found.title}: gone"
-    assert mail_subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
+    assert subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
     link = ("comparison", f"{URL}/c/home-feed")
     if removed is Removed.COMPARISON:
         link = ("rankwatch", URL)
@@ -236,7 +243,7 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         *compose_messages((stale,), later),
         *compose_messages((failing, stale), later),
     ]
-    parts = [mail_subject(each).partition("] home-feed: ") for each in messages]
+    parts = [subject(each).partition("] home-feed: ") for each in messages]
     wanted = ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
@@ -276,9 +283,7 @@ def test_titles_name_the_headline_or_else_the_reason(headline, shown):
         == summary_of(change)
         == f"SimilarityLow firing on home-feed: {shown}"
     )
-    assert mail_subject(message(change)).startswith(
-        f"[FIRING] [critical] home-feed: {shown} (incident "
-    )
+    assert subject(message(change)).startswith(f"[FIRING] [critical] home-feed: {shown} (incident ")
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it():
@@ -420,15 +425,69 @@ def test_text_has_its_parts_in_order_and_lists_side_by_side():
 
 
 def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
-    lost = start(metric="coverage", statistic="missing(baseline)", direction=Direction.ABOVE)
+    lost = start(
+        metric="coverage", statistic="missing(baseline)", direction=Direction.ABOVE, normal=None
+    )
     failed = start(metric="condition", statistic="error", value=None, users=0)
     for change, urgency in (
+        (replace(lost, value=0.6, users=200, normal=0.2), "80 of 200 users (40 %) are concerned."),
         (replace(lost, value=0.5, users=200), "100 of 200 users (50 %) are concerned. Call the b"),
         (replace(lost, value=0.49, users=200), "98 of 200 users (49 %) are concerned. Look at it"),
         (replace(lost, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
         (failed, "Urgent: no user could be compared. Call the owner of the arm that failed now."),
     ):
-        assert urgency in content(message(change)).situation[1]
+        found = content(message(change))
+        assert urgency in found.situation[1]
+        is_urgent = found.situation[1].startswith("Urgent")
+        assert ("urgent" in subject(message(change)), found.is_urgent) == (is_urgent, is_urgent)
+
+
+def test_the_explanation_counts_the_users_unless_an_alert_names_far_more_or_is_urgent():
+    finding = Finding(
+        kind=FaultKind.SHARED_LIST,
+        arms=(Arm.BASELINE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    briefed = briefing(explanation=explanation(finding=finding))
+    for value, users in ((0.31, 60), (0.49, 60), (0.5, 100), (0.61, 122)):
+        lost = start(metric="coverage", statistic="shared_list(baseline)", normal=None)
+        lost = replace(lost, value=value, users=200, direction=Direction.ABOVE)
+        situation = content(message(lost, briefing=briefed)).situation
+        assert f" {users} of 200 users" in situation[1]
+        assert situation[2].startswith("What to do: find out why the baseline falls back")
+
+
+def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
+    finding = Finding(
+        kind=FaultKind.SHARED_LIST,
+        arms=(Arm.BASELINE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    shared = start(alert="BaselineSharedList", metric="coverage", statistic="shared_list(baseline)")
+    shared = replace(shared, dedup_key="s", value=0.3, direction=Direction.ABOVE, threshold=0.29)
+    other = replace(shared, alert="SharedList", statistic="shared_list", dedup_key="o")
+    found = content(
+        message(
+            EVERYBODY, other, shared, briefing=briefing(explanation=explanation(finding=finding))
+        )
+    )
+    assert found.changes[0].heading == "BaselineSharedList firing"
+    assert found.title.startswith("BaselineSharedList and 2 other alerts firing")
+
+
+def test_too_few_lists_are_as_urgent_as_missing_lists():
+    no_data = start(metric="condition", statistic="no_data", value=None, users=0)
+    lost = RunReason(kind=RunReasonKind.LOST_LISTS, arm=Arm.CANDIDATE, users=140, asked=200)
+    found = content(message(no_data, briefing=Briefing(reasons=(lost,))))
+    assert found.situation[1] == (
+        "Urgent: 140 of 200 users (70 %) are concerned. Call the candidate's owner now."
+    )
 
 
 def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web():

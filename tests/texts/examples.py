@@ -49,7 +49,7 @@ from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.urgency import Concern
-from monitor.texts.actions import write_firing, write_over, write_urgency
+from monitor.texts.actions import write_firing, write_first_step, write_over, write_urgency
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
@@ -515,6 +515,10 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         *(partial(write_urgency, severity) for severity in Severity),
         partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
+    ],
+    "What to do first about a fault": [
+        *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),
+        partial(write_first_step, FaultKind.NOISE, (*Arm,)),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
     "Why a message is sent later, never, or again": [

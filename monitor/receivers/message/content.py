@@ -4,17 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from monitor.alerts.incidents import find_leads
+from monitor.alerts.incidents import Problem, find_leads, find_problem, reports_fault
 from monitor.measures.presentation import explanation_title, side_by_side
 from monitor.model.alerts import DATABASE_LABEL, Transition
-from monitor.model.explanation import ExampleLists, Explanation, ExposedItem, FaultKind
+from monitor.model.explanation import (
+    ExampleLists,
+    Explanation,
+    ExposedItem,
+    FaultKind,
+    Finding,
+)
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import DerivedMetric, parse_derived
-from monitor.model.urgency import find_concern, find_floor
+from monitor.model.urgency import Concern, find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.actions import (
@@ -22,6 +28,7 @@ from monitor.texts.actions import (
     WHOLE_POPULATION,
     WITHOUT_DATABASE,
     write_firing,
+    write_first_step,
     write_over,
     write_urgency,
 )
@@ -80,8 +87,9 @@ class MessageContent:
     status: MessageStatus
     severity: Severity
     is_watched: bool  # False if the rules of all its alerts were removed
+    is_urgent: bool  # whether somebody has to be called at once
     title: str  # at most 500 characters
-    # Sentences: for whom, since when, whether it is still going on, and how urgent it is
+    # Sentences: for whom, since when, whether it is still going on, how urgent it is, what to do
     situation: tuple[str, ...]
     # The most important changes. A repetition has one: an alert that is still firing.
     changes: tuple[ChangeContent, ...]
@@ -109,28 +117,32 @@ class MessageContent:
 
 def content_of(message: Message, external_url: str) -> MessageContent:
     """Make the content of a message. It explains the most important change with an explanation."""
-    leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
+    run_briefing = message.briefing or Briefing()
+    run_explanation = run_briefing.explanation
+    finding = run_explanation.finding if run_explanation is not None else None
+    leads = _sort_leads(message, finding)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
-    run_briefing = message.briefing or Briefing()
     briefing = Briefing()
-    if explained is not None and _is_about_lists(explained, run_briefing.explanation):
+    if explained is not None and _is_about_lists(explained, run_explanation):
         briefing = run_briefing
     explanation = briefing.explanation
     why: list[str] = []
-    if run_briefing.explanation is None or run_briefing.explanation.finding is None:
+    if finding is None:
         why += _known_cause(message, run_briefing)
     if explained is not None and not message.is_repetition:
         why += _why_sentences(explained, explanation)
     # If only the change has an explanation, its text contains these lines already.
     if explained is None or explanation is not None:
         why += _bound(run_briefing.models, _LONGEST_SENTENCE)
+    concern = find_concern_of(message)
     content = MessageContent(
         status=message.status,
         severity=message.severity,
         is_watched=is_watched(message),
         title=_title(message, leads),
-        situation=_situation(message, run_briefing.explanation),
+        is_urgent=concern is not None and concern.is_urgent,
+        situation=_situation(message, concern, _first_step(leads[0], concern, finding)),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -178,15 +190,54 @@ def _title(message: Message, leads: Sequence[Transition]) -> str:
     return bounded_line(title, _LONGEST_TITLE)
 
 
-def _situation(message: Message, explanation: Explanation | None) -> tuple[str, ...]:
-    """Write for whom and since when alerts fire, whether they ended, and how urgent this is."""
+def _sort_leads(message: Message, finding: Finding | None) -> list[Transition]:
+    """Sort the leading changes, most important first.
+
+    A start that reports the fault of the run comes before all others, because its runbook is the
+    right one.
+    """
+    leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
+    if finding is None:
+        return leads
+    return sorted(leads, key=lambda lead: not (lead.is_start and reports_fault(lead, finding)))
+
+
+def find_concern_of(message: Message) -> Concern | None:
+    """The users that the firing alerts of the message concern. None if their number is unknown.
+
+    It is also None if nothing fires, or if all firing alerts are acknowledged.
+    """
+    if message.status is not MessageStatus.FIRING:
+        return None
+    briefing = message.briefing or Briefing()
+    return find_concern(message.firing, briefing.explanation, briefing.reasons)
+
+
+def _first_step(lead: Transition, concern: Concern | None, finding: Finding | None) -> str | None:
+    """Write what to do first about the fault that begins. None if no fault is known."""
+    if not lead.is_start:
+        return None
+    if finding is not None:
+        return write_first_step(finding.kind, finding.arms)
+    problem = find_problem(lead.kind, lead.statistic)
+    has_no_list = problem in (Problem.NO_LIST, Problem.OUTAGE, Problem.CONDITION)
+    if concern is None or not concern.arms or not has_no_list:
+        return None
+    return write_first_step(FaultKind.MISSING, concern.arms)
+
+
+def _situation(
+    message: Message, concern: Concern | None, first_step: str | None
+) -> tuple[str, ...]:
+    """Write whether alerts still fire, for whom, since when, how urgent this is, and what to do."""
     firing = message.firing
     if firing:
         since = min(start.since for start in firing)
         lines = [write_firing(_segments_in(firing), since)]
         if message.status is MessageStatus.FIRING:
-            concern = find_concern(firing, explanation)
             lines.append(write_urgency(message.severity, concern))
+            if first_step is not None and message.starts:
+                lines.append(first_step)
         if any(start.metric == DATABASE_LABEL for start in firing):
             lines.append(WITHOUT_DATABASE)
         return _bound(lines, _LONGEST_SENTENCE)

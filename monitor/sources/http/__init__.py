@@ -192,7 +192,10 @@ class HttpOptions(Options):
 
 
 class HttpSourceOptions(HttpOptions):
-    """A recommender that answers with JSON. An answer has one user's list, or those of a batch."""
+    """A recommender that answers with JSON.
+
+    An answer has the list of one user, or the lists of a batch of users.
+    """
 
     url: Annotated[SecretStr, readable_by(_check_url)]
     """The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. `{users}`

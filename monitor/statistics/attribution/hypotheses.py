@@ -608,7 +608,7 @@ def usual_shares(
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
     """Return codes and lengths of the arm's earlier lists.
 
-    If there are no earlier lists, return those of the other arm's lists in this run.
+    If there are no earlier lists, return codes and lengths of the other arm's lists in this run.
     """
     if scene.changes is None:
         return scene.batch.of(arm.other)
