@@ -56,7 +56,6 @@ _OF_LISTS: dict[str, Change] = {
     "DuplicatedLists": _duplicated,
     "FailedLists": _unreadable,
     "SharedList": _popular,
-    "ExposureJump": _promoted,
 }
 _SMALL_RULE = "{alert: SmallSegment, metric: overlap, below: 0.2, min_users: 5000}"
 _OWN_RULE = "{alert: OverlapBelowHalf, metric: overlap, below: 0.5}"
@@ -92,6 +91,8 @@ FAULTS = (
     Fault(alert="TopReversedTrend", change=_swap(0, 2), share=0.01, step=0.004, days=8),
     Fault(alert="FirstItemDiffers", change=_swap(0, 1), share=0.4),
     Fault(alert="IdenticalLists", share=0.4, is_copied=True, days=2),
+    Fault(alert="ExposureJump", change=_promoted, share=0.3),
+    Fault(alert="BaselineExposureJump", change=_promoted, share=0.3, arm="baseline"),
     Fault(alert="SimilarityRise", is_copied=True),
     Fault(alert="UsersAlike", share=0.3, is_copied=True),
     Fault(alert="CandidateFrozen", is_stale=True, days=4),
