@@ -79,7 +79,9 @@ class Listing:
         """The rows of the users that also have a list from before the firing alerts."""
         if self._lists.jump is None:
             return np.empty(0, dtype=np.intp)
-        return self._rows[self._lists.jump[0][self._rows, 0] >= 0]
+        before, _, _ = self._lists.jump
+        rows: Integers = self._rows[before[self._rows, 0] >= 0]
+        return rows
 
     @property
     def largest_jump(self) -> int:

@@ -316,6 +316,37 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told)
     assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
+class Planted:
+    """The candidate gives some users other lists, made of the baseline's list."""
+
+    def __init__(self, share, change):
+        self.share, self.change = share, change
+
+    def lists(self, shop, arm, day):
+        of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
+        if arm is Arm.CANDIDATE:
+            for name in shop.names[: round(self.share * shop.users)]:
+                of_day[arm][name] = self.change(of_day[Arm.BASELINE][name], shop)
+        return of_day[arm]
+
+
+def test_lists_that_are_nearly_the_other_arms_are_told_in_a_rise():
+    def swap(found, _):
+        return [*found[:-2], found[-1], found[-2]]
+
+    found = measure(Planted(0.4, swap), BEGINS, past()).explanation
+    assert found.sentence.startswith("About 3")
+    assert "get lists from the candidate that are nearly the baseline's." in found.sentence
+    assert abs(found.finding.share - 0.4) < 0.05
+
+
+def test_four_users_with_one_popular_list_are_told_if_nothing_else_is():
+    found = measure(Planted(0.005, lambda _, shop: list(range(shop.k))), BEGINS, past()).explanation
+    assert found.sentence.startswith(
+        "4 of 800 users (0.5 %) all get the same list from the candidate: the most popular items."
+    )
+
+
 def lists(text):
     batch = reference.batch(pairs(text), 10)
     return OwnLists(

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 from monitor.statistics.attribution.changes import LEFT, OwnLists, PairChanges
@@ -25,9 +25,12 @@ from monitor.statistics.attribution.habits import (
 
 # A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
-# If both arms now have the same lists, the baseline is named if its lists changed more by this many
-# standard errors.
-_SURE_OF_ARM = 3.0
+# Nearly the same lists are reported for at least this share of the users of a segment. In some
+# healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
+_LEAST_ALIKE = 0.1
+# If both arms now have the same lists, the baseline is named only if its lists changed by more than
+# this multiple of the candidate's change. Two trainings of one model differ by less.
+_CLEARLY_MORE = 1.25
 # At most this many segments are searched one by one. These are the largest segments.
 _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
@@ -258,6 +261,8 @@ def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[rows] = (bins[rows] >= excess.least) & (bins_before[rows] < excess.least)
+    if hit[rows].mean() < _LEAST_ALIKE:
+        return None
     arm = _changed_more(changes, hit)
     return Suspicion(
         kind=FaultKind.ALIKE, arm=arm, hit=hit, judged=changes.is_known, segment=segment
@@ -279,13 +284,11 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
 def _changed_more(changes: PairChanges, hit: Flags) -> Arm:
     """The arm whose lists of these users changed more.
 
-    It is the candidate unless the difference is significant, because usually the experiment is not
-    applied, and then the candidate has the baseline's lists.
+    If in doubt it is the candidate, because usually the experiment is not applied, and then the
+    candidate has the baseline's lists.
     """
     baseline, candidate = changes.lists.values()
-    difference = _change_sizes(baseline, hit) - _change_sizes(candidate, hit)
-    error = float(difference.std()) / math.sqrt(max(1, len(difference)))
-    if len(difference) and difference.mean() > _SURE_OF_ARM * error:
+    if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
         return Arm.BASELINE
     return Arm.CANDIDATE
 
@@ -296,8 +299,8 @@ def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
     return np.where(is_known, is_same, -1).astype(np.int64)
 
 
-def _change_sizes(lists: OwnLists, hit: Flags) -> Floats:
-    return np.asarray(1 - lists.kept_share[hit] + lists.turned_share[hit])
+def _mean_change(lists: OwnLists, hit: Flags) -> float:
+    return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
 
 
 def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
