@@ -19,9 +19,12 @@ import pytest
 import sqlalchemy as sql
 import typer.main
 import yaml
+from _pytest.unraisableexception import gc_collect_iterations_key
 
 from clocks import shift_clock
 from monitor.storage import transactions
+
+gc.set_threshold(500_000, 20, 20)  # what is loaded now stays to the end
 
 os.environ["RANKWATCH_ENGINE"] = (
     "numpy"  # no test compiles in the background; those of the engines choose for themselves
@@ -101,6 +104,10 @@ def store(sqlite_template, tmp_path):
     file = shutil.copy(sqlite_template, tmp_path / "rankwatch.db")
     with closing(open_store(f"sqlite:///{file}", create=False)) as opened:
         yield opened
+
+
+def pytest_configure(config):
+    config.stash[gc_collect_iterations_key] = 1  # the garbage of all tests is large
 
 
 def pytest_collection_modifyitems(items):

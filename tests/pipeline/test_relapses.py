@@ -59,7 +59,7 @@ def fired(every, faults):
         fires = {alert for (alert, _), state in states if state.state is State.FIRING}
         for alerts, fault in zip(firing, faults, strict=True):
             if run in fault:
-                alerts |= fires
+                alerts.update(fires)
     return firing
 
 
