@@ -216,8 +216,8 @@ def accept(  # noqa: PLR0913 - the command's options
             "--since",
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot of the first run with the change. A time ago, such as 2d, means the first "
-            "run after that time.",
+            help="Slot of the first run with the change. 2d means the first run of the last two "
+            "days.",
         ),
     ],
     undo: Annotated[
@@ -321,7 +321,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
 
     Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
 
-    If an alert begins during the silence and still fires at its end, receivers are notified then.
+    If an alert begins during the silence and still fires when the silence ends, receivers are
+    notified then.
     If the alert ends during the silence too, receivers are not notified of it.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence
