@@ -103,6 +103,7 @@ class RunReasonKind(StrEnum):
     # In unpaired comparisons:
     SPLIT_OFF = "split_off"  # users (of the baseline), asked (of both arms), limit (planned share)
     SWITCHED = "switched"  # users (that both arms served), asked, limit (largest share)
+    NOT_SERVED = "not_served"  # arm; no user of the run has a list of this arm
     FEW_BEFORE = "few_before"  # arm, users (with a list of before), asked, limit (least share)
     ARMS_DIFFERED = "arms_differed"  # limit (the chance of such a difference)
 

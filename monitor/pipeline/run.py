@@ -331,12 +331,12 @@ def _find_obstacles(
     measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
 ) -> list[RunReason]:
     """Return why arms gave no lists, whether the other arm answered, and example users."""
-    asked = measurement.coverage.all.asked
+    everybody = measurement.coverage.all
     notes = _notes_by_reason(measurement)
     causes: dict[Arm, list[LossCause]] = {}
     first_users: dict[Arm, tuple[str, ...]] = {}
     is_late = False
-    reasons = measurement.coverage.all.users_by_reason
+    reasons = everybody.users_by_reason
     for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
         if reason not in (*COMPARED_REASONS, *ignored):
             note = notes.get((arm, reason), CoverageNote(text=""))
@@ -346,9 +346,10 @@ def _find_obstacles(
             is_late |= reason is CoverageReason.TIMEOUT
     lost = {arm: sum(cause.users for cause in causes[arm]) for arm in Arm if arm in causes}
     obstacles, examples = [], []
-    if len(lost) == len(Arm) and 2 * min(lost.values()) >= asked:
+    if len(lost) == len(Arm) and 2 * min(lost.values()) >= everybody.asked:
         obstacles.append(RunReason(kind=RunReasonKind.BOTH_FAILED))
     for arm in sorted(lost, key=lambda arm: -lost[arm]):
+        asked = everybody.asked_of(arm)
         loss = RunReason(
             kind=RunReasonKind.LOST_LISTS,
             arm=arm,
@@ -361,7 +362,13 @@ def _find_obstacles(
             examples.append(RunReason(kind=RunReasonKind.EXAMPLES, examples=first_users[arm]))
     if len(lost) == 1:
         (arm,) = lost
-        obstacles.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=arm.other, asked=asked))
+        obstacles.append(
+            RunReason(
+                kind=RunReasonKind.OTHER_ANSWERED,
+                arm=arm.other,
+                asked=everybody.asked_of(arm.other),
+            )
+        )
     if is_late:
         obstacles.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
     return [*obstacles, *dict.fromkeys(examples)]

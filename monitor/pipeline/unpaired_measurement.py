@@ -56,7 +56,7 @@ from monitor.pipeline.unpaired_explanation import (
     explain_unpaired,
 )
 from monitor.pipeline.user_batches import leave_out, users_at_once
-from monitor.statistics.unpaired.gaps import Count, Gap, far_floor, mean_gap, share_gap
+from monitor.statistics.unpaired.gaps import Gap, count_far, far_share, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
 
@@ -206,18 +206,10 @@ def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     for name, statistics in wanted_statistics(comparison.judging.similarity_rules).items():
         wanted.setdefault(parse_derived(name)[1], []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
-        far = _far_share(metric, comparison.measuring.k)
+        far = far_share(metric)
         if far is not None:
             wanted.setdefault(str(metric), []).append(far)
     return wanted
-
-
-def _far_share(metric: Metric, k: int) -> Statistic | None:
-    """Return the share of users whose lists are far, or None if the metric has no such share."""
-    floor = far_floor(*metric.bounds(k))
-    if not metric.higher_is_more_alike or not isfinite(floor):
-        return None
-    return Statistic(floor=floor)
 
 
 def _divide(answers: Mapping[Arm, Answers], segments: Sequence[str]) -> AskedUsers:
@@ -319,13 +311,10 @@ def _measure_gaps(metric: Metric, k: int, baseline: Summary, candidate: Summary)
         self_gap = replace(self_gap, value=-self_gap.value)
     users = baseline.n + candidate.n
     gaps = {DerivedMetric.SELF_GAP: (self_gap, low - high, high - low)}
-    far = _far_share(metric, k)
-    if far is not None:
-        counts = []
-        for summary in (baseline, candidate):
-            share = summary.value(str(far)) or 0.0
-            counts.append(Count(affected=round(share * summary.n), users=summary.n))
-        gaps[DerivedMetric.FAR_GAP] = (share_gap(*counts), -1.0, 1.0)
+    share = far_share(metric)
+    if share is not None:
+        far_gap = share_gap(count_far(baseline, share), count_far(candidate, share))
+        gaps[DerivedMetric.FAR_GAP] = (far_gap, -1.0, 1.0)
     return [
         _summarize_gap(gap, baseline.segment, series.of(str(metric)), users, (lowest, highest))
         for series, (gap, lowest, highest) in gaps.items()

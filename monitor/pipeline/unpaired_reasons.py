@@ -46,7 +46,9 @@ def find_unpaired_obstacles(
         )
     least = comparison.judging.min_paired_share
     for arm, counts in unpaired.users.items():
-        if counts.compared < least * counts.served:
+        if not counts.served:
+            obstacles.append(RunReason(kind=RunReasonKind.NOT_SERVED, arm=arm))
+        elif counts.compared < max(1, least * counts.served):
             obstacles.append(
                 RunReason(
                     kind=RunReasonKind.FEW_BEFORE,

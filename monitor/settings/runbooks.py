@@ -3,14 +3,15 @@
 from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
 RUNBOOKS = frozenset({
-    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineFailedLists", "BaselineFrozen",
+    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
+    "BaselineFailedLists", "BaselineFrozen",
     "BaselineMissingLists", "BaselineSharedList", "BaselineShortLists", "BaselineStaleLists",
-    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "FailedLists",
+    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists",
     "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
     "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SharedList", "SharedListTrend",
-    "ShortLists", "SimilarityDrop", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
-    "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersBelowHalf", "UsersBelowHalfTrend",
-    "UsersBelowQuarter", "UsersBelowQuarterTrend",
+    "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
+    "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersAlike", "UsersBelowHalf",
+    "UsersBelowHalfTrend", "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip
 """The alerts that have their own runbook."""
 OWN_RULE = "OwnRule"

@@ -36,10 +36,7 @@ _ADVICE: Mapping[Severity, str] = {
 }
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
-    FaultKind.MISSING: (
-        "ask the owner of {arms} what failed at this time, and repair it. If these users are gone "
-        "for good, bring the list of users up to date."
-    ),
+    FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
         "lack, or a model that does not answer."
@@ -47,6 +44,10 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: (
         "check the switch of the experiment and the addresses of both arms. Do not count these "
         "runs as results."
+    ),
+    FaultKind.ALIKE: (
+        "check the switch of the experiment, and whether both arms use one model or one cache. Do "
+        "not count these runs as results."
     ),
     FaultKind.CUT_SHORT: (
         "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
@@ -56,6 +57,17 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.ITEMS_GONE: (
         "ask whether these items were removed on purpose. If not, repair the catalogue or the "
         "filter of {arms}."
+    ),
+    FaultKind.ITEMS_RISEN: (
+        "ask whether {arms} should show these items. If not, repair the filter, or end the boost."
+    ),
+    FaultKind.ITEMS_FALLEN: (
+        "ask whether these items were to be shown less. If not, repair the catalogue or the filter "
+        "of {arms}."
+    ),
+    FaultKind.SHIFTED: (
+        "look at the last step of {arms} before the list is served: it drops or inserts items at "
+        "the top."
     ),
     FaultKind.RESPELLED: (
         "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."

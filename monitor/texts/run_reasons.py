@@ -44,6 +44,7 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     RunReasonKind.SWITCHED: (
         "both arms served {0.users:,} of {0.asked:,} users ({share:.1%}), more than {0.limit:.0%}"
     ),
+    RunReasonKind.NOT_SERVED: "no user has a list from the {0.arm}",
     RunReasonKind.FEW_BEFORE: (
         "only {0.users:,} of {0.asked:,} users of the {0.arm} ({share:.0%}) have a list of before "
         "the test, under min_paired_share {0.limit:.0%}"

@@ -63,7 +63,7 @@ def log_rows():
 
 def fill_table(url, rows, at="text"):
     engine = sa.create_engine(url)
-    names = ", ".join(f"{name} varchar(200)" for name in COLUMNS[1:])
+    names = ", ".join(f'"{name}" varchar(200)' for name in COLUMNS[1:])
     with engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE TABLE served (at {at}, {names})")
         values = ", ".join(f":{name}" for name in COLUMNS)

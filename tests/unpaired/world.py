@@ -32,7 +32,7 @@ class World:
 
     @property
     def is_candidate(self) -> Flags:
-        return self._rng(1).random(self.users) < 0.5  # noqa: PLR2004
+        return self._rng(1).random(self.users) < 0.5
 
     @property
     def countries(self) -> list[str]:
@@ -50,10 +50,10 @@ class World:
         for arm, members in enumerate((~self.is_candidate, self.is_candidate)):
             rng = self._rng(4, day, arm if day else 0)
             # Some trainings are better than others, and each also errs for all users alike.
-            noise = rng.uniform(0.97, 1.03) * rng.standard_normal((members.sum(), self.items))
-            noise += 0.1 * rng.normal(size=self.items)
-            scores = taste[members] + self.error * noise
-            lists[members] = np.argsort(-scores, axis=1)[:, : self.k]
+            noise = 0.1 * rng.normal(size=self.items)
+            noise = noise + rng.uniform(0.97, 1.03) * rng.standard_normal(taste.shape)
+            best = np.argsort(-(taste + self.error * noise)[members], axis=1)
+            lists[members] = best[:, : self.k]
         return lists
 
     def draw(self, share: float) -> Flags:
@@ -62,7 +62,13 @@ class World:
 
 
 def write_log(
-    path: Path, world: World, days: int, *, fault: Fault | None = None, begins: int = 0, served: Flags | None = None
+    path: Path,
+    world: World,
+    days: int,
+    *,
+    fault: Fault | None = None,
+    begins: int = 0,
+    served: Flags | None = None,
 ) -> None:
     """Write the log of before and of ``days`` days of the test.
 
@@ -76,7 +82,11 @@ def write_log(
         logged = np.ones(world.users, dtype=np.bool_)
         if day and day >= begins:
             if fault is not None:
-                lists = np.where(world.is_candidate[:, np.newaxis], fault(world, lists, world.is_candidate), lists)
+                lists = np.where(
+                    world.is_candidate[:, np.newaxis],
+                    fault(world, lists, world.is_candidate),
+                    lists,
+                )
             if served is not None:
                 logged = served
         at = BEGINS + day * DAY - timedelta(hours=1)
@@ -108,14 +118,14 @@ def serve_popular(world: World, lists: Lists, members: Flags) -> Lists:
     return served
 
 
-def reverse_top(world: World, lists: Lists, members: Flags) -> Lists:
+def reverse_top(_: World, lists: Lists, __: Flags) -> Lists:
     """The first three items of all lists are in the opposite order."""
     served = lists.copy()
     served[:, :3] = lists[:, 2::-1]
     return served
 
 
-def serve_better(world: World, lists: Lists, members: Flags) -> Lists:
+def serve_better(world: World, lists: Lists, _: Flags) -> Lists:
     """Another model, which knows more: three items of ten are other ones, for all users."""
     rng = np.random.default_rng((world.seed, 6))
     served = lists.copy()
