@@ -123,9 +123,9 @@ class RuleOptions(Options):
     `missing` (no list), `empty` (an empty list), `short` (a short list), `duplicated` (an item
     twice in the list), `failed` (a failed request) and `unpaired` (not compared). Shares of the
     compared users are `shared_list` (the same list as many other users) and `unchanged_list` (the
-    same list as in the last run, although lists of other users changed). `exposure_jump` is the
-    share of the compared users by which one item gained or lost lists, or first places. The item is
-    the one that changed most since the last run before the firing alerts. `unchanged_list` and
+    same list as in the last run, although lists of other users changed). `exposure_jump` looks
+    for the item whose share of the lists, or of the first places, changed most since the last
+    run before the firing alerts. Its value is the size of this change. `unchanged_list` and
     `exposure_jump` need stored lists. Some shares of the compared users compare a user's lists of
     both arms: `top_reversed` (the first three items in mostly reversed order), `first_differs`
     (another first item) and `identical_list` (the same list)."""
