@@ -352,13 +352,14 @@ def _measure_arms(
         for arm in Arm:
             rows[divided(arm, segment)] = sample.segments[divided(arm, segment)]
             names[divided(arm, segment)] = segment, arm
-    last, _ = recode_earlier(memory, measuring, sample)
+    last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arms(
         sample.pairing.batch,
         rows,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
         last=None if last is None else last.last_lists,
+        former=None if former is None else former.last_lists,
     )
     of_now = []
     for score in scores:

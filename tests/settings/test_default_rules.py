@@ -138,6 +138,7 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
         "failed",
         "shared_list",
         "unchanged_list",
+        "exposure_jump",
     }
     assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
     paired = comparison_of(f"{MINIMAL}    rules: default\n")

@@ -48,7 +48,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import BetweenExcess
+from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
 from monitor.model.urgency import Concern
 from monitor.texts.actions import write_firing, write_first_step, write_over, write_urgency
 from monitor.texts.conditions import (
@@ -141,7 +141,7 @@ from monitor.texts.run_reasons import (
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
-from monitor.texts.unpaired import write_unpaired
+from monitor.texts.unpaired import write_arms, write_changed_split, write_unpaired
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 from monitor.texts.wording import write_extra
 
@@ -286,6 +286,15 @@ def undecided(**values: Any) -> partial[str]:
 
 
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
+UNPAIRED = UnpairedFindings(
+    baseline_share=0.5,
+    users={
+        Arm.BASELINE: ArmCounts(assigned=1000, served=900, compared=800),
+        Arm.CANDIDATE: ArmCounts(assigned=990, served=880, compared=790),
+    },
+    switched=7,
+    log_e=-1.5,
+)
 
 
 def found(kind: FaultKind, **values: Any) -> Finding:
@@ -583,6 +592,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
         partial(write_unpaired, None, {"all": 0.01, "country=DE": 0.03}, "country=DE", EXCESS),
         partial(write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS),
+        partial(write_arms, UNPAIRED),
+        partial(write_changed_split, 0.5, 0.9),
     ],
 }
 
