@@ -86,12 +86,12 @@ class PrivacyOptions(Options):
 
 
 class RetentionOptions(Options):
-    """How long results are stored. Alert states are stored until they end."""
+    """How long results are stored. The state of an alert is stored until the alert ends."""
 
     stays_partial: ClassVar[bool] = True
 
     scores: Duration = timedelta(days=30)
-    """Scores of each user. PostgreSQL deletes them by full days."""
+    """Scores of each user. On PostgreSQL they are deleted by full days."""
     lists: Duration | None = None
     """Lists of all compared users (default: the same as `scores`). Lists that nothing needs are
     deleted earlier."""
@@ -200,8 +200,8 @@ class Settings(Options):
     answers_folder: ConfigPath | None = None
     """Folder that stores answers of HTTP services until their run is stored. If the run continues
     after a restart, it requests only the missing answers. The default for a SQLite file
-    `rankwatch.db` is `rankwatch.db-answers` next to it. PostgreSQL has no default, and then no
-    answers are stored. No answers are stored with `users: hmac`."""
+    `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so
+    no answers are stored. No answers are stored with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The largest number of series of segments on /metrics. If there are more, the series of the
     smallest segments are left out, and `rankwatch_series_cut` counts the missing series. Series of
@@ -243,13 +243,13 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Services that every run pings. Such a service, a dead man's switch, sends an alert if pings
-    stop."""
+    """Services that every run pings. A service of this kind is a dead man's switch: it sends an
+    alert if pings stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
-    A run that has used half of its deadline no longer counts. If the last run of a comparison used
-    its full deadline, its next run does not count either, but takes an extra place. The number of
-    extra places is a quarter of this number, and at least one."""
+    A run that has used half of its deadline no longer counts. If the last run of a comparison
+    used its full deadline, the comparison's next run is slow. Slow runs do not count either,
+    but have their own limit: a quarter of this number, and at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

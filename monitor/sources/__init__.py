@@ -93,7 +93,7 @@ class RelevanceOptions(OneOf):
     long enough for the answers to be complete. rankwatch keeps the first answer that is not empty
     and ignores later ones. Without `after`, it first asks during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long after its slot a run stops waiting for what users found relevant."""
+    """The longest time after its slot that a run waits for what users found relevant."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -117,8 +117,8 @@ class SampleOptions(Options):
     users."""
     stop_when: Literal["decided"] | None = None
     """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
-    For each rule and segment, asking all users would change the verdict in at most 1 of 100
-    runs."""
+    Certain means that asking all users would change the verdict of a rule in a segment in at
+    most 1 of 100 runs."""
 
     @property
     def stops_early(self) -> bool:
