@@ -49,5 +49,5 @@ def alerts_reference() -> str:
 def _report_of(alert: str) -> str:
     """The first sentence of the runbook."""
     text = (PAGES / f"{alert}.md").read_text()
-    found = re.search(r"\*\*\n\n(.+?\.)(?=\s)", text, re.DOTALL)
+    found = re.search(r"\*\*[^*\n]*\n\n(.+?\.)(?=\s)", text, re.DOTALL)
     return found[1] if found else ""

@@ -71,7 +71,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot to run. A time ago, such as 2d, means the newest slot at that time. "
+            help="Slot to run. 2d means the newest slot that is at least two days old. "
             "Default: the newest slot.",
         ),
     ] = None,
@@ -390,8 +390,8 @@ def backfill(
     """Measure relevance that arrived after the runs.
 
     The command uses the lists that are stored with each run. No rule judges the result. The output
-    lists the runs that were measured now, and the runs that still wait. The exit code is 3
-    if relevance has arrived but could not be used.
+    lists the runs that were measured now, and the runs that still wait for relevance. The exit code
+    is 3 if relevance has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -41,12 +41,22 @@ class Direction(StrEnum):
 
 
 class Condition(StrEnum):
-    """Why drift cannot be judged. ``stale``: no run has succeeded for a long time."""
+    """Why drift cannot be judged.
+
+    ``stale``: no run has succeeded for a long time. The last two are for unpaired comparisons. The
+    users are not split as planned, or the arms' users differed before the test began.
+    """
 
     ERROR = "error"
     NO_DATA = "no_data"
     TOO_FEW = "too_few"
     STALE = "stale"
+    SPLIT_OFF = "split_off"
+    ARMS_DIFFERED = "arms_differed"
+
+
+OF_UNPAIRED = frozenset({Condition.SPLIT_OFF, Condition.ARMS_DIFFERED})
+"""The conditions that only unpaired comparisons have."""
 
 
 @immutable

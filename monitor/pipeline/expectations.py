@@ -381,7 +381,6 @@ def _build(
     evidence = update_evidence(before, steady).total
     expectations = []
     for column, watched in enumerate(series):
-        users = watched.count_users(figures)
         limit = watched.rule.limit
         expectation = replace(
             _without_limit(watched),
@@ -396,9 +395,9 @@ def _build(
         if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
-                expected=watched.show(reference.center[column], users),
-                limit=watched.show(limits[column], users),
-                opposite=watched.show(opposites[column], users),
+                expected=watched.show_of_run(reference.center[column], figures),
+                limit=watched.show_of_run(limits[column], figures),
+                opposite=watched.show_of_run(opposites[column], figures),
                 z=_finite(z[column]),
                 evidence=float(evidence[column]) if is_trend else None,
             )

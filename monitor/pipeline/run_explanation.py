@@ -213,6 +213,9 @@ def find_lost(findings: Findings) -> Finding | None:
     coverage = findings.coverage
     if findings.status is RunStatus.OK or coverage is None:
         return None
+    if coverage.all.paired and findings.unpaired is not None:
+        # An arm of a test does not serve all its users in each run.
+        return None
     finding = find_missing(coverage.rows, None)
     if finding is None:
         return None

@@ -11,7 +11,7 @@ from monitor.boundary.options import Duration, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
-from monitor.model.rules import Condition, ConditionRule, Keep, Severity
+from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.unpaired_options import UnpairedOptions
@@ -30,6 +30,8 @@ CONDITION_ALERTS = {
     Condition.NO_DATA: "NoData",
     Condition.TOO_FEW: "TooFewUsers",
     Condition.STALE: "Stale",
+    Condition.SPLIT_OFF: "SplitOff",
+    Condition.ARMS_DIFFERED: "ArmsDiffered",
 }
 
 
@@ -85,6 +87,14 @@ class StaleOptions(ConditionOptions):
     """Severity of the alert."""
 
 
+class SplitOffOptions(ConditionOptions):
+    """The users of an unpaired comparison are not split as planned."""
+
+
+class ArmsDifferedOptions(ErrorOptions):
+    """The users of both arms got different lists before the test began."""
+
+
 class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
@@ -96,6 +106,11 @@ class ConditionsOptions(Options):
     """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
     """No run succeeds for some time. The alert is `Stale`."""
+    split_off: SplitOffOptions = Field(default_factory=SplitOffOptions)
+    """The users of an unpaired comparison are not split as planned. The alert is `SplitOff`."""
+    arms_differed: ArmsDifferedOptions = Field(default_factory=ArmsDifferedOptions)
+    """The users of both arms of an unpaired comparison got different lists before the test began.
+    The alert is `ArmsDiffered`."""
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
@@ -112,11 +127,12 @@ class ConditionsOptions(Options):
             condition for condition, each in self._by_condition() if each.policy == "ignore"
         )
 
-    def to_rules(self) -> tuple[ConditionRule, ...]:
+    def to_rules(self, *, is_unpaired: bool) -> tuple[ConditionRule, ...]:
         """A rule for each condition that has an alert."""
         rules = []
         for condition, options in self._by_condition():
-            if options.policy == "alert":
+            is_possible = is_unpaired or condition not in OF_UNPAIRED
+            if options.policy == "alert" and is_possible:
                 # `error` and `stale` have no `segments`, because they are about all users. `stale`
                 # has no `for`, because it has `after`.
                 rule = ConditionRule(
@@ -184,8 +200,8 @@ class ComparisonOptions(Options):
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
-    """Replaces `every`: minute, hour, day of month, month and weekday as in crontab(5). 0 and 7 are
-    Sunday."""
+    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). 0 and 7
+    are Sunday."""
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
@@ -205,19 +221,21 @@ class ComparisonOptions(Options):
     """Length of the lists that are compared."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
     baseline: SourceOptions = cast("Any", None)
-    """Where the lists in use come from. Required unless there is `unpaired`."""
+    """The source of the lists that users get today. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
-    """Where the lists on trial come from. Required unless there are `candidates` or `unpaired`."""
+    """The source of the lists to compare with the baseline's lists. Required unless there are
+    `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
     """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison: key
     `b` becomes `NAME.b` and has all other settings of this comparison. In each slot these
-    comparisons ask the same users, and the baseline is read once. Only lists that are joined in
-    files or in Spark are read again for each comparison."""
+    comparisons ask the same users, and the baseline is read once. Exception: lists that are
+    joined in files or in Spark are read again for each comparison."""
     pairs: bool = False
-    """Whether `candidates` are also compared with each other, from the same lists. The comparison
-    `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
+    """Whether `candidates` are also compared with each other, from the same lists. The
+    comparison `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no
+    rule judges it."""
     users: UsersOptions = cast("Any", None)
     """The users that both arms are asked for. Required unless there is `unpaired`."""
     unpaired: UnpairedOptions | None = None
@@ -238,11 +256,12 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that the arms could list (default: the number of items in their lists)."""
+    """The number of items that the arms could list (default: the number of items in their
+    lists)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
-    """Titles of items. Lists show them with the items' ids."""
+    """Titles of items. They are shown next to the ids of items."""
     item_url: value_types.ItemUrl | None = Field(
         default=None, examples=["https://shop.example.com/items/{item}"]
     )
@@ -252,12 +271,14 @@ class ComparisonOptions(Options):
     later. No rule judges these metrics."""
     noise_floor: NoiseFloorOptions | None = None
     """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
-    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is, for each user, how
-    much farther the candidate is from the baseline than the baseline is from itself."""
+    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is the excess of
+    each user: the distance of the candidate from the baseline, minus the distance between two
+    lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
-    """The accepted time between false alerts. It applies to all rules that learn together."""
+    """All learning rules of the comparison together may cause one false alert in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
-    """When to alert. With the word `default`, rules learn what is normal and need no thresholds."""
+    """When to alert. `rules: default` adds the default rules, which learn what is normal and
+    need no thresholds."""
     default_rules: bool = False
     """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
     of the same name."""
@@ -268,10 +289,11 @@ class ComparisonOptions(Options):
     the top-level `conditions`."""
     group_for: Duration | None = None
     """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert. The default is 1d, or three intervals if they are longer."""
+    incident's first alert. The default is 1d, or three intervals of the comparison if these are
+    longer than 1d."""
     deadline: Duration | None = None
-    """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
-    of the interval)."""
+    """Longest time for one run. The deadline must be shorter than the interval (default: 10m,
+    but at most 0.8 of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
     """If a run compares a smaller share of its users, its status is `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)
@@ -288,9 +310,10 @@ class ComparisonOptions(Options):
     """Where the scores of all compared users are written. `keep_scores` has no influence on this.
     If relevance arrives after the run, the scores of relevance metrics are not written."""
     keep_lists: value_types.KeepChoice | None = None
-    """The users whose lists are stored. The values are those of `keep_scores`. Explanations compare
-    stored lists with the lists of the next run. By default the lists of all users are stored if
-    relevance, a temporal noise floor or an arm metric needs them. Otherwise no lists are stored."""
+    """The users whose lists are stored. The values have the same meaning as those of `keep_scores`.
+    Explanations compare stored lists with the lists of the next run. By default the lists of all
+    users are stored if relevance, a temporal noise floor or an arm metric needs them. Otherwise no
+    lists are stored."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(

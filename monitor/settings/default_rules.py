@@ -19,6 +19,7 @@ from monitor.model.statistics import (
 )
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
+from monitor.statistics.unpaired.gaps import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
@@ -72,6 +73,8 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     metrics = [
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
+    if options.unpaired is not None:
+        return _of_unpaired(metrics, options)
     rules: list[RuleOptions] = []
     if metrics:
         rules += _of_first(metrics[0], options)
@@ -84,6 +87,27 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if options.keep_lists in (None, Keep.ALL):
         rules += [_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
     return tuple(rules)
+
+
+def _of_unpaired(metrics: Sequence[Metric], options: ComparisonOptions) -> tuple[RuleOptions, ...]:
+    """Return rules on the gaps of the first metric, and on coverage."""
+    rules: list[RuleOptions] = []
+    if metrics:
+        self_gap = DerivedMetric.SELF_GAP.of(str(metrics[0]))
+        far_gap = DerivedMetric.FAR_GAP.of(str(metrics[0]))
+        rules = [
+            _rule(alert="SelfGapRise", metric=self_gap, **_DROP),
+            _rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
+            _rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
+        ]
+        if far_share(metrics[0]) is not None:
+            rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
+    of_one_arm = [rule for rule in _of_coverage(options) if not _compares_arms(rule)]
+    return (*rules, *of_one_arm)
+
+
+def _compares_arms(rule: RuleOptions) -> bool:
+    return rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
 
 
 def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:

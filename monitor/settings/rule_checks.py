@@ -6,7 +6,7 @@ from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicate
 from monitor.measures.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
-from monitor.model.statistics import OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
+from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
 from monitor.settings.rule_options import RuleOptions
 
 _OF_FROZEN = (
@@ -109,6 +109,12 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(
             ("metric",),
             "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
+        )
+    if judged.derived in GAPS and rule.has("statistic"):
+        yield Problem(
+            ("statistic",),
+            f"does not go with {judged.derived}, which has one value for all users: remove this "
+            "key",
         )
     metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:

@@ -159,7 +159,8 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
             is_dry_run = options.dry_run
         rules.append(replace(rule_options.to_rule(options.k), is_dry_run=is_dry_run))
     names = {rule.alert for rule in rules}
-    for rule in options.conditions.to_rules():
+    is_unpaired = options.unpaired is not None
+    for rule in options.conditions.to_rules(is_unpaired=is_unpaired):
         if rule.alert not in names:
             rules.append(replace(rule, is_dry_run=options.dry_run))
     return tuple(rules)

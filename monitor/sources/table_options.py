@@ -17,11 +17,11 @@ IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
     readable_by(speller),
     Field(
-        description="How these ids are rewritten before they are compared, step by step: `strip` "
-        "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
-        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if all of an id "
-        "matches. `string`, and a step that does not fit, do not change the id. Users whose ids "
-        "become equal are `duplicate_user`.",
+        description="Steps that rewrite these ids before they are compared, in this order. "
+        "`strip` removes blanks. `lower` makes lower case. `int` makes `007` into 7. `{prefix: "
+        "'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the "
+        "whole id matches. A step that does not fit does not change the id, and neither does "
+        "`string`. Users whose ids become equal are counted as `duplicate_user`.",
     ),
 ]
 
@@ -35,22 +35,22 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Selects rows of a log: the newest list of each user that was served up to the slot."""
+    """Takes the newest list of each user up to the slot from a log of served lists."""
 
     time: ColumnName
-    """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
-    of seconds, milliseconds, microseconds or nanoseconds since 1970. The size of the number decides
-    the unit."""
+    """Column with the time. A text is a time in ISO 8601, in UTC if it names no zone. A number
+    is a time in seconds, milliseconds, microseconds or nanoseconds since 1970. rankwatch
+    recognizes the unit by the size of the number."""
     within: Duration | None = None
     """The longest time between serving a list and the slot. A good value is the time between
     runs."""
     since: Instant | None = None
-    """A fixed time in place of `within`. Only rows after this time are read. It is a date or a time
-    in ISO 8601, in UTC if it names no zone. A source of lists needs `within` or `since`."""
+    """A fixed time. Only rows after this time are read. It is a date or a time in ISO 8601, in UTC
+    if it names no zone. A source of lists needs `within`, `since` or both."""
     until: Instant | None = None
-    """A fixed time in place of the slot. Only rows up to this time are read, so every run gets the
-    same lists. The path of the files gets this time too. With `until` in one arm only, today's
-    lists are compared with the lists of a fixed date."""
+    """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
+    the same lists. `{slot:...}` in the path of files becomes this time too. If only one arm has
+    `until`, today's lists are compared with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
     true}`, the users of all arms are asked."""
@@ -59,17 +59,16 @@ class ServedOptions(Options):
     differ."""
 
     def _problems(self) -> Iterator[str]:
-        if self.within is not None and self.since is not None:
-            yield "give either within or since, not both"
         if self.since is not None and self.until is not None and self.since >= self.until:
             yield "since must be before until, because no row is in between: change one of them"
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:
         """The time after which rows are read, or None, and the time up to which they are read."""
         end = self.until or slot
+        starts = [self.since] if self.since else []
         if self.within is not None:
-            return end - self.within, end
-        return self.since, end
+            starts.append(end - self.within)
+        return max(starts, default=None), end
 
 
 MaxUnreadable = Annotated[
@@ -78,16 +77,17 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="The largest share of rows that may be unreadable. Such rows have no user "
-        "or no time, or a value that is no id or number. They are skipped, counted and reported. "
-        "If there are more, reading fails.",
+        description="The largest share of rows that may be unreadable. A row is unreadable if it "
+        "has no user, no time, or a value that is no id or number. Unreadable rows are skipped, "
+        "counted and reported. If their share is larger, reading fails.",
     ),
 ]
 NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values in a list that mean 'no item', such as `[-1]` if short lists are padded with -1. "
+        description="Values in a list that mean 'no item', such as `[-1]` if short lists are "
+        "padded with -1. "
         "`null` and empty text are allowed.",
     ),
 ]
@@ -125,7 +125,7 @@ class ListColumnOptions(UserColumnOptions):
     """The columns with users and lists. A row has a list (``items``) or one item (``item``)."""
 
     items: ColumnName | None = None
-    """For the wide form: column with the list or the text of a JSON array, best item first. In
+    """For the wide form: column with the list, or with a JSON array as text, best item first. In
     Parquet, JSON lines and SQL, the items may be a field of the objects in a list:
     `recommendations.movieId`."""
     item: ColumnName | None = None

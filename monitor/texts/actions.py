@@ -5,12 +5,12 @@ Commands are quoted for a shell. Callers pass only names that are printable and 
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from monitor.model.explanation import FaultKind
-from monitor.model.instants import format_instant
-from monitor.model.rankings import Arm
+from monitor.model.instants import format_instant, format_second
+from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Severity
 from monitor.model.urgency import Concern
 
@@ -36,10 +36,7 @@ _ADVICE: Mapping[Severity, str] = {
 }
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
-    FaultKind.MISSING: (
-        "ask the owner of {arms} what failed at this time. Repair the source, or bring the list "
-        "of users up to date."
-    ),
+    FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
         "lack, or a model that does not answer."
@@ -76,8 +73,8 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
     ),
     FaultKind.MIXED_UP: (
-        "withdraw the last change of {arms}: people see the lists of others. Usual causes: a "
-        "cache key without the user, or rows that were shifted."
+        "withdraw the last change of {arms}: it answers with the lists of other users. Usual "
+        "causes: a cache key without the user, or rows that were shifted."
     ),
     FaultKind.NOISE: (
         "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
@@ -131,13 +128,13 @@ def _write_owner(concern: Concern) -> str:
 def write_firing(extent: str, since: datetime) -> str:
     """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
-    return f"Still going on{where}, since {format_instant(since)}."
+    return f"Still going on{where}, since {format_second(since)}."
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:
     """Say when an alert began and ended. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
-    return f"Over{where}: {format_instant(since)} to {format_instant(ended_at)}."
+    return f"Over{where}: {format_second(since)} to {format_second(ended_at)}."
 
 
 def show_command(comparison: str, slot: datetime | None) -> str:
@@ -151,9 +148,17 @@ def runs_command(comparison: str) -> str:
     return f"rankwatch runs {shlex.quote(comparison)}"
 
 
-def acknowledge_command(comparison: str) -> str:
-    """Return the command that acknowledges all firing alerts of the comparison."""
-    return f"rankwatch alerts ack {shlex.quote(comparison)}"
+def acknowledge_command(comparison: str, segments: Collection[str], alerts: Collection[str]) -> str:
+    """Return the command that acknowledges these firing alerts of the comparison.
+
+    If ``segments`` is one segment, the command names it. If it is empty, it means all segments.
+    """
+    words = ["rankwatch", "alerts", "ack", comparison]
+    for alert in sorted(alerts):
+        words += ["--alert", alert]
+    if len(segments) == 1 and ALL not in segments:
+        words += ["--segment", *segments]
+    return shlex.join(words)
 
 
 def silence_command(matchers: Sequence[str], interval: timedelta | None) -> str:

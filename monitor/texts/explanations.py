@@ -17,6 +17,7 @@ from monitor.model.explanation import (
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm
 from monitor.model.segments import AND
+from monitor.model.statistics import parse_derived
 from monitor.texts.id_mismatches import write_mismatch, write_setting
 from monitor.texts.wording import count_of, printable, shorten_to
 
@@ -84,7 +85,7 @@ MOST_ITEMS = 3
 
 def write_lost(finding: Finding) -> str:
     """Say which users got no list in a run that could not be judged, from which arm, and why."""
-    return _join([f"{write_cause(finding)}.", *_write_share(finding)])
+    return join_sentences([f"{write_cause(finding)}.", *_write_share(finding)])
 
 
 def write_cause(finding: Finding) -> str:
@@ -108,7 +109,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
         (other,) = set(Arm) - set(finding.arms)
         change = "did not change" if has_stood else "changed no more than usual"
         sentences.append(f"The {other} {change}.")
-    return _join(filter(None, sentences))
+    return join_sentences(filter(None, sentences))
 
 
 def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
@@ -148,17 +149,17 @@ def write_drop(drop: MeanDrop) -> str:
     if drop.leader is not None:
         where = [write_fall(drop.leader, drop.amount)]
     if drop.is_rise:
-        return _join([f"Similarity rose by {amount}.", *where])
+        return join_sentences([f"Similarity rose by {amount}.", *where])
     if not drop.is_clear and drop.amount > 0:
-        return _join([f"No clear drop: similarity fell by {amount}.", *where])
+        return join_sentences([f"No clear drop: similarity fell by {amount}.", *where])
     if not drop.is_clear:
-        return _join([f"No drop: similarity rose by {amount}.", *where])
+        return join_sentences([f"No drop: similarity rose by {amount}.", *where])
     fell = f"Similarity fell by {amount}{_write_parts(drop.parts, drop.amount)}."
     largest = max(Part, key=drop.parts.__getitem__)
     if largest is Part.COMPOSITION:
         # The cause is clear: other users were asked. So "No clear cause" is left out.
-        return _join([*where, fell])
-    return _join(["No clear cause.", *where, fell])
+        return join_sentences([*where, fell])
+    return join_sentences(["No clear cause.", *where, fell])
 
 
 def write_distance(means: PartMeans) -> str:
@@ -323,7 +324,7 @@ def _capitalize(sentence: str) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
-def _join(sentences: Iterable[str]) -> str:
+def join_sentences(sentences: Iterable[str]) -> str:
     """Return the first sentence, followed by each further sentence that still fits."""
     joined, *others = sentences
     for sentence in others:
@@ -338,8 +339,9 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
     If another metric was explained, the text names that metric.
     """
     sentences = [*write_falls(explanation, segment), *_write_items(explanation)]
-    if metric != explanation.metric:
-        sentences.insert(0, f"Measured by {explanation.metric}:")
+    _, explained = parse_derived(explanation.metric)
+    if metric != explained:
+        sentences.insert(0, f"Measured by {explained}:")
     return " ".join(sentences)
 
 

@@ -1,7 +1,7 @@
 """`rules: default`: the rules that need no numbers."""
 
 from monitor.model.rules import Keep, Learning, RuleKind, is_learned
-from settings.minimal import MINIMAL, RETRAIN, comparison_of, learning_of, rules_on_drift
+from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of, learning_of, rules_on_drift
 
 
 def watched(rules):
@@ -112,3 +112,41 @@ def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_
 
     held = {(learning_of(rule), rule.resolve_after) for rule in rules}
     assert held == {(Learning.DROP, 2), (Learning.TREND, 1), (None, 1)}
+
+
+def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage():
+    found = comparison_of(f"{UNPAIRED}    rules: default\n")
+    told = watched(found.judging.rules)
+    assert {name: words for name, words in told.items() if "coverage" not in words} == {
+        "SelfGapRise": "self_gap(extended_tau) mean above drop",
+        "SelfGapDrop": "self_gap(extended_tau) mean below drop",
+        "SelfGapTrend": "self_gap(extended_tau) mean above trend",
+        "FarGapRise": "far_gap(extended_tau) mean above drop",
+        "RunFailing": "condition error above fixed",
+        "NoData": "condition no_data above fixed",
+        "TooFewUsers": "condition too_few above fixed",
+        "Stale": "condition stale above fixed",
+        "SplitOff": "condition split_off above fixed",
+        "ArmsDiffered": "condition arms_differed above fixed",
+    }
+    lacks = {words.split()[1].partition("(")[0] for words in told.values() if "coverage" in words}
+    assert lacks == {
+        "missing",
+        "empty",
+        "short",
+        "duplicated",
+        "failed",
+        "shared_list",
+        "unchanged_list",
+        "exposure_jump",
+    }
+    assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
+    paired = comparison_of(f"{MINIMAL}    rules: default\n")
+    assert not {"SplitOff", "SelfGapRise"} & set(watched(paired.judging.rules))
+
+
+def test_a_distance_has_a_self_gap_and_no_far_gap():
+    text = f"{UNPAIRED}    metrics: [footrule_normalized]\n    rules: default\n"
+    told = watched(comparison_of(text).judging.rules)
+    assert told["SelfGapRise"] == "self_gap(footrule_normalized) mean above drop"
+    assert "FarGapRise" not in told

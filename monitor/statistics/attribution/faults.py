@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -68,8 +67,8 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     everybody = rows.get(ALL)
     if everybody is None or not everybody.asked:
         return None
-    arm = max(Arm, key=partial(_count_lost, everybody))
-    lost_by_segment = {name: _count_lost(row, arm) for name, row in rows.items()}
+    arm = max(Arm, key=everybody.count_lost)
+    lost_by_segment = {name: row.count_lost(arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
     users = everybody.asked
     expected = (usual or 0.0) * users
@@ -84,7 +83,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
         detail["before"] = usual
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if _count_lost(everybody, each) >= lost / 2),
+        arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
         segment=segment,
         segment_share=share_of_segment,
         users=lost,
@@ -117,19 +116,6 @@ def _find_segment_of_lost(
     if share_of_lost < _IN_SEGMENT or share_of_segment < _TIMES_ALL * lost / rows[ALL].asked:
         return ALL
     return likeliest
-
-
-def _count_lost(row: CoverageRow, arm: Arm) -> int:
-    """Count the segment's users without a usable list of this arm.
-
-    A list that is short or that had duplicates is usable.
-    """
-    harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-    lost = 0
-    for (reason_arm, reason), count in row.users_by_reason.items():
-        if reason_arm is arm and reason not in harmless:
-            lost += count
-    return lost
 
 
 def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:

@@ -5,9 +5,11 @@ Every difference is positive if the candidate's users moved farther from their l
 
 import math
 
+from monitor.measures.metrics import Metric
 from monitor.model.immutable import immutable
 from monitor.model.runs import Summary
-from monitor.statistics.reference.sampling_error import to_angle
+from monitor.model.statistics import Statistic
+from monitor.statistics.reference.sampling_error import from_angle, to_angle
 
 FAR = 0.05
 """A list is far if at most this part of the way from disjoint to identical lists is left.
@@ -78,6 +80,23 @@ def far_floor(disjoint: float, identical: float) -> float:
     return disjoint + FAR * (identical - disjoint)
 
 
+def far_share(metric: Metric) -> Statistic | None:
+    """The share of users whose lists are far. None if the metric has no exact score for them.
+
+    None for distances too, because there are no shares of users above a score.
+    """
+    if metric.disjoint is None or metric.identical is None or not metric.higher_is_more_alike:
+        return None
+    floor = far_floor(metric.disjoint, metric.identical)
+    return Statistic(floor=floor) if math.isfinite(floor) else None
+
+
+def count_far(summary: Summary, share: Statistic) -> Count:
+    """How many users of this summary have a far list. ``share`` is that of `far_share`."""
+    affected = round((summary.value(str(share)) or 0.0) * summary.n)
+    return Count(affected=affected, users=summary.n)
+
+
 def share_gap(baseline: Count, candidate: Count) -> Gap:
     """The affected share of the candidate's users minus that of the baseline's users, in [-1, 1].
 
@@ -105,6 +124,18 @@ def angle_gap(baseline: Count, candidate: Count) -> Gap:
     before, error = to_angle(baseline.affected / baseline.users, baseline.users)
     after, other_error = to_angle(candidate.affected / candidate.users, candidate.users)
     return Gap(value=float(after - before), error=math.hypot(error, other_error))
+
+
+def show_angle_gap(gap: float, baseline: Count, candidate: Count) -> float:
+    """The gap of shares for people that belongs to a gap of angles, such as a limit.
+
+    It is the gap that the candidate's users would have beside these users of the baseline.
+    """
+    if not baseline.users or not candidate.users:
+        return math.nan
+    share = baseline.affected / baseline.users
+    angle, _ = to_angle(share, baseline.users)
+    return float(from_angle(angle + gap, candidate.users)) - share
 
 
 def _variance(count: Count) -> float:
