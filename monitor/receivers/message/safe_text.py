@@ -2,7 +2,7 @@
 
 import hashlib
 import unicodedata
-from collections.abc import Collection, Set
+from collections.abc import Collection
 from datetime import timedelta
 from itertools import groupby
 from urllib.parse import quote
@@ -126,14 +126,16 @@ def commands_of(
     return tuple(commands)
 
 
-def _acknowledge_command(comparison: str, segments: Set[str], alerts: Set[str]) -> str:
+def _acknowledge_command(
+    comparison: str, segments: Collection[str], alerts: Collection[str]
+) -> str:
     """The command for these alerts, or for all alerts of the comparison if the names are too long.
 
     It is also for all alerts if a name is not printable.
     """
     names = "".join([*segments, *alerts])
     if clean(names, _LONGEST_NAMES) != names:
-        segments, alerts = set(), set()
+        segments, alerts = (), ()
     return actions.acknowledge_command(comparison, segments, alerts)
 
 
