@@ -233,8 +233,9 @@ class ComparisonOptions(Options):
     comparisons ask the same users, and the baseline is read once. Exception: lists that are
     joined in files or in Spark are read again for each comparison."""
     pairs: bool = False
-    """Whether `candidates` are also compared with each other, from the same lists. The comparison
-    `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
+    """Whether `candidates` are also compared with each other, from the same lists. The
+    comparison `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no
+    rule judges it."""
     users: UsersOptions = cast("Any", None)
     """The users that both arms are asked for. Required unless there is `unpaired`."""
     unpaired: UnpairedOptions | None = None
@@ -291,8 +292,8 @@ class ComparisonOptions(Options):
     incident's first alert. The default is 1d, or three intervals of the comparison if these are
     longer than 1d."""
     deadline: Duration | None = None
-    """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
-    of the interval)."""
+    """Longest time for one run. The deadline must be shorter than the interval (default: 10m,
+    but at most 0.8 of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
     """If a run compares a smaller share of its users, its status is `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)

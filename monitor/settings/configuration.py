@@ -209,13 +209,13 @@ class Settings(Options):
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
-    """Name of this installation. It is needed if several installations notify the same receivers.
+    """Name of this installation. Set a name if several installations notify the same receivers.
     The name is the alerts' label `installation` and a part of the keys of incidents. Without a
     name, alerts have no such label, and the keys contain a random id from the database. If the
     name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
-    """If several daemons use one PostgreSQL database, one of them leads. A standby takes over if
-    the leader has stopped or frozen for this time. It may be from 5s to 5m."""
+    """If several daemons use one PostgreSQL database, one of them leads. A standby takes over
+    if the leader has stopped or frozen for this time. The time may be from 5s to 5m."""
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False

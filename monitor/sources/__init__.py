@@ -112,9 +112,9 @@ class SampleOptions(Options):
     """Number of users that each run draws at random. Decisions are based on them."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
     """The smallest number of users that a run asks for in each segment. If a segment has fewer
-    users, the run asks for all of them. The users that are added are the same in every run. They
-    count for this segment only, so that they do not bias the figures of other segments and of all
-    users."""
+    users, the run asks for all of them. The users that are added are the same in every run. The
+    added users count for this segment only, so that they do not bias the figures of other
+    segments and of all users."""
     stop_when: Literal["decided"] | None = None
     """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
     Certain means that asking all users would change the verdict of a rule in a segment in at

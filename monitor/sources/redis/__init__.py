@@ -94,7 +94,7 @@ class RedisSourceOptions(RedisOptions):
 
 
 class RedisUsersOptions(RedisOptions):
-    """Users in Redis. They are the members of a set, or parts of the names of keys."""
+    """Users in Redis. The users are the members of a set, or parts of the names of keys."""
 
     key: Template
     """The key of a set whose members are the users. Or a pattern, such as `recs:v2:{user}`:
