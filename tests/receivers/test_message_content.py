@@ -247,7 +247,7 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         *compose_messages((failing, stale), later),
     ]
     parts = [subject(each).partition("] home-feed: ") for each in messages]
-    wanted = ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
+    wanted = ["[FIRING] [warning", "[WORSE] [critical", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
@@ -372,6 +372,7 @@ TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 
 
 Still going on, since 2024-01-07T00:00:00Z.
 Critical: look at it now.
+Whom to call: team ranking.
 
 Why:
   No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.
@@ -460,7 +461,7 @@ def test_the_explanation_counts_the_users_unless_an_alert_names_far_more_or_is_u
         lost = replace(lost, value=value, users=200, direction=Direction.ABOVE)
         situation = content(message(lost, briefing=briefed)).situation
         assert f" {users} of 200 users" in situation[1]
-        assert situation[2].startswith("What to do: find out why the baseline falls back")
+        assert situation[3].startswith("What to do: find out why the baseline falls back")
 
 
 def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():

@@ -27,9 +27,11 @@ from monitor.texts.actions import (
     NEW_LEVEL,
     WHOLE_POPULATION,
     WITHOUT_DATABASE,
+    write_contacts,
     write_firing,
     write_first_step,
     write_over,
+    write_stale_since,
     write_urgency,
 )
 from monitor.texts.explanations import PART_WORDS, write_falls
@@ -147,7 +149,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         is_watched=is_watched(message),
         title=_title(message, leads),
         is_urgent=concern is not None and concern.is_urgent,
-        situation=_situation(message, concern, _first_step(leads[0], concern, finding)),
+        situation=_situation(message, concern, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -232,17 +234,23 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
 
 
 def _situation(
-    message: Message, concern: Concern | None, first_step: str | None
+    message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
-    """Write whether alerts still fire, for whom, since when, how urgent this is, and what to do."""
+    """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
     if firing:
-        since = min(start.since for start in firing)
-        lines = [write_firing(_segments_in(firing), since)]
+        earliest = min(firing, key=lambda start: start.since)
+        lines = [write_firing(_segments_in(firing), earliest.since)]
+        if earliest.is_stale_start:
+            lines = [write_stale_since(earliest.since)]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
             lines.append(write_urgency(message.severity, None if is_outdated else concern))
+            contacts = write_contacts(lead.labels)
+            first_step = _first_step(lead, concern, finding)
+            if contacts is not None:
+                lines.append(contacts)
             if first_step is not None and message.starts:
                 lines.append(first_step)
         if any(start.metric == DATABASE_LABEL for start in firing):

@@ -123,6 +123,9 @@ def commands_of(
         if matchers:
             commands.append(actions.silence_command(matchers, interval))
     commands.append(actions.runs_command(name))
+    if change.is_stale_start:
+        # There is no run to show, so the list of runs comes first.
+        commands = [commands[-1], *commands[1:-1], commands[0]]
     return tuple(commands)
 
 
