@@ -133,9 +133,9 @@ def _write_owner(concern: Concern) -> str:
 
 
 def write_contacts(labels: Mapping[str, str]) -> str | None:
-    """Say whom to call, from the labels of an alert. None if no label says it."""
+    """Name the contacts that the labels of an alert give. None if there are none."""
     contacts = [f"{name} {labels[name]}" for name in CONTACT_LABELS if labels.get(name)]
-    return f"Whom to call: {', '.join(contacts)}." if contacts else None
+    return f"Contacts: {', '.join(contacts)}." if contacts else None
 
 
 def write_firing(extent: str, since: datetime) -> str:

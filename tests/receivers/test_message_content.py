@@ -61,6 +61,7 @@ def subject(each):
 
 
 URGENT = write_urgency(Severity.CRITICAL)
+CONTACT = "Contacts: team ranking."
 
 
 def test_shares_that_cancel_out_are_given_as_amounts():
@@ -298,7 +299,7 @@ def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
     since = "2024-01-07T00:00:00Z"
     over = f"Over: {since} to 2024-01-09T00:00:05Z."
     situations = [
-        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT)),
+        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT, CONTACT)),
         (message(acknowledgement()), (f"Still going on, since {since}.",)),
         (message(end()), (over,)),
         (message(end(is_new_normal=True)), (over, NEW_LEVEL)),
@@ -372,7 +373,7 @@ TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 
 
 Still going on, since 2024-01-07T00:00:00Z.
 Critical: look at it now.
-Whom to call: team ranking.
+Contacts: team ranking.
 
 Why:
   No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.

@@ -40,7 +40,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
             f"*CRITICAL: SimilarityLow firing on home-feed: {messages.EVERYBODY.reason}*\n"
             "Still going on, since 2024-01-07T00:00:00Z.\n"
             "Critical: look at it now.\n"
-            "Whom to call: team ranking."
+            "Contacts: team ranking."
         ),
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
         "*segment*\nnone, the whole population",
