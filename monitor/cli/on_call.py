@@ -171,7 +171,8 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. They are not sent again until they end. If a receiver "
+        "Acknowledge firing alerts. Acknowledged alerts are not sent again before they end. If a "
+        "receiver "
         "supports acknowledgements, it gets the acknowledgement too."
     ),
 )

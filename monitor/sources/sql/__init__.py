@@ -141,8 +141,7 @@ class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
 
 
 class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
-    """What users found relevant, in a database. A run waits while the database has no row for
-    its slot."""
+    """What users found relevant, in a database. A run waits while its slot has no rows."""
 
 
 def _is_live(options: SqlSourceOptions) -> bool:
