@@ -27,9 +27,9 @@ from monitor.cli.parameters import (
     Comment,
     ComparisonName,
     Config,
-    OneAlert,
     OneComparison,
     OneSegment,
+    SomeAlerts,
     author_name,
     is_time_ago,
     opened_database,
@@ -171,16 +171,15 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. Acknowledged alerts are not sent again before they end. If a "
-        "receiver "
-        "supports acknowledgements, it gets the acknowledgement too."
+        "Acknowledge firing alerts. They are sent again only if the incident becomes worse. If a "
+        "receiver supports acknowledgements, it gets the acknowledgement too."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
     comparison: OneComparison = None,
     *,
-    alert: OneAlert = None,
+    alert: SomeAlerts = None,
     segment: OneSegment = None,
     by: Author = None,
     comment: Comment = "",
@@ -196,7 +195,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     def is_selected(start: Transition) -> bool:
         return (
             comparison in (None, start.comparison)
-            and alert in (None, start.alert)
+            and (not alert or start.alert in alert)
             and segment in (None, start.segment)
         )
 

@@ -105,10 +105,13 @@ OneSegment = Annotated[
         help="Name of a segment. Default: all segments.",
     ),
 ]
-OneAlert = Annotated[
-    str | None,
+SomeAlerts = Annotated[
+    list[str] | None,
     typer.Option(
-        "--alert", "-a", autocompletion=complete_alerts, help="Name of an alert. Default: all."
+        "--alert",
+        "-a",
+        autocompletion=complete_alerts,
+        help="Name of an alert. Repeat the option to name several. Default: all.",
     ),
 ]
 Author = Annotated[

@@ -271,7 +271,7 @@ _MEASURES = (
             "before the firing alerts; high: an item is suddenly everywhere, or gone"
         ),
         need=ArmNeed.KEEP_LISTS,
-        source="the largest difference of two multinomial shares (Kolmogorov's distance on items)",
+        source="the Chebyshev distance between the items' shares in two runs",
     ),
     # This metric compares both arms. Its value is stored for the candidate.
     _mean_over_users(

@@ -125,7 +125,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
                 measured = accumulator.add(_place(batch, arm, assigned.switched))
                 scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    sample = accumulator.sample()
+    sample = accumulator.sample(answers[Arm.CANDIDATE].weights)
     run = accumulator.findings(slot, sample)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)

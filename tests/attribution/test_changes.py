@@ -317,7 +317,7 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told)
 
 
 class Planted:
-    """The candidate gives some users other lists, made of the baseline's list."""
+    """The candidate gives some users other lists, made of its own list and the baseline's."""
 
     def __init__(self, share, change):
         self.share, self.change = share, change
@@ -326,13 +326,13 @@ class Planted:
         of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
         if arm is Arm.CANDIDATE:
             for name in shop.names[: round(self.share * shop.users)]:
-                of_day[arm][name] = self.change(of_day[Arm.BASELINE][name], shop)
+                of_day[arm][name] = self.change(*(of_day[each][name] for each in Arm))
         return of_day[arm]
 
 
 def test_lists_that_are_nearly_the_other_arms_are_told_in_a_rise():
-    def swap(found, _):
-        return [*found[:-2], found[-1], found[-2]]
+    def swap(baseline, _):
+        return [*baseline[:-2], baseline[-1], baseline[-2]]
 
     found = measure(Planted(0.4, swap), BEGINS, past()).explanation
     assert found.sentence.startswith("About 3")
@@ -340,8 +340,18 @@ def test_lists_that_are_nearly_the_other_arms_are_told_in_a_rise():
     assert abs(found.finding.share - 0.4) < 0.05
 
 
+@pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])
+def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift):
+    def put_in_front(_, own):
+        return [1000 + own[0], *own[1:]] if last is None else [1000 + own[0], *own[:last]]
+
+    found = measure(Planted(1.0, put_in_front), BEGINS, past()).explanation
+    told = "get 1 new item in front from the candidate: the others stand 1 place lower"
+    assert (told in found.sentence) is is_shift
+
+
 def test_four_users_with_one_popular_list_are_told_if_nothing_else_is():
-    found = measure(Planted(0.005, lambda _, shop: list(range(shop.k))), BEGINS, past()).explanation
+    found = measure(Planted(0.005, lambda *_: list(range(SHOP.k))), BEGINS, past()).explanation
     assert found.sentence.startswith(
         "4 of 800 users (0.5 %) all get the same list from the candidate: the most popular items."
     )

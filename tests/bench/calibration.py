@@ -21,7 +21,12 @@ from bench import show
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
-from monitor.pipeline.expectations import find_odd, find_waiting
+from monitor.pipeline.expectations import (
+    WEIGHT_OF_JUMP,
+    WEIGHT_OF_RISE,
+    find_odd,
+    find_waiting,
+)
 from monitor.statistics.reference.history import find_fault
 from monitor.statistics.reference.prediction import refer, surprise, to_normal
 from monitor.statistics.reference.sampling_error import judge_rare, to_angle
@@ -208,7 +213,12 @@ STATED = 90.0
 KEPT_RUNS = 63
 """Nine weeks of days; a reference looks at 60."""
 KINDS = ("drop", "trend")
-LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
+WEIGHTS = {
+    "alike": WEIGHT_OF_RISE,
+    "rise of the mean": WEIGHT_OF_RISE,
+    "exposure_jump": WEIGHT_OF_JUMP,
+}
+LOOKS = {f"{kind} {name}": WEIGHTS.get(name, 1.0) for kind in KINDS for name in SERIES}
 
 
 class Watch:
@@ -303,13 +313,17 @@ def _append(past, now):
 
 
 def shares(world, stated, looks):
-    """Each column's share of the budget, if all looks weigh the same."""
+    """Each column's share of the budget; the look at a series weighs the same for each kind."""
     names = (
         [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
     )
     budget = Budget(runs=stated, segments=names, looks=looks)
-    parts = np.array([budget.share(name, next(iter(looks))) for name in names])
-    return np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
+    by_series = {look.partition(" ")[2] or look: look for look in looks}
+    parts = [
+        [budget.share(name, by_series.get(series, next(iter(looks)))) for series in SERIES]
+        for name in names
+    ]
+    return np.broadcast_to(parts, (world.copies, len(names), len(SERIES))).ravel()
 
 
 def watch(world, rng, stated=STATED):

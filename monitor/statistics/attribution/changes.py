@@ -97,13 +97,14 @@ class OwnLists:
         items, before, after = self.item_counts
         if not len(items):
             return np.zeros(len(self.lengths), dtype=np.bool_)
-        most_moved = items[np.argmax(np.abs(after - before))]
-        was_there = (self.former == most_moved).any(axis=1)
-        is_there = (self.present == most_moved).any(axis=1)
-        moved: Flags = ~was_there & is_there
-        if (after - before)[np.argmax(np.abs(after - before))] < 0:
-            moved = was_there & ~is_there
-        return moved
+        change = after - before
+        most_moved = int(np.argmax(np.abs(change)))
+        was_there = (self.former == items[most_moved]).any(axis=1)
+        is_there = (self.present == items[most_moved]).any(axis=1)
+        has_changed: Flags = is_there & ~was_there
+        if change[most_moved] < 0:
+            has_changed = was_there & ~is_there
+        return has_changed
 
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
         """Items that were in at least ``least_lists`` lists and that hardly any list still has.

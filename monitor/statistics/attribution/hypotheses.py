@@ -45,6 +45,8 @@ _TIMES_SHIFTED = 2
 # Lists are shifted only if the items that were added or removed in front differ from user to user.
 # So no item is that of more than this share of the users.
 _MOST_COMMON = 0.5
+# The other items must have moved by at least this part of the number of items in front.
+_LEAST_MOVE = 0.5
 # At most about this many lists are read to find by how many places lists are shifted.
 _SAMPLE = 2000
 # A list of so many users is reported if nothing else is found, and if nobody shared a list before.
@@ -134,8 +136,9 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
             _find_reordered,
         ):
             suspicions += [find(scene, scene.changes, arm) for arm in Arm]
-    found = [suspicion for suspicion in suspicions if suspicion is not None]
-    return found or list(filter(None, (_find_few_sharing(scene, arm) for arm in Arm)))
+    if not any(suspicions):
+        suspicions = [_find_few_sharing(scene, arm) for arm in Arm]
+    return [suspicion for suspicion in suspicions if suspicion is not None]
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
@@ -254,10 +257,10 @@ def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     def find(rows: Rows) -> Outliers | None:
         return find_excess(bins[rows], share_bins(bins_before[rows]))
 
-    found = _search_segments(scene, find)
-    if found is None:
+    outliers = _search_segments(scene, find)
+    if outliers is None:
         return None
-    segment, excess = found
+    segment, excess = outliers
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[rows] = (bins[rows] >= excess.least) & (bins_before[rows] < excess.least)
@@ -399,8 +402,7 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     had = np.isin(lists.former, items[is_moved]).sum(axis=1)
     has = np.isin(lists.present, items[is_moved]).sum(axis=1)
     hit = (has > had) if has_risen else (has < had)
-    rest = np.maximum(1, np.maximum(lists.lengths, lists.former_lengths) - np.abs(has - had))
-    if not _keeps_rest(scene, changes, arm, hit, rest):
+    if not _keeps_rest(scene, changes, arm, hit, np.abs(has - had)):
         return None
     most = np.argmax(np.abs(change))
     detail = {"items": float(is_moved.sum())}
@@ -415,14 +417,17 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     )
 
 
-def _keeps_rest(scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, rest: Integers) -> bool:
-    """Whether these users kept as many of the ``rest`` of their items as usual.
+def _keeps_rest(
+    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, moved: Integers | int
+) -> bool:
+    """Whether these users kept as many of their other items as usual.
 
-    ``rest`` is the number of places that the fault does not concern, (n,).
+    ``moved`` is the number of places that the fault concerns, one number or (n,).
     """
     lists = changes.lists[arm]
     longer = np.maximum(lists.lengths, lists.former_lengths)
-    kept = (lists.kept_share * longer / rest)[hit & changes.is_known].clip(0, 1)
+    kept = lists.kept_share * longer / np.maximum(1, longer - moved)
+    kept = kept[hit & changes.is_known].clip(0, 1)
     if not len(kept):
         return False
     return bool(kept.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
@@ -431,8 +436,8 @@ def _keeps_rest(scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, rest: 
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items stand some places higher or lower than in the earlier run.
 
-    None if there are hardly more than usual, if the items in front are the same for many users, or
-    if the other items changed too.
+    None if there are hardly more than usual, if the items in front are the same for many users, if
+    the other items did not move, or if they changed too.
     """
     lists = changes.lists[arm]
     ways = (
@@ -448,10 +453,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
             continue
         firsts = np.unique(full[suspicion.hit, 0], return_counts=True)[1]
         places = _count_in_front(full[suspicion.hit], other[suspicion.hit])
-        longer = np.maximum(lists.lengths, lists.former_lengths)
-        rest = np.maximum(1, longer - places)
         is_own = firsts.max() <= _MOST_COMMON * firsts.sum()
-        if is_own and _keeps_rest(scene, changes, arm, suspicion.hit, rest):
+        moved = _median_move(full[suspicion.hit], other[suspicion.hit])
+        is_shifted = is_own and moved >= _LEAST_MOVE * places
+        if is_shifted and _keeps_rest(scene, changes, arm, suspicion.hit, places):
             detail = {"places": float(places), "up": float(habit is Habit.FIRST_GONE)}
             return replace(suspicion, kind=FaultKind.SHIFTED, detail=detail)
     return None
@@ -459,13 +464,27 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
 
 def _count_in_front(full: Codes, other: Codes) -> int:
     """The usual number of first items of each full list that are not in the other list."""
-    step = max(1, len(full) // _SAMPLE)
-    full, other = full[::step], other[::step]
-    is_absent = np.ones(full.shape, dtype=np.bool_)
-    for place in range(full.shape[1]):
-        is_absent[:, place] = ~(other == full[:, place : place + 1]).any(axis=1)
+    is_absent = _find_in(full, other) < 0
     in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
     return int(np.percentile(in_front, 75, method="nearest"))
+
+
+def _median_move(full: Codes, other: Codes) -> float:
+    """By how many places common items are usually higher in the other list."""
+    places = _find_in(full, other)
+    moves = np.arange(full.shape[1]) - places
+    return float(np.median(moves[places >= 0])) if (places >= 0).any() else 0.0
+
+
+def _find_in(full: Codes, other: Codes) -> Integers:
+    """The place of each item in the other list, -1 if it is not there. Reads a sample of lists."""
+    step = max(1, len(full) // _SAMPLE)
+    places = np.full(full[::step].shape, -1)
+    for place in range(full.shape[1]):
+        is_equal = other[::step] == full[::step, place : place + 1]
+        is_there = is_equal.any(axis=1) & (full[::step, place] >= 0)
+        places[:, place] = np.where(is_there, is_equal.argmax(axis=1), -1)
+    return places
 
 
 def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
@@ -545,10 +564,10 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
         searched = None if len(rows) == len(bins) else rows
         return find_excess(bins[rows], usual_shares(scene, arm, habit, searched))
 
-    found = _search_segments(scene, find)
-    if found is None:
+    outliers = _search_segments(scene, find)
+    if outliers is None:
         return None
-    segment, excess = found
+    segment, excess = outliers
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[rows] = bins[rows] >= excess.least
@@ -574,16 +593,16 @@ def _search_segments(
     excess = find(scene.segments[ALL])
     if excess is not None:
         return ALL, excess
-    found = None
+    largest = None
     most_users = 0.0
     by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
     for name in by_size[:_SEARCHED]:
         rows = scene.segments[name]
         excess = find(rows)
         if excess is not None and excess.beyond * len(rows) > most_users:
-            found = name, excess
+            largest = name, excess
             most_users = excess.beyond * len(rows)
-    return found
+    return largest
 
 
 def usual_shares(
