@@ -390,8 +390,8 @@ def backfill(
     """Measure relevance that arrived after the runs.
 
     The command uses the lists that are stored with each run. No rule judges the result. The output
-    lists the runs that were measured now, and the runs that still wait. The exit code is 3
-    if relevance has arrived but could not be used.
+    lists the runs that were measured now, and the runs that still wait for relevance. The exit code
+    is 3 if relevance has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

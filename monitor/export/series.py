@@ -202,8 +202,8 @@ _TABLE = {
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        "1 if the newest finished run could judge the rule. 0 if it could not: no data, too few "
-        "users, an error, or a run that is not ok.",
+        "1 if the newest finished run could judge the rule. 0 if it could not, because of no data, "
+        "too few users, an error, or because the run is not ok.",
     ),
     "alert_value": _series(
         _GAUGE,
@@ -261,8 +261,8 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "Time without an ok run after which `Stale` fires. It is the time of "
-        "`conditions.stale.after` runs, plus one deadline. `Stale` does not fire if the "
+        "Time without an ok run after which `Stale` fires: the time in which "
+        "`conditions.stale.after` runs are due, plus one deadline. `Stale` does not fire if the "
         "configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(

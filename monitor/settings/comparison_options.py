@@ -200,8 +200,8 @@ class ComparisonOptions(Options):
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
-    """Replaces `every`: minute, hour, day of month, month and weekday as in crontab(5). 0 and 7 are
-    Sunday."""
+    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). 0 and 7
+    are Sunday."""
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
@@ -221,9 +221,10 @@ class ComparisonOptions(Options):
     """Length of the lists that are compared."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
     baseline: SourceOptions = cast("Any", None)
-    """Where the lists in use come from. Required unless there is `unpaired`."""
+    """The source of the lists that users get today. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
-    """Where the lists on trial come from. Required unless there are `candidates` or `unpaired`."""
+    """The source of the lists to compare with the baseline's lists. Required unless there are
+    `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
@@ -258,7 +259,7 @@ class ComparisonOptions(Options):
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
-    """Titles of items. Lists show them with the items' ids."""
+    """Titles of items. They are shown next to the ids of items."""
     item_url: value_types.ItemUrl | None = Field(
         default=None, examples=["https://shop.example.com/items/{item}"]
     )
@@ -271,7 +272,7 @@ class ComparisonOptions(Options):
     metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is, for each user, how
     much farther the candidate is from the baseline than the baseline is from itself."""
     false_alarm_every: Duration = timedelta(days=90)
-    """The accepted time between false alerts. It applies to all rules that learn together."""
+    """All learning rules of the comparison together may cause one false alert in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
     """When to alert. With the word `default`, rules learn what is normal and need no thresholds."""
     default_rules: bool = False
@@ -304,9 +305,10 @@ class ComparisonOptions(Options):
     """Where the scores of all compared users are written. `keep_scores` has no influence on this.
     If relevance arrives after the run, the scores of relevance metrics are not written."""
     keep_lists: value_types.KeepChoice | None = None
-    """The users whose lists are stored. The values are those of `keep_scores`. Explanations compare
-    stored lists with the lists of the next run. By default the lists of all users are stored if
-    relevance, a temporal noise floor or an arm metric needs them. Otherwise no lists are stored."""
+    """The users whose lists are stored. The values have the same meaning as those of `keep_scores`.
+    Explanations compare stored lists with the lists of the next run. By default the lists of all
+    users are stored if relevance, a temporal noise floor or an arm metric needs them. Otherwise no
+    lists are stored."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(

@@ -210,11 +210,12 @@ class Settings(Options):
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
     """Name of this installation. It is needed if several installations notify the same receivers.
-    The name is the alerts' label `installation` and a part of the keys of incidents (default: no
-    label, and a random id in the database). If the name changes, firing alerts keep their keys."""
+    The name is the alerts' label `installation` and a part of the keys of incidents. Without a
+    name, alerts have no such label, and the keys contain a random id from the database. If the
+    name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
-    """If several daemons use one PostgreSQL database, one of them leads. If the leader stops or
-    freezes, a standby takes over after this time, from 5s to 5m."""
+    """If several daemons use one PostgreSQL database, one of them leads. A standby takes over if
+    the leader has stopped or frozen for this time. It may be from 5s to 5m."""
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
@@ -242,7 +243,8 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Pings to a dead man's switch, which sends an alert if pings stop. Every run sends pings."""
+    """Services that every run pings. Such a service, a dead man's switch, sends an alert if pings
+    stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
     A run that has used half of its deadline no longer counts. If the last run of a comparison used

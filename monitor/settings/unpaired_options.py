@@ -22,9 +22,8 @@ _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
 class UnpairedOptions(Options):
     """An unpaired comparison: each user is served by one arm only, as in an A/B test.
 
-    If two arms move users equally far in different directions, an unpaired comparison does not see
-    it. Where the candidate can be asked for the baseline's users too, a paired comparison is
-    better.
+    It cannot detect that the lists of both arms moved equally far in different directions. A paired
+    comparison is better if the candidate can also be asked for the baseline's users.
     """
 
     stays_partial: ClassVar[bool] = True
@@ -33,7 +32,7 @@ class UnpairedOptions(Options):
     """The log of the lists that both arms served, as files or as a table of a database. It needs
     `served` with `time` and `within`."""
     arm: ColumnName
-    """Column of the log with the arm. `assignments` has the same column."""
+    """Column with the arm, in the log and in `assignments`."""
     baseline: _ArmValue
     """The baseline's value in the column `arm`."""
     candidate: _ArmValue
@@ -44,22 +43,22 @@ class UnpairedOptions(Options):
         Field(examples=[{"a": 0.5, "b": 0.5}]),
     ]
     """The planned share of users in each arm. Both shares together are 1. If the split changes,
-    give a new `since`."""
+    set a new `since`."""
     before: Instant = Field(examples=["2026-11-01"])
-    """Date or time before the test. Each user's list of before is the last list that any arm served
-    up to this time. A run compares a user's list of now with this list."""
+    """Date or time before the test. A run compares each user's newest list with an earlier list:
+    the last list that any arm served to this user up to this time."""
     since: Instant | None = Field(default=None, examples=["2026-11-02"])
-    """Date or time when the test began (default: `before`). Users count as assigned to an arm from
-    this time on."""
+    """Date or time when the test began (default: `before`). Earlier assignments to an arm are
+    ignored."""
     before_within: Duration = timedelta(days=90)
-    """The longest time between serving a list of before and `before`."""
+    """The longest time between serving the earlier list and `before`."""
     segments: SegmentColumns = Field(default=(), max_length=20)
     """Columns whose values divide the users into segments. They are columns of `assignments`, or of
     the log if there is no such key."""
     assignments: UsersOptions | None = None
     """Files or a table with the users that were assigned to each arm, and when. It needs `served`
-    with `time`. Then users that were never served count too. Without this key, the users that were
-    served since the test began count."""
+    with `time`. With this key, a run also asks for assigned users that were never served. Without
+    it, a run asks only for users that were served since the test began."""
 
     @property
     def begins_at(self) -> datetime:

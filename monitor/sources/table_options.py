@@ -19,9 +19,9 @@ IdForms = Annotated[
     Field(
         description="How these ids are rewritten before they are compared, step by step: `strip` "
         "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
-        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if all of an id "
-        "matches. `string`, and a step that does not fit, do not change the id. Users whose ids "
-        "become equal are `duplicate_user`.",
+        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the whole id "
+        "matches. A step that does not fit does not change the id, and neither does `string`. "
+        "Users whose ids become equal are `duplicate_user`.",
     ),
 ]
 
@@ -35,7 +35,7 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Selects rows of a log: the newest list of each user that was served up to the slot."""
+    """Takes the newest list of each user up to the slot from a log of served lists."""
 
     time: ColumnName
     """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
@@ -48,9 +48,9 @@ class ServedOptions(Options):
     """A fixed time in place of `within`. Only rows after this time are read. It is a date or a time
     in ISO 8601, in UTC if it names no zone. A source of lists needs `within` or `since`."""
     until: Instant | None = None
-    """A fixed time in place of the slot. Only rows up to this time are read, so every run gets the
-    same lists. The path of the files gets this time too. With `until` in one arm only, today's
-    lists are compared with the lists of a fixed date."""
+    """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
+    the same lists. `{slot:...}` in the path of files becomes this time too. If only one arm has
+    `until`, today's lists are compared with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
     true}`, the users of all arms are asked."""

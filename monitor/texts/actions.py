@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from monitor.model.explanation import FaultKind
-from monitor.model.instants import format_instant
+from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.model.urgency import Concern
@@ -37,8 +37,8 @@ _ADVICE: Mapping[Severity, str] = {
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: (
-        "ask the owner of {arms} what failed at this time. Repair the source, or bring the list "
-        "of users up to date."
+        "ask the owner of {arms} what failed at this time, and repair it. If these users are gone "
+        "for good, bring the list of users up to date."
     ),
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
@@ -116,13 +116,13 @@ def _write_owner(concern: Concern) -> str:
 def write_firing(extent: str, since: datetime) -> str:
     """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
-    return f"Still going on{where}, since {format_instant(since)}."
+    return f"Still going on{where}, since {format_second(since)}."
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:
     """Say when an alert began and ended. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
-    return f"Over{where}: {format_instant(since)} to {format_instant(ended_at)}."
+    return f"Over{where}: {format_second(since)} to {format_second(ended_at)}."
 
 
 def show_command(comparison: str, slot: datetime | None) -> str:

@@ -15,7 +15,7 @@ from monitor.model.explanation import (
     Finding,
 )
 from monitor.model.immutable import immutable
-from monitor.model.instants import format_instant
+from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
@@ -135,7 +135,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     # If only the change has an explanation, its text contains these lines already.
     if explained is None or explanation is not None:
         why += _bound(run_briefing.models, _LONGEST_SENTENCE)
-    concern = find_concern_of(message)
+    concern = _find_concern(message)
     content = MessageContent(
         status=message.status,
         severity=message.severity,
@@ -172,7 +172,7 @@ def _title(message: Message, leads: Sequence[Transition]) -> str:
     if extent != "all users":
         title += f" ({extent})"
     if message.is_repetition:
-        title += f" since {format_instant(min(start.since for start in message.firing))}"
+        title += f" since {format_second(min(start.since for start in message.firing))}"
         leading = {change.alert for change in leads}
         before = dict.fromkeys(start.alert for start in message.first if start.alert not in leading)
         if before:
@@ -202,7 +202,7 @@ def _sort_leads(message: Message, finding: Finding | None) -> list[Transition]:
     return sorted(leads, key=lambda lead: not (lead.is_start and reports_fault(lead, finding)))
 
 
-def find_concern_of(message: Message) -> Concern | None:
+def _find_concern(message: Message) -> Concern | None:
     """The users that the firing alerts of the message concern. None if their number is unknown.
 
     It is also None if nothing fires, or if all firing alerts are acknowledged.
@@ -235,7 +235,9 @@ def _situation(
         since = min(start.since for start in firing)
         lines = [write_firing(_segments_in(firing), since)]
         if message.status is MessageStatus.FIRING:
-            lines.append(write_urgency(message.severity, concern))
+            # A repetition only has the numbers of users from when the alerts began.
+            is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
+            lines.append(write_urgency(message.severity, None if is_outdated else concern))
             if first_step is not None and message.starts:
                 lines.append(first_step)
         if any(start.metric == DATABASE_LABEL for start in firing):
@@ -277,19 +279,19 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
     if change.segment != ALL:
         segment = clean(change.segment, _LONGEST_FACT // 2)
         heading += f" in {clean(change.segment, _LONGEST_NAME)}"
-    run = ("at", format_instant(change.at))
+    run = ("at", format_second(change.at))
     if change.has_run:
-        run = ("run", format_instant(change.slot))
+        run = ("run", format_second(change.slot))
     reason = change.reason
     if change is not first and reason == first.reason:
         reason = "for the same reason"
     facts = [run]
     if change.is_about_rankwatch:
-        facts = [(since_label(change), format_instant(change.since))]
+        facts = [(since_label(change), format_second(change.since))]
     elif message.is_repetition:
         reason = ""
     else:
-        since = (since_label(change), format_instant(change.since))
+        since = (since_label(change), format_second(change.since))
         facts = [("segment", segment), *_figures(change), since, run]
     return ChangeContent(
         heading=bounded_line(heading, _LONGEST_TITLE),

@@ -243,7 +243,8 @@ class HttpSourceOptions(HttpOptions):
     """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. The text `"{k}"`
     becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as numbers. With
     `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes their number.
-    If an array has one element, and the element contains `{user}`, it is repeated for each user."""
+    If an array has only one element, which contains `{user}`, this element is repeated for each
+    user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[
@@ -323,7 +324,7 @@ class HttpUsersOptions(UserColumnOptions, HttpOptions):
     """
 
     user: ColumnName = "user"
-    """Name of the user's key in each object."""
+    """Name of the field with the user's key in each object."""
     users: Expression = "@"
     """JMESPath to the array of users in the answer."""
 

@@ -45,9 +45,9 @@ class RedisOptions(Options):
 
     url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
     """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
-    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead of
-    `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` may
-    follow. rankwatch only reads, so use an account that may only read."""
+    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. Write `rediss` instead of
+    `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
+    `&sentinel_password=...`. rankwatch only reads, so use an account that may only read."""
 
 
 class RedisSourceOptions(RedisOptions):
