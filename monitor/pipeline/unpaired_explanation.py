@@ -61,6 +61,7 @@ class ArmDifferences:
 
     between: tuple[BetweenExcess, ...]
     items: tuple[ItemExposure, ...]
+    counted: Mapping[Arm, int]
     before_p: float | None
 
     @property
@@ -102,6 +103,7 @@ def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifference
     return ArmDifferences(
         between=tuple(between),
         items=tuple(items),
+        counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=check.p if isfinite(check.p) else None,
     )
 

@@ -1,12 +1,27 @@
 """Writes how the lists of two arms differ, if each user is served by one arm only."""
 
+import math
 from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
-from monitor.model.unpaired import BetweenExcess
+from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
+from monitor.texts.wording import count_of
+
+LIMIT_OF_SELF_GAPS = (
+    "Two arms that move equally far in different directions have no self gap. If you can ask the "
+    "candidate for the baseline's users too, a paired comparison is better."
+)
+"""What an unpaired comparison cannot see. Pages, commands and guides say it."""
+GAPS_EXPLAINED = (
+    "Baseline, candidate: how similar the lists of the arm's users are to their own lists of "
+    "before the test. Self gap: how much farther the candidate's users moved. Far gap: how many "
+    "more of them have a list that is far from their list of before."
+)
+"""What the columns of the gaps mean."""
+_MOST_EVIDENCE = 99.0  # natural logarithm
 
 
 @immutable
@@ -49,3 +64,19 @@ def _write_gap(gap: SelfGap) -> str:
         f"Users of the {arm} moved farther from their lists of before than users of the "
         f"{arm.other}, by {abs(gap.value):.4f}."
     )
+
+
+def write_split(found: UnpairedFindings) -> tuple[str, ...]:
+    """Say whether the users are split as planned, and how many users switched arms."""
+    evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))
+    sentence = "The users are split as planned"
+    if evidence >= ENOUGH_EVIDENCE:
+        sentence = "The users are NOT split as planned, so nothing else can be trusted"
+    split = (
+        f"{sentence}: the evidence against the plan is {evidence:,.2g}, and "
+        f"{ENOUGH_EVIDENCE:,.0f} is the limit."
+    )
+    if not found.switched:
+        return (split,)
+    switched = count_of(found.switched, "user")
+    return split, f"Both arms served {switched} since the test began. They are left out."
