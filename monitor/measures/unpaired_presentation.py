@@ -14,7 +14,6 @@ GAP_COLUMNS = (
     "baseline>",
     "candidate>",
     "self gap>",
-    "error>",
     "far gap>",
     "users>",
 )
@@ -45,22 +44,15 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
         series, metric = parse_derived(summary.metric)
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), found in groups.items():
-        means = {}
-        for series in DerivedMetric:
-            means[series] = _number(found[series].mean) if series in found else "-"
-        gap = found.get(DerivedMetric.SELF_GAP)
-        users = 0
-        for series in SELF_SERIES.values():
-            if series in found:
-                users += found[series].n
+        means = {series: _number(each.mean) for series, each in found.items()}
+        arms = [series for series in SELF_SERIES.values() if series in found]
         yield (
             segment,
             metric,
-            *(means[series] for series in SELF_SERIES.values()),
-            means[DerivedMetric.SELF_GAP],
-            _number(gap.standard_error if gap else None),
-            means[DerivedMetric.FAR_GAP],
-            f"{users:,}",
+            *(means.get(series, "-") for series in SELF_SERIES.values()),
+            _with_error(found.get(DerivedMetric.SELF_GAP)),
+            means.get(DerivedMetric.FAR_GAP, "-"),
+            f"{sum(found[series].n for series in arms):,}",
         )
 
 
@@ -74,7 +66,6 @@ def difference_tables(
             title="Items whose exposure differs most between the arms",
             columns=(
                 "item",
-                "title",
                 "in baseline lists>",
                 "in candidate lists>",
                 "first in baseline>",
@@ -97,12 +88,20 @@ def difference_tables(
     return tuple(table for table in tables if table.rows)
 
 
+def _with_error(gap: Summary | None) -> str:
+    if gap is None or gap.mean is None:
+        return "-"
+    return f"{gap.mean:+.4f} ± {_number(gap.standard_error)}"
+
+
 def _item_row(
     item: ItemExposure, counted: Mapping[Arm, int], titles: Mapping[str, str]
 ) -> tuple[str, ...]:
+    name = item.item
+    if name in titles:
+        name = f"{titles[name]} ({name})"
     return (
-        item.item,
-        titles.get(item.item, ""),
+        name,
         *(_share(item.lists[arm], counted.get(arm, 0)) for arm in Arm),
         *(_share(item.first[arm], counted.get(arm, 0)) for arm in Arm),
     )

@@ -345,4 +345,6 @@ def _write_items(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" in {shorten_name(explanation.segment)}"
+    if explanation.is_unpaired:
+        return [f"Items that the candidate shows{where} {'; '.join(pieces)}."]
     return [f"Items shown{where} {'; '.join(pieces)}."]

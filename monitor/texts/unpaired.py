@@ -21,6 +21,7 @@ GAPS_EXPLAINED = (
     "more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
+_CLEAR = 2.0  # standard errors over users
 _MOST_EVIDENCE = 99.0  # natural logarithm
 
 
@@ -59,6 +60,8 @@ def write_unpaired(
 
 
 def _write_gap(gap: SelfGap) -> str:
+    if abs(gap.value) < _CLEAR * gap.error:
+        return "The users of both arms moved about equally far from their lists of before."
     arm = Arm.CANDIDATE if gap.value >= 0 else Arm.BASELINE
     return (
         f"Users of the {arm} moved farther from their lists of before than users of the "

@@ -204,7 +204,11 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
     )
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
-    histograms = pages.histograms([*slots], metric, segment) if metric else {}
+    histograms = {}
+    if metric:
+        stored = pages.histograms([*slots], metric, segment)
+        # A gap between the arms is one value, so it has no histogram over users.
+        histograms = {run_id: each for run_id, each in stored.items() if each.counts}
     parts: Sequence[SegmentMeans] = ()
     if metric and len(choice.segments) > 1:
         parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)

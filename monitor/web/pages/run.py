@@ -73,7 +73,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         representative=tuple(user for user in representative if user.baseline != user.candidate),
         unchanged=tuple(user for user in representative if user.baseline == user.candidate),
         titles=site.titles(name, slot, items_of(evidence).union(differing)),
-        urls=site.item_urls(name, [*(exposure.item for exposure in moved_items), *differing]),
+        urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
         incident=starts[0].incident if starts else None,
