@@ -1,6 +1,6 @@
 """Explains how the lists of two arms differ, if each user is served by one arm only."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -24,7 +24,7 @@ from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_shifted
-from monitor.texts.unpaired import SelfGap, write_unpaired
+from monitor.texts.unpaired import write_unpaired
 
 PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
@@ -124,11 +124,13 @@ def explain_unpaired(
 
     None if no user was compared or no metric was measured. ``excess`` is that of all users.
     """
-    gaps = _find_gaps(summaries, metric)
-    if metric is None or not gaps:
+    series = DerivedMetric.SELF_GAP.of(str(metric))
+    gaps = {each.segment: each for each in summaries if each.metric == series and each.n}
+    if ALL not in gaps:
         return None
+    amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
     finding = _find_fault(users)
-    arm = Arm.CANDIDATE if gaps[ALL].value >= 0 else Arm.BASELINE
+    arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
     segment = _leading_segment(gaps)
     if finding is not None:
         arm = finding.arms[0]
@@ -141,10 +143,10 @@ def explain_unpaired(
         users.name_item,
     )
     return Explanation(
-        metric=DerivedMetric.SELF_GAP.of(str(metric)),
-        sentence=write_unpaired(finding, gaps, segment, excess),
+        metric=series,
+        sentence=write_unpaired(finding, amounts, segment, excess),
         segment=segment,
-        now=gaps[ALL].value,
+        now=amounts[ALL],
         gained=shift.gained,
         lost=shift.lost,
         entered=shift.entered,
@@ -155,27 +157,17 @@ def explain_unpaired(
     )
 
 
-def _find_gaps(summaries: Iterable[Summary], metric: Metric | None) -> dict[str, SelfGap]:
-    """Return the self gap of each segment that has one."""
-    series = DerivedMetric.SELF_GAP.of(str(metric))
-    gaps = {}
-    for summary in summaries:
-        if summary.metric == series and summary.mean is not None:
-            gaps[summary.segment] = SelfGap(
-                value=summary.mean, error=summary.standard_error or 0.0, users=summary.n
-            )
-    return gaps if ALL in gaps else {}
-
-
-def _leading_segment(gaps: Mapping[str, SelfGap]) -> str:
+def _leading_segment(gaps: Mapping[str, Summary]) -> str:
     """Return the segment whose gap differs most from that of all users, or ``all``."""
-    everybody = gaps[ALL]
+    everybody = gaps[ALL].mean or 0.0
     leader = ALL
     largest = LEADS
     for segment, gap in gaps.items():
-        beyond = (gap.value - everybody.value) * (1.0 if everybody.value >= 0 else -1.0)
-        if segment != ALL and gap.error and beyond / gap.error > largest:
-            leader, largest = segment, beyond / gap.error
+        beyond = (gap.mean or 0.0) - everybody
+        if everybody < 0:
+            beyond = -beyond
+        if gap.standard_error and beyond / gap.standard_error > largest:
+            leader, largest = segment, beyond / gap.standard_error
     return leader
 
 

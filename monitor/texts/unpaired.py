@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
-from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
@@ -21,35 +20,26 @@ GAPS_EXPLAINED = (
     "more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
-_CLEAR = 2.0  # standard errors over users
 _MOST_EVIDENCE = 99.0  # natural logarithm
-
-
-@immutable
-class SelfGap:
-    """How much farther the candidate's users moved from their lists of before, in one segment."""
-
-    value: float  # negative if the baseline's users moved farther
-    error: float  # standard error over users
-    users: int
 
 
 def write_unpaired(
     finding: Finding | None,
-    gaps: Mapping[str, SelfGap],
+    gaps: Mapping[str, float],
     segment: str,
     excess: BetweenExcess | None,
 ) -> str:
     """Say what happened to the users of an arm, and which arm's users moved farther.
 
-    ``gaps`` are the self gaps by segment. ``segment`` is named if it is not ``all``.
+    ``gaps`` are the self gaps by segment: how much farther the candidate's users moved from their
+    lists of before. ``segment`` is named if it is not ``all``.
     """
     sentences = []
     if finding is not None:
         sentences.append(f"{write_cause(finding)}.")
     sentences.append(_write_gap(gaps[ALL]))
     if segment in gaps and segment != ALL:
-        amount = abs(gaps[segment].value)
+        amount = abs(gaps[segment])
         sentences.append(f"In {shorten_name(segment)} the difference is {amount:.4f}.")
     if excess is not None and finding is None:
         sentences.append(
@@ -59,13 +49,11 @@ def write_unpaired(
     return join_sentences(sentences)
 
 
-def _write_gap(gap: SelfGap) -> str:
-    if abs(gap.value) < _CLEAR * gap.error:
-        return "The users of both arms moved about equally far from their lists of before."
-    arm = Arm.CANDIDATE if gap.value >= 0 else Arm.BASELINE
+def _write_gap(gap: float) -> str:
+    arm = Arm.CANDIDATE if gap >= 0 else Arm.BASELINE
     return (
         f"Users of the {arm} moved farther from their lists of before than users of the "
-        f"{arm.other}, by {abs(gap.value):.4f}."
+        f"{arm.other}, by {abs(gap):.4f}."
     )
 
 
