@@ -54,10 +54,18 @@ def rankwatch(
 
 @contextmanager
 def running(
-    args: Sequence[str], *, cwd: Path, out: Path, env: Mapping[str, str] | None = None
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    out: Path,
+    env: Mapping[str, str] | None = None,
+    before: Callable[[], object] | None = None,
 ) -> Iterator[BaseProcess]:
-    """A command that writes all it says to one file, killed at the end if it still runs."""
-    process = started(args, cwd=cwd, env=env, out=out, err=out)
+    """A command that writes all it says to one file, killed at the end if it still runs.
+
+    The process calls ``before`` first.
+    """
+    process = started(args, cwd=cwd, env=env, out=out, err=out, before=before)
     try:
         yield process
     finally:
@@ -81,15 +89,26 @@ def ended(process: BaseProcess, timeout_s: float | None) -> int | None:
 
 
 def started(
-    args: Sequence[str], *, cwd: Path, out: Path, err: Path, env: Mapping[str, str] | None = None
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    out: Path,
+    err: Path,
+    env: Mapping[str, str] | None = None,
+    before: Callable[[], object] | None = None,
 ) -> BaseProcess:
     """A command that runs; its output is appended to these files."""
     environment = {**os.environ, **(env or {})}
-    return start(run_command, list(args), str(cwd), environment, str(out), str(err))
+    return start(run_command, list(args), str(cwd), environment, str(out), str(err), before)
 
 
 def run_command(
-    args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str
+    args: Sequence[str],
+    cwd: str,
+    environment: Mapping[str, str],
+    out: str,
+    err: str,
+    before: Callable[[], object] | None,
 ) -> None:
     """Become the command: its folder, environment, output and arguments."""
     from monitor.cli.main import main  # noqa: PLC0415 - loaded already where this runs
@@ -109,4 +128,6 @@ def run_command(
     )
     sys.argv = ["rankwatch", *args]
     shift_clock(pytest.MonkeyPatch())
+    if before is not None:
+        before()
     main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +30,7 @@ from monitor.texts.planning import write_checked, write_database, write_first_ch
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
     from monitor.settings.configuration import Settings
+    from monitor.settings.yaml_document import YamlDocument
 
 _SOON = timedelta(days=14)
 _FEW_USERS = 3
@@ -93,14 +94,15 @@ def check_config(
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
-    for preview in previews:
+    first_changes = _first_changes(previews, settings, config)
+    for preview, first_change in zip(previews, first_changes, strict=True):
         if as_json:
-            shown = _preview_dict(preview, _first_change(preview, settings, config))
+            shown = _preview_dict(preview, first_change)
             tried = pick(database, "place", "schema")
             tried["problem"] = None if database.problem is None else str(database.problem)
             print_json(shown | {"database": tried})
         else:
-            _print_preview(preview, _first_change(preview, settings, config))
+            _print_preview(preview, first_change)
     if not as_json:
         _print_notices(settings, database, warnings)
         print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
@@ -163,7 +165,8 @@ def try_config(config: Path) -> int:
     (watched,) = select_watched(wire(settings).watched, None)
     preview = preview_users(watched, _FEW_USERS)
     if not preview.evidence:
-        _print_preview(preview, _first_change(preview, settings, config))
+        (first_change,) = _first_changes([preview], settings, config)
+        _print_preview(preview, first_change)
     return len(preview.evidence)
 
 
@@ -193,10 +196,25 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
             yield from _expiring_certificates(part, now)
 
 
+def _first_changes(
+    previews: Sequence[Preview], settings: Settings, config: Path
+) -> list[tuple[str, str, int] | None]:
+    """Return for each preview where to change a setting: file, setting and line.
+
+    It is None for a preview that compared lists.
+    """
+    from monitor.settings.excerpt import load_document
+
+    # A file that is a pipe cannot be read again.
+    if all(preview.unread_setting is None for preview in previews):
+        return [None] * len(previews)
+    document = load_document(config)
+    return [_first_change(preview, settings, document, config) for preview in previews]
+
+
 def _first_change(
-    preview: Preview, settings: Settings, config: Path
+    preview: Preview, settings: Settings, document: YamlDocument, config: Path
 ) -> tuple[str, str, int] | None:
-    """Return where to change a setting if no lists were compared: file, setting and line."""
     from monitor.settings.excerpt import line_of_setting
 
     setting = preview.unread_setting
@@ -206,7 +224,7 @@ def _first_change(
     for options in settings.comparisons:
         if options.name == name and options.users.all and setting == "users":
             setting = "baseline"  # the users come from the baseline's lists
-    return str(config), setting, line_of_setting(config, name, setting)
+    return str(config), setting, line_of_setting(document, name, setting)
 
 
 def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) -> None:
@@ -214,23 +232,29 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        "users drawn for this check"
+        f"{'all users' if preview.unpaired else 'users drawn for this check'}"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")
     if preview.coverage is not None:
         coverage = preview.coverage.all
         for (arm, reason), count in coverage.users_by_reason.items():
-            sentence = f"  {arm}: {count} of {coverage.asked} users {reason}"
+            sentence = f"  {arm}: {count} of {coverage.asked_of(arm)} users {reason}"
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
             print_line(sentence)
-    for sentence in _write_matches(preview):
+    for sentence in (*_write_arms(preview), *_write_matches(preview)):
         print_line(f"  {sentence}")
     if first_change is not None:
         print_line(f"  {write_first_change(*first_change)}")
     print_evidence(preview.evidence, preview.titles)
     print_line()
+
+
+def _write_arms(preview: Preview) -> list[str]:
+    from monitor.texts.unpaired import write_arms
+
+    return [] if preview.unpaired is None else write_arms(preview.unpaired)
 
 
 def _write_matches(preview: Preview) -> list[str]:
@@ -258,6 +282,7 @@ def _preview_dict(preview: Preview, first_change: tuple[str, str, int] | None) -
         "line": first_change and first_change[2],
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
+        "unpaired": preview.unpaired,
         "id_mismatches": preview.id_mismatches,
         "users_by_reason": users_by_reason,
         "evidence": preview.evidence,

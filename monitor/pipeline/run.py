@@ -60,7 +60,24 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         },
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
+        wants_planned_share=comparison.measuring.unpaired is not None,
     )
+
+
+def measure(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    memory: Memory,
+    watch: Stopwatch,
+    scores: RunScores | None = None,
+) -> Measurement:
+    """Measure one slot of a paired or an unpaired comparison.
+
+    Raises SourceError if the users cannot be read.
+    """
+    measure_users = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
+    return measure_users(comparison, arms, slot, memory, watch, scores=scores)
 
 
 def execute(
@@ -82,7 +99,7 @@ def execute(
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure_run(comparison, arms, claim.slot, memory, watch, scores)
+        measurement = measure(comparison, arms, claim.slot, memory, watch, scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -111,20 +128,6 @@ def execute(
             reasons = (*reasons, *_with_texts(RunReasonKind.LEFT_OUT, [write_error]))
     run = replace(run, status=status, reasons=reasons, stage_seconds=watch.seconds)
     return _judge(comparison, claim, memory, clock.now(), _storable(comparison, run))
-
-
-def measure_run(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
-    memory: Memory,
-    watch: Stopwatch,
-    scores: RunScores | None = None,
-) -> Measurement:
-    """Measure one slot of a paired or an unpaired comparison. See `measure_slot`."""
-    if comparison.measuring.unpaired is None:
-        return measure_slot(comparison, arms, slot, memory, watch, scores=scores)
-    return measure_unpaired(comparison, arms, slot, memory, watch, scores=scores)
 
 
 def _write_scores(

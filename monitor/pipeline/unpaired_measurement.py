@@ -19,6 +19,7 @@ from monitor.measures.arm_metrics import measure_arms, parse_arm_metric
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing.list_tables import rows_by_segment, user_index
 from monitor.measures.sampling import hash_users
+from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
@@ -57,6 +58,7 @@ from monitor.pipeline.unpaired_explanation import (
 from monitor.pipeline.user_batches import leave_out, users_at_once
 from monitor.statistics.unpaired.gaps import Gap, count_far, far_share, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
+from monitor.texts.unpaired import write_changed_split
 
 Notes = dict[tuple[Arm, CoverageReason], CoverageNote]
 
@@ -82,12 +84,14 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
 ) -> Measurement:
     """Measure one slot of an unpaired comparison. ``scores`` are as in `measure_slot`.
 
-    Raises SourceError if the users of an arm cannot be read.
+    Raises SourceError if the users of an arm cannot be read, or if the split has changed.
     """
     measuring = comparison.measuring
     plan, sources = measuring.unpaired, arms.unpaired
     if plan is None or sources is None:
         raise ValueError(f"{comparison.name} is a paired comparison")
+    if memory.planned_share not in (None, plan.baseline_share):
+        raise SourceError(write_changed_split(plan.baseline_share, memory.planned_share))
     ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
 
     def seconds_left() -> float:

@@ -42,6 +42,7 @@ from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage import SqlStore
 from monitor.storage.database_url import file_of, parse_url
 from monitor.storage.sinks import ScoreFiles
+from monitor.texts.unpaired import write_changed_split
 
 log = structlog.get_logger(__name__)
 
@@ -192,7 +193,8 @@ def watch(
         listed=_listed(options),
     )
     if options.unpaired is not None:
-        arms = replace(arms, joined=None, unpaired=_open_unpaired(options.unpaired, arms))
+        unpaired = _open_unpaired(options.unpaired, arms)
+        arms = replace(arms, joined=None, listed={}, unpaired=unpaired)
     comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
@@ -286,11 +288,27 @@ def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
 
 
+def _refuse_changed_splits(new: Settings, old: Settings) -> None:
+    plans = {}
+    for options in old.comparisons:
+        comparison = to_comparison(options)
+        plans[comparison.name, comparison.config_hash] = comparison.measuring.unpaired
+    for options in new.comparisons:
+        comparison = to_comparison(options)
+        plan = comparison.measuring.unpaired
+        earlier = plans.get((comparison.name, comparison.config_hash))
+        if plan and earlier and plan.baseline_share != earlier.baseline_share:
+            problem = write_changed_split(plan.baseline_share, earlier.baseline_share)
+            raise ConfigError(f"{comparison.name}: {problem}")
+
+
 def require_reloadable(new: Settings, old: Settings) -> Settings:
     """Return the new settings.
 
-    Raises ConfigError if they change a setting that needs a restart.
+    Raises ConfigError if they change a setting that needs a restart, or the split of a test that
+    goes on.
     """
+    _refuse_changed_splits(new, old)
     unchanged = {
         "database": new.database.get_secret_value() == old.database.get_secret_value(),
         "listen": new.listen_address == old.listen_address,

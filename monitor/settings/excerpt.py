@@ -57,8 +57,13 @@ def load_database_settings(path: Path) -> DatabaseSettings:
 
 def load_comparison_names(path: Path) -> tuple[str, ...]:
     """Read the names of the comparisons. A name that is not text is left out."""
-    names = _names_of(parse_yaml(read_text(path), str(path)))
+    names = _names_of(load_document(path))
     return tuple(name for name in names if name is not None)
+
+
+def load_document(path: Path) -> YamlDocument:
+    """Read the file without checks of its settings."""
+    return parse_yaml(read_text(path), str(path))
 
 
 def _names_of(document: YamlDocument) -> list[Any]:
@@ -70,9 +75,8 @@ def _names_of(document: YamlDocument) -> list[Any]:
     return names
 
 
-def line_of_setting(path: Path, comparison: str, setting: str) -> int:
+def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> int:
     """The line of a setting of this comparison. It is ``baseline``, ``candidate`` or ``users``."""
-    document = parse_yaml(read_text(path), str(path))
     comparisons = document.data.get("comparisons")
     for place, entry in enumerate(comparisons if isinstance(comparisons, list) else []):
         for key, name in names_in(entry):

@@ -74,8 +74,8 @@ class UnpairedOptions(Options):
         )
 
     def lists_of(self, arm: Arm) -> SourceOptions:
-        """The newest lists that this arm served."""
-        return self._select(self.log, arm)
+        """The newest lists that this arm served since the test began."""
+        return self._select(self.log, arm, since=self.begins_at)
 
     @property
     def lists_before(self) -> SourceOptions:
@@ -86,7 +86,7 @@ class UnpairedOptions(Options):
         """The users of a run that belong to this arm, with their segments. None means all arms."""
         if self.assignments is not None:
             return self.assigned_to(arm)
-        return self._select(self._served_users, arm)
+        return self._select(self._served_users, arm, since=self.begins_at)
 
     def assigned_to(self, arm: Arm | None = None) -> UsersOptions:
         """The users that were assigned to this arm since the test began. None means all arms."""

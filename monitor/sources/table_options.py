@@ -45,8 +45,8 @@ class ServedOptions(Options):
     """The longest time between serving a list and the slot. A good value is the time between
     runs."""
     since: Instant | None = None
-    """A fixed time in place of `within`. Only rows after this time are read. It is a date or a time
-    in ISO 8601, in UTC if it names no zone. A source of lists needs `within` or `since`."""
+    """A fixed time. Only rows after this time are read. It is a date or a time in ISO 8601, in UTC
+    if it names no zone. A source of lists needs `within`, `since` or both."""
     until: Instant | None = None
     """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
     the same lists. `{slot:...}` in the path of files becomes this time too. If only one arm has
@@ -59,17 +59,16 @@ class ServedOptions(Options):
     differ."""
 
     def _problems(self) -> Iterator[str]:
-        if self.within is not None and self.since is not None:
-            yield "give either within or since, not both"
         if self.since is not None and self.until is not None and self.since >= self.until:
             yield "since must be before until, because no row is in between: change one of them"
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:
         """The time after which rows are read, or None, and the time up to which they are read."""
         end = self.until or slot
+        starts = [self.since] if self.since else []
         if self.within is not None:
-            return end - self.within, end
-        return self.since, end
+            starts.append(end - self.within)
+        return max(starts, default=None), end
 
 
 MaxUnreadable = Annotated[

@@ -36,10 +36,7 @@ _ADVICE: Mapping[Severity, str] = {
 }
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
-    FaultKind.MISSING: (
-        "ask the owner of {arms} what failed at this time, and repair it. If these users are gone "
-        "for good, bring the list of users up to date."
-    ),
+    FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
         "lack, or a model that does not answer."

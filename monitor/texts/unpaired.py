@@ -49,6 +49,28 @@ def write_unpaired(
     return join_sentences(sentences)
 
 
+def write_arms(unpaired: UnpairedFindings) -> list[str]:
+    """Say how many users each arm has, and how many users both arms served."""
+    sentences = []
+    for arm, users in unpaired.users.items():
+        sentences.append(
+            f"{arm}: {users.assigned:,} users since the test began, {users.served:,} with a list "
+            f"of now, {users.compared:,} of them with a list of before"
+        )
+    if unpaired.switched:
+        sentences.append(f"both arms served {unpaired.switched:,} users, who are left out")
+    return sentences
+
+
+def write_changed_split(planned: float, earlier: float) -> str:
+    """Say that the planned split is not the one of earlier runs of the same test."""
+    return (
+        f"unpaired.split has changed: it plans {planned:g} of the users for the baseline, but "
+        f"earlier runs of this test planned {earlier:g}: restore the split, or give a new "
+        "unpaired.since"
+    )
+
+
 def _write_gap(gap: float) -> str:
     arm = Arm.CANDIDATE if gap >= 0 else Arm.BASELINE
     return (

@@ -33,6 +33,7 @@ OTHER_MODEL = 0.05
 CUTS = (0.025, FAR, 0.1, 0.25)
 FAR_COLUMN = 2 + CUTS.index(FAR)
 EARLIER = 30
+USERS = 10_000
 STATED = 90.0
 FAULTS = {
     "5 % of users mixed up": ("mixed", 0.05),
@@ -41,9 +42,9 @@ FAULTS = {
     "top three reversed": ("reversed", 1.0),
 }
 WORLDS = {
-    "5,000 and 5,000 users": (10_000, 0.5),
+    "5,000 and 5,000 users": (USERS, 0.5),
     "500 and 500 users": (1_000, 0.5),
-    "9,000 and 1,000 users": (10_000, 0.9),
+    "9,000 and 1,000 users": (USERS, 0.9),
 }
 PART = 200
 
@@ -265,7 +266,7 @@ def show_gaps(pool, repetitions):
     )
 
 
-def show_adjusted(pool, repetitions):
+def check_adjusted(pool, repetitions):
     """A/A tests of novelty by arm, adjusted by before."""
     rng = np.random.default_rng(4)
     z, ratios = [], []
@@ -337,12 +338,12 @@ def count_differed(pool, repetitions, users=2_000, hit=0.0):
 
 
 def main(arguments):
-    options = parse_options(arguments, repetitions=10_000, trainings=64, users=10_000)
+    options = parse_options(arguments, repetitions=10_000, trainings=64)
     repetitions = options.repetitions
-    pool = make_pool(options.users, options.trainings)
+    pool = make_pool(USERS, options.trainings)
     show_gaps(pool, repetitions)
     rows = [
-        ("adjusted gap, A/A beyond 1 %", *show_adjusted(pool, repetitions)),
+        ("adjusted gap, A/A beyond 1 %", *check_adjusted(pool, repetitions)),
         ("split off in 100 looks", *count_split_off(repetitions)),
         ("wrong `safe` at the margin, 1 % allowed", *count_wrong_safe(pool, repetitions)),
         ("arms differed before", count_differed(pool, repetitions), "2,000 users"),

@@ -12,10 +12,23 @@ from servers import free_port, missing, require, running
 HOME = Path(os.environ.get("RANKWATCH_SPARK", Path(sys.prefix).parent / "spark"))
 """A virtual environment with pyspark, numpy, pandas and pyarrow, made by ``make spark``."""
 
+# Spark forks each worker from this process. By default every worker imports all of this, from source in archives.
+_PARENT_OF_WORKERS = """
+import sys
+from contextlib import suppress
+
+sys.path.sort(key=lambda path: path.endswith(".zip"))
+with suppress(ImportError):
+    import numpy, pandas, pyarrow, pyspark.worker
+from pyspark.daemon import manager
+
+manager()
+"""
+
 
 @contextmanager
 def running_spark(folder: Path) -> Iterator[int]:
-    """The port of a server that tries each task three times; ``folder`` goes with it."""
+    """The port of a server that tries each task twice; ``folder`` goes with it."""
     require("java")
     home = next(HOME.glob("lib/python*/site-packages/pyspark"), None)
     if home is None:
@@ -29,15 +42,23 @@ def running_spark(folder: Path) -> Iterator[int]:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder / "local",
+        "spark.python.daemon.module": "parent_of_workers",
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.warehouse.dir": (folder / "tables").as_uri(),
         "spark.ui.enabled": "false",
     }
-    environment = (f"SPARK_HOME={home}", f"PYSPARK_PYTHON={HOME / 'bin/python'}")
+    modules = folder / "modules"
+    modules.mkdir()
+    (modules / "parent_of_workers.py").write_text(_PARENT_OF_WORKERS)
+    environment = (
+        f"SPARK_HOME={home}",
+        f"PYSPARK_PYTHON={HOME / 'bin/python'}",
+        f"PYTHONPATH={modules}",
+    )
     start = (
         "org.apache.spark.deploy.SparkSubmit",
         "--master",
-        "local[2,3]",
+        "local[2,2]",
         "--driver-memory",
         "2g",
     )
@@ -49,8 +70,6 @@ def running_spark(folder: Path) -> Iterator[int]:
     )
     command = [
         "env",
-        "-u",
-        "PYTHONPATH",
         *environment,
         str(home / "bin/spark-class"),
         *start,

@@ -71,7 +71,8 @@ def look(config):
     """The pages of a daemon, and its log."""
     log = config.with_suffix(".log")
     log.unlink(missing_ok=True)
-    with running(["serve", "--config", str(config)], cwd=config.parent, out=log):
+    command, before = ["serve", "--config", str(config)], private_faults.send_pictures_as_text
+    with running(command, cwd=config.parent, out=log, before=before):
         found = wait_for(
             lambda: (
                 log.exists()
@@ -101,8 +102,8 @@ def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_
     tmp_path, postgres_server, monkeypatch
 ):
     monkeypatch.setattr("databases.is_first_ring", lambda: True)  # DuckDB is not the claim
-    # Pictures are sent as the text that they are drawn from: it is searched too, and no process draws.
-    monkeypatch.setattr(message_pictures, "_draw_png", lambda *parts: "".join(parts).encode())
+    monkeypatch.setattr(message_pictures, "_draw_png", None)  # put back at the end
+    private_faults.send_pictures_as_text()
     outputs: dict[str, bytes] = {}
     said: dict[str, str] = {}
     with ExitStack() as servers:

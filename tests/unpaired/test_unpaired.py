@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy
 
+from bench import unpaired
 from factories import summary
 from monitor.measures.kernels import align
 from monitor.measures.kernels.rbo.untied import rbo_truncated
@@ -110,6 +111,22 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert share_gap(Count(affected=0, users=9), Count(affected=0, users=9)).error > 0
     assert gaps.far_floor(-1, 1) == pytest.approx(-1 + 2 * gaps.FAR)
     assert gaps.far_floor(50, 0) == pytest.approx(50 * (1 - gaps.FAR))
+
+
+def test_the_benchmark_computes_the_same_gaps():
+    rng = np.random.default_rng(14)
+    scores = [rng.random(400) ** 2, rng.random(300) ** 3]
+    sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
+    values, errors = unpaired.gaps_of(*sums, 400, 300)
+    far = [Count(affected=np.count_nonzero(each < gaps.FAR), users=len(each)) for each in scores]
+    expected = {
+        "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
+        f"far gap below {gaps.FAR:g}": angle_gap(*far),
+        "share of far lists": share_gap(*far),
+    }
+    for name, gap in expected.items():
+        look = unpaired.LOOKS.index(name)
+        assert [values[look], errors[look]] == pytest.approx([gap.value, gap.error], rel=1e-4)
 
 
 def moments(now, before):

@@ -359,12 +359,12 @@ def _microseconds(instant: datetime) -> int:
 
 def _span(served: ServedOptions, end: datetime) -> str:
     """The time in which rows are read, in words."""
-    until = f"up to {end:%Y-%m-%dT%H:%M:%SZ}"
+    span = f"up to {end:%Y-%m-%dT%H:%M:%SZ}"
     if served.within is not None:
-        return f"in the {format_duration(served.within)} {until}"
+        span = f"in the {format_duration(served.within)} {span}"
     if served.since is not None:
-        return f"after {served.since:%Y-%m-%dT%H:%M:%SZ} and {until}"
-    return until
+        span = f"after {served.since:%Y-%m-%dT%H:%M:%SZ} and {span}"
+    return span
 
 
 def _short_text(value: str) -> str:
