@@ -20,7 +20,7 @@ GAPS_EXPLAINED = (
     "more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
-_MOST_EVIDENCE = 99.0  # natural logarithm
+_MOST_EVIDENCE = math.log(1e9)  # more is not shown
 
 
 def write_unpaired(
@@ -85,8 +85,9 @@ def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     sentence = "The users are split as planned"
     if evidence >= ENOUGH_EVIDENCE:
         sentence = "The users are NOT split as planned, so nothing else can be trusted"
+    digits = 0 if evidence >= 1 else 2
     split = (
-        f"{sentence}: the evidence against the plan is {evidence:,.2g}, and "
+        f"{sentence}: the evidence against the plan is {evidence:,.{digits}f}, and "
         f"{ENOUGH_EVIDENCE:,.0f} is the limit."
     )
     if not found.switched:

@@ -49,7 +49,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import BetweenExcess, UnpairedFindings
+from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
 from monitor.model.urgency import Concern
 from monitor.texts.actions import (
     write_condition_step,
@@ -149,7 +149,7 @@ from monitor.texts.run_reasons import (
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
-from monitor.texts.unpaired import write_split, write_unpaired
+from monitor.texts.unpaired import write_arms, write_changed_split, write_split, write_unpaired
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 from monitor.texts.wording import write_extra
 
@@ -589,6 +589,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
         partial(write_unpaired, None, {"all": 0.01, "country=DE": 0.03}, "country=DE", EXCESS),
         partial(write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS),
+        partial(
+            write_arms,
+            replace(SPLIT, users={Arm.BASELINE: ArmCounts(assigned=9, served=8, compared=7)}),
+        ),
+        partial(write_changed_split, 0.9, 0.5),
         partial(write_split, SPLIT),
         partial(write_split, replace(SPLIT, log_e=11.5, switched=3)),
     ],
