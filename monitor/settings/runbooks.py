@@ -3,12 +3,13 @@
 from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
 RUNBOOKS = frozenset({
-    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineFailedLists", "BaselineFrozen",
-    "BaselineMissingLists", "BaselineSharedList", "BaselineShortLists", "BaselineStaleLists",
-    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "FailedLists",
-    "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
-    "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SharedList", "SharedListTrend",
-    "ShortLists", "SimilarityDrop", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
+    "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineFailedLists",
+    "BaselineFrozen", "BaselineMissingLists", "BaselineSharedList", "BaselineShortLists",
+    "BaselineStaleLists", "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists",
+    "FailedLists", "FarGapRise", "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData",
+    "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SelfGapDrop",
+    "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend", "ShortLists",
+    "SimilarityDrop", "SimilarityTrend", "SplitOff", "Stale", "StaleLists", "TailDrop",
     "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersBelowHalf", "UsersBelowHalfTrend",
     "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip

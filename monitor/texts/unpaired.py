@@ -62,6 +62,15 @@ def write_arms(unpaired: UnpairedFindings) -> list[str]:
     return sentences
 
 
+def write_needs_pairs(comparison: str, command: str) -> str:
+    """Say that a command judges pairs of lists only, and where the gaps between the arms are."""
+    return (
+        f"each user of {comparison} is served by one arm only, and {command} needs the lists of "
+        f"both arms for each user: read the self gap with its error, rankwatch show {comparison}, "
+        "or compare pairs"
+    )
+
+
 def write_changed_split(planned: float, earlier: float) -> str:
     """Say that the planned split is not the one of earlier runs of the same test."""
     return (

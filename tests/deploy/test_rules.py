@@ -30,10 +30,10 @@ from deploy.shipped import (
     yaml_of,
 )
 from monitor.export.series import SERIES
-from monitor.model.rules import Severity
+from monitor.model.rules import OF_UNPAIRED, Severity
 from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
-from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.comparison_options import CONDITION_ALERTS, ComparisonOptions
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of
 from monitor.settings.translation import to_comparison
 from monitor.texts.actions import write_urgency
@@ -312,7 +312,8 @@ def test_the_urgency_of_a_page_is_that_of_its_alert():
     for name, severity in {**severities(), **of_prometheus}.items():
         page = runbooks()[name]
         assert f"**{write_urgency(Severity(severity))}**" in page, name
-        assert (URGENT in page) is (severity == "warning" and name not in of_prometheus), name
+        counts_no_users = {*of_prometheus, *(CONDITION_ALERTS[each] for each in OF_UNPAIRED)}
+        assert (URGENT in page) is (severity == "warning" and name not in counts_no_users), name
 
 
 @pytest.mark.integration

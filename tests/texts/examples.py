@@ -149,7 +149,13 @@ from monitor.texts.run_reasons import (
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
-from monitor.texts.unpaired import write_arms, write_changed_split, write_split, write_unpaired
+from monitor.texts.unpaired import (
+    write_arms,
+    write_changed_split,
+    write_needs_pairs,
+    write_split,
+    write_unpaired,
+)
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 from monitor.texts.wording import write_extra
 
@@ -593,6 +599,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             write_arms,
             replace(SPLIT, users={Arm.BASELINE: ArmCounts(assigned=9, served=8, compared=7)}),
         ),
+        partial(write_needs_pairs, "checkout-test", "gate"),
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, SPLIT),
         partial(write_split, replace(SPLIT, log_e=11.5, switched=3)),

@@ -61,7 +61,7 @@ class World:
         return self._rng(5).random(self.users) < share
 
 
-def write_log(
+def write_log(  # noqa: PLR0913 - the choices of a world
     path: Path,
     world: World,
     days: int,
@@ -69,16 +69,18 @@ def write_log(
     fault: Fault | None = None,
     begins: int = 0,
     served: Flags | None = None,
+    before: int = 0,
 ) -> None:
     """Write the log of before and of ``days`` days of the test.
 
     The fault is in the candidate's lists from day ``begins`` on. ``served`` are the users that are logged from then on.
+    The lists of before are those of the day ``before``. Except on day 0, the arms have different models.
     """
     names = np.array([f"u{number:05}" for number in range(world.users)])
     variant = np.where(world.is_candidate, "b", "a")
     parts = []
     for day in range(days + 1):
-        lists = world.rank(day)
+        lists = world.rank(day or before)
         logged = np.ones(world.users, dtype=np.bool_)
         if day and day >= begins:
             if fault is not None:
@@ -123,6 +125,11 @@ def reverse_top(_: World, lists: Lists, __: Flags) -> Lists:
     served = lists.copy()
     served[:, :3] = lists[:, 2::-1]
     return served
+
+
+def serve_old(world: World, _: Lists, __: Flags) -> Lists:
+    """The candidate serves the lists of before."""
+    return world.rank(0)
 
 
 def serve_better(world: World, lists: Lists, _: Flags) -> Lists:
