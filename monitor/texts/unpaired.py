@@ -20,6 +20,8 @@ GAPS_EXPLAINED = (
     "more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
+_EQUAL = "The users of both arms moved about equally far from their lists of before."
+_LEAST_EXCESS = 0.00005
 _MOST_EVIDENCE = math.log(1e9)  # more is not shown
 
 
@@ -28,20 +30,23 @@ def write_unpaired(
     gaps: Mapping[str, float],
     segment: str,
     excess: BetweenExcess | None,
+    *,
+    is_clear: bool,
 ) -> str:
     """Say what happened to the users of an arm, and which arm's users moved farther.
 
     ``gaps`` are the self gaps by segment: how much farther the candidate's users moved from their
-    lists of before. ``segment`` is named if it is not ``all``.
+    lists of before. ``segment`` is named if it is not ``all``. With ``is_clear``, the gap of all
+    users is larger than chance among users can explain.
     """
     sentences = []
     if finding is not None:
         sentences.append(f"{write_cause(finding)}.")
-    sentences.append(_write_gap(gaps[ALL]))
+    sentences.append(_write_gap(gaps[ALL]) if is_clear else _EQUAL)
     if segment in gaps and segment != ALL:
         amount = abs(gaps[segment])
         sentences.append(f"In {shorten_name(segment)} the difference is {amount:.4f}.")
-    if excess is not None and finding is None:
+    if excess is not None and finding is None and excess.excess >= _LEAST_EXCESS:
         sentences.append(
             "Two users of different arms are less alike than two users of one arm, "
             f"by {excess.excess:.4f} of RBO."

@@ -1,6 +1,6 @@
 """The fault behind each alert of the default rules, and of conditions."""
 
-from runbooks.world import HEALTHY, TEST, Change, Fault
+from runbooks.world import TEST, Change, Fault
 from unpaired import world as unpaired
 
 
@@ -95,7 +95,7 @@ FAULTS = (
     Fault(alert="SelfGapTrend", log={"fault": unpaired.reverse_top}, days=4),
     Fault(alert="FarGapRise", log={"fault": unpaired.mix_up}),
     Fault(alert="SplitOff", log={"served": ~(TEST.is_candidate & TEST.draw(0.4)), "begins": 1}),
-    Fault(alert="ArmsDiffered", log={"before": HEALTHY + 9}),
+    Fault(alert="ArmsDiffered", log={"before": unpaired.serve_better}),
     Fault(alert="RunFailing", change=_no_list, days=2),
     Fault(alert="NoData", change=_no_list, share=0.7, days=2),
     Fault(alert="TooFewUsers", share=0.0, days=3, rules=_SMALL_RULE),

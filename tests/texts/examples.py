@@ -567,6 +567,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.IDENTICAL, segment="all"),
         finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
         finding(FaultKind.STALE),
+        finding(FaultKind.STALE, detail={"of_before": 1.0}),
         finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
         finding(FaultKind.RESPELLED, spelling=MISMATCH),
         finding(FaultKind.MIXED_UP),
@@ -593,8 +594,18 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_distance, PartMeans(n=700, membership=0.2, order=0.1, length=0.0)),
         partial(write_falls, explanation(falls=(fall(order=0.125),)), "country=DE"),
         partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
-        partial(write_unpaired, None, {"all": 0.01, "country=DE": 0.03}, "country=DE", EXCESS),
-        partial(write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS),
+        partial(
+            write_unpaired,
+            None,
+            {"all": 0.01, "country=DE": 0.03},
+            "country=DE",
+            EXCESS,
+            is_clear=True,
+        ),
+        partial(
+            write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS, is_clear=True
+        ),
+        partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(
             write_arms,
             replace(SPLIT, users={Arm.BASELINE: ArmCounts(assigned=9, served=8, compared=7)}),

@@ -69,28 +69,27 @@ def write_log(  # noqa: PLR0913 - the choices of a world
     fault: Fault | None = None,
     begins: int = 0,
     served: Flags | None = None,
-    before: int = 0,
+    before: Fault | None = None,
 ) -> None:
     """Write the log of before and of ``days`` days of the test.
 
     The fault is in the candidate's lists from day ``begins`` on. ``served`` are the users that are logged from then on.
-    The lists of before are those of the day ``before``. Except on day 0, the arms have different models.
+    With ``before``, the lists of before of the candidate's users have this fault.
     """
     names = np.array([f"u{number:05}" for number in range(world.users)])
     variant = np.where(world.is_candidate, "b", "a")
     parts = []
     for day in range(days + 1):
-        lists = world.rank(day or before)
+        lists = world.rank(day)
         logged = np.ones(world.users, dtype=np.bool_)
+        change = before if day == 0 else None
         if day and day >= begins:
-            if fault is not None:
-                lists = np.where(
-                    world.is_candidate[:, np.newaxis],
-                    fault(world, lists, world.is_candidate),
-                    lists,
-                )
+            change = fault
             if served is not None:
                 logged = served
+        if change is not None:
+            members = world.is_candidate
+            lists = np.where(members[:, np.newaxis], change(world, lists, members), lists)
         at = BEGINS + day * DAY - timedelta(hours=1)
         rows = {
             "user": names[logged],
