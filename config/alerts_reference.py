@@ -64,8 +64,7 @@ def alerts_reference() -> str:
 
 
 def _report_of(alert: str) -> str:
-    """The first sentence of the runbook after the urgency, which is bold."""
-    _, _, text = (PAGES / f"{alert}.md").read_text().partition("## Urgency\n\n")
-    paragraphs = [part for part in text.split("\n\n") if not part.startswith("**")]
-    found = re.match(r"(.+?\.)(?=\s)", f"{paragraphs[0]}\n", re.DOTALL)
-    return found[1].replace("\n", " ") if found else ""
+    """The first sentence of the runbook."""
+    text = (PAGES / f"{alert}.md").read_text()
+    found = re.search(r"\*\*[^*\n]*\n\n(.+?\.)(?=\s)", text, re.DOTALL)
+    return found[1] if found else ""

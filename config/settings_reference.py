@@ -125,10 +125,10 @@ def _words(model: type[BaseModel]) -> str:
 def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> str:
     homes = {name: _home(model, name) for name in model.model_fields}
     linked = dict.fromkeys(home for home in homes.values() if home is not model and home in titles)
-    also = " and ".join(f"[{_words(home)}](#{_anchor(titles[home])})" for home in linked)
+    also = ", ".join(f"[{titles[home]}](#{_anchor(titles[home])})" for home in linked)
     parts = [
         f"### {titles[model]}",
-        _about(model) + (f" This mapping also has the keys of {also}." if also else ""),
+        _about(model) + (f" More keys are in these tables: {also}." if also else ""),
     ]
     fields = model.model_fields.items()
     docs = field_docs(model)

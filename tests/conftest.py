@@ -19,9 +19,12 @@ import pytest
 import sqlalchemy as sql
 import typer.main
 import yaml
+from _pytest.unraisableexception import gc_collect_iterations_key
 
 from clocks import shift_clock
 from monitor.storage import transactions
+
+gc.set_threshold(500_000, 20, 20)  # what is loaded now stays to the end
 
 os.environ["RANKWATCH_ENGINE"] = (
     "numpy"  # no test compiles in the background; those of the engines choose for themselves
@@ -103,6 +106,10 @@ def store(sqlite_template, tmp_path):
         yield opened
 
 
+def pytest_configure(config):
+    config.stash[gc_collect_iterations_key] = 1  # the garbage of all tests is large
+
+
 def pytest_collection_modifyitems(items):
     """Keep the random order, but begin with what takes long, the longest first."""
 
@@ -139,6 +146,12 @@ def pytest_collection_finish():
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)  # as the daemon has it
+
+
+@pytest.fixture
+def shared_databases(monkeypatch):
+    """A test of the second ring uses databases of DuckDB again, as those of the first ring do."""
+    monkeypatch.setattr("databases.is_first_ring", lambda: True)
 
 
 @pytest.fixture

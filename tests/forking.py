@@ -1,5 +1,6 @@
 """Processes of rankwatch that begin in a moment: forked from one that has loaded the program and started nothing."""
 
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -75,10 +76,15 @@ def running(
 
 def start(target: Callable[..., None], *args: object) -> BaseProcess:
     """A process that has loaded the program and runs this function."""
-    process = context().Process(target=target, args=args, daemon=True)
+    process = context().Process(target=_begin, args=(target, *args), daemon=True)
     with _polling:
         process.start()
     return process
+
+
+def _begin(target: Callable[..., None], *args: object) -> None:
+    gc.freeze()  # what the parent has loaded is not gone through again and again
+    target(*args)
 
 
 def ended(process: BaseProcess, timeout_s: float | None) -> int | None:

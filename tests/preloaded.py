@@ -1,5 +1,6 @@
 """Every module of the program: a process that is forked from one that has imported this begins in a moment."""
 
+import gc
 import pkgutil
 import re
 from functools import cache
@@ -13,6 +14,7 @@ from monitor.cli.main import app
 # They run the program, make machine code, or load pyspark, which few tests need.
 _LEFT_OUT = re.compile(r"\.(__main__|compiled\w*|migrations\b.*|sources\.spark\.\w+)$")
 
+gc.disable()  # all that is loaded stays to the end
 for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):
     if not _LEFT_OUT.search(_module.name):
         import_module(_module.name)
@@ -22,3 +24,6 @@ for _name in ("alembic.command", "alembic.config", "scipy.special", "pyarrow.pan
 
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)
+
+gc.enable()
+gc.collect()

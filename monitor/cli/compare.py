@@ -145,7 +145,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         int | None,
         typer.Option(
             min=1,
-            help="Number of items that can be recommended, for the score by chance. Default: "
+            help="Number of items that can be recommended. The score by chance depends on it. "
+            "Default: "
             "the number of listed items.",
         ),
     ] = None,
@@ -153,8 +154,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         Path | None,
         typer.Option(
             help="Lists of a second training of the baseline's model. The result says whether the "
-            "candidate differs from the baseline more than this training does. Its scores are in "
-            "rows floor(METRIC).",
+            "candidate differs from the baseline more than this training does. The rows "
+            "floor(METRIC) compare it with the baseline.",
         ),
     ] = None,
     html: Annotated[

@@ -27,9 +27,9 @@ from monitor.cli.parameters import (
     Comment,
     ComparisonName,
     Config,
-    OneAlert,
     OneComparison,
     OneSegment,
+    SomeAlerts,
     author_name,
     is_time_ago,
     opened_database,
@@ -171,15 +171,15 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. They are not sent again until they end. If a receiver "
-        "supports acknowledgements, it gets the acknowledgement too."
+        "Acknowledge firing alerts. They are sent again only if the incident becomes worse. If a "
+        "receiver supports acknowledgements, it gets the acknowledgement too."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
     comparison: OneComparison = None,
     *,
-    alert: OneAlert = None,
+    alert: SomeAlerts = None,
     segment: OneSegment = None,
     by: Author = None,
     comment: Comment = "",
@@ -195,7 +195,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     def is_selected(start: Transition) -> bool:
         return (
             comparison in (None, start.comparison)
-            and alert in (None, start.alert)
+            and (not alert or start.alert in alert)
             and segment in (None, start.segment)
         )
 
@@ -216,8 +216,8 @@ def accept(  # noqa: PLR0913 - the command's options
             "--since",
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot of the first run with the change. A time ago, such as 2d, means the first "
-            "run after that time.",
+            help="Slot of the first run with the change. 2d means the first run of the last two "
+            "days.",
         ),
     ],
     undo: Annotated[
@@ -321,7 +321,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
 
     Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
 
-    If an alert begins during the silence and still fires at its end, receivers are notified then.
+    If an alert begins during the silence and still fires when the silence ends, receivers are
+    notified then.
     If the alert ends during the silence too, receivers are not notified of it.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence

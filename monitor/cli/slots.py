@@ -71,7 +71,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot to run. A time ago, such as 2d, means the newest slot at that time. "
+            help="Slot to run. 2d means the newest slot that is at least two days old. "
             "Default: the newest slot.",
         ),
     ] = None,

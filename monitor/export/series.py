@@ -230,8 +230,8 @@ _TABLE = {
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        "1 if the newest finished run could judge the rule. 0 if it could not, because of no data, "
-        "too few users, an error, or because the run is not ok.",
+        "1 if the newest finished run could judge the rule. 0 if the run is not ok, or if the "
+        "rule had no data, too few users or an error.",
     ),
     "alert_value": _series(
         _GAUGE,

@@ -49,10 +49,14 @@ class FaultKind(StrEnum):
     MISSING = "missing"  # users get no list
     SHARED_LIST = "shared_list"  # many users get the same list, or one of a few lists
     IDENTICAL = "identical"  # users get the other arm's list
+    ALIKE = "alike"  # users get nearly the other arm's list
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists are the same as in the last run while other lists changed
     ITEMS_GONE = "items_gone"  # items are in no list any more
+    ITEMS_RISEN = "items_risen"  # items are in far more lists
+    ITEMS_FALLEN = "items_fallen"  # items are in far fewer lists
     RESPELLED = "respelled"  # the same items with other ids
+    SHIFTED = "shifted"  # the items stand some places higher or lower
     MIXED_UP = "mixed_up"  # users get other users' lists
     NOISE = "noise"  # lists that are not like any user's lists
     REPLACED = "replaced"  # more items are replaced than usual for the arm

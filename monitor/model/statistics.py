@@ -131,6 +131,8 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
+    # The users who get one item more or fewer than before. It is the item with most of them
+    EXPOSURE = "exposure_jump"
     # These three compare both arms (see `OF_BOTH_ARMS`). They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
@@ -140,7 +142,9 @@ class Lack(StrEnum):
 ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
 OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
-TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL})
+OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE)
+"""Traits that need earlier lists of the arm."""
+TRAITS = frozenset({Lack.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
 
 _BY_LACK = {
     lack: frozenset({CoverageReason(lack)})

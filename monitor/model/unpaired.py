@@ -63,7 +63,7 @@ class ItemExposure:
 
 @immutable
 class UnpairedFindings:
-    """What an unpaired run found beside its summaries."""
+    """What an unpaired run found in addition to its summaries."""
 
     baseline_share: float  # planned share of users in the baseline arm
     users: Mapping[Arm, ArmCounts]

@@ -42,7 +42,7 @@ from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
-from monitor.pipeline.score import leading_metric
+from monitor.pipeline.score import leading_metric, watches_rise
 from monitor.statistics.attribution.changes import (
     PairChanges,
     classify,
@@ -76,8 +76,12 @@ _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, FaultKind.IDENTICAL)
+_SIMILAR = (FaultKind.IDENTICAL, FaultKind.ALIKE)
+"""Faults that raise similarity."""
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *_SIMILAR)
 """A new training of a model can look like these faults."""
+_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
+"""Faults that change the first items of lists."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """Notes of the sources about users without a list."""
 
@@ -180,6 +184,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         habits=_average_habits(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
+        is_rise=drop is not None and drop.is_rise,
     )
     split = Split(
         metric=str(metric),
@@ -476,25 +481,25 @@ def recall_fault(
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Select the explanation in which the most users got the same items in another order.
+    """Select the explanation in which the most users got other first items.
 
     Usually the first run with the fault has it, because later runs are compared with lists that
     have the fault too. The finding need not explain a drop, because the order of the first items
     hardly changes similarity.
     """
     selected = current
-    most_users = _count_reordered(current)
+    most_users = _count_moved(current)
     for slot, explanation in earlier:
-        users = _count_reordered(explanation)
+        users = _count_moved(explanation)
         if users > most_users:
             selected = _mark_recalled(explanation, slot)
             most_users = users
     return selected
 
 
-def _count_reordered(explanation: Explanation) -> int:
+def _count_moved(explanation: Explanation) -> int:
     finding = explanation.finding
-    return finding.users if finding and finding.kind is FaultKind.REORDERED else 0
+    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -508,9 +513,8 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
-    if finding.kind is FaultKind.IDENTICAL:
-        # Identical lists raise similarity. So they explain only alerts on identical lists.
-        return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
+    if finding.kind in _SIMILAR:
+        return any(_is_about(start, (Lack.IDENTICAL,)) or _is_rise(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
@@ -520,6 +524,12 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
 
 def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
     return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+
+
+def _is_rise(start: Transition) -> bool:
+    return start.kind is RuleKind.SIMILARITY and watches_rise(
+        start.metric, start.statistic, start.direction
+    )
 
 
 def add_explanations(

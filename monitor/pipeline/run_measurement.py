@@ -150,7 +150,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     left_out += accumulator.left_out
     with watch.stage("arms"):
         last, former = recode_earlier(memory, measuring, sample)
-        arm_scores = _measure_arms(measuring, sample, earlier=last)
+        arm_scores = _measure_arms(measuring, sample, last=last, former=former)
     with watch.stage("explain"):
         split, explanation, error = _explain(
             comparison, accumulator, sample, memory, last=last, former=former, mismatches=mismatches
@@ -289,7 +289,8 @@ def _measure_arms(
     measuring: MeasuringPlan,
     sample: Sample,
     *,
-    earlier: RecodedLists | None,
+    last: RecodedLists | None,
+    former: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
@@ -298,7 +299,8 @@ def _measure_arms(
         sample.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
-        last=None if earlier is None else earlier.last_lists,
+        last=None if last is None else last.last_lists,
+        former=None if former is None else former.last_lists,
     )
 
 

@@ -125,7 +125,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
                 measured = accumulator.add(_place(batch, arm, assigned.switched))
                 scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    sample = accumulator.sample()
+    sample = accumulator.sample(answers[Arm.CANDIDATE].weights)
     run = accumulator.findings(slot, sample)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
@@ -353,13 +353,14 @@ def _measure_arms(
         for arm in Arm:
             rows[divided(arm, segment)] = sample.segments[divided(arm, segment)]
             names[divided(arm, segment)] = segment, arm
-    last, _ = recode_earlier(memory, measuring, sample)
+    last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arms(
         sample.pairing.batch,
         rows,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
         last=None if last is None else last.last_lists,
+        former=None if former is None else former.last_lists,
     )
     of_now = []
     for score in scores:

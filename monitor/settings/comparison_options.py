@@ -230,11 +230,12 @@ class ComparisonOptions(Options):
     )
     """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison: key
     `b` becomes `NAME.b` and has all other settings of this comparison. In each slot these
-    comparisons ask the same users, and the baseline is read once. Only lists that are joined in
-    files or in Spark are read again for each comparison."""
+    comparisons ask the same users, and the baseline is read once. Exception: lists that are
+    joined in files or in Spark are read again for each comparison."""
     pairs: bool = False
-    """Whether `candidates` are also compared with each other, from the same lists. The comparison
-    `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
+    """Whether `candidates` are also compared with each other, from the same lists. The
+    comparison `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no
+    rule judges it."""
     users: UsersOptions = cast("Any", None)
     """The users that both arms are asked for. Required unless there is `unpaired`."""
     unpaired: UnpairedOptions | None = None
@@ -255,7 +256,8 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that the arms could list (default: the number of items in their lists)."""
+    """The number of items that the arms could list (default: the number of items in their
+    lists)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
@@ -269,12 +271,14 @@ class ComparisonOptions(Options):
     later. No rule judges these metrics."""
     noise_floor: NoiseFloorOptions | None = None
     """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
-    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is, for each user, how
-    much farther the candidate is from the baseline than the baseline is from itself."""
+    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is the excess of
+    each user: the distance of the candidate from the baseline, minus the distance between two
+    lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
     """All learning rules of the comparison together may cause one false alert in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
-    """When to alert. With the word `default`, rules learn what is normal and need no thresholds."""
+    """When to alert. `rules: default` adds the default rules, which learn what is normal and
+    need no thresholds."""
     default_rules: bool = False
     """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
     of the same name."""
@@ -285,10 +289,11 @@ class ComparisonOptions(Options):
     the top-level `conditions`."""
     group_for: Duration | None = None
     """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert. The default is 1d, or three intervals if they are longer."""
+    incident's first alert. The default is 1d, or three intervals of the comparison if these are
+    longer than 1d."""
     deadline: Duration | None = None
-    """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
-    of the interval)."""
+    """Longest time for one run. The deadline must be shorter than the interval (default: 10m,
+    but at most 0.8 of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
     """If a run compares a smaller share of its users, its status is `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)

@@ -6,7 +6,7 @@ from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicate
 from monitor.measures.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
-from monitor.model.statistics import GAPS, OF_BOTH_ARMS, DerivedMetric, Lack
+from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
 from monitor.settings.rule_options import RuleOptions
 
 _OF_FROZEN = (
@@ -69,8 +69,8 @@ def _stored_lists(rule: Partial, comparison: Partial) -> Iterator[Problem]:
                 "remove keep_lists from the comparison",
             )
         return
-    is_unchanged = rule.coverage is not None and rule.coverage.lack is Lack.UNCHANGED
-    if is_unchanged and comparison.keep_lists is Keep.NONE:
+    needs_lists = rule.coverage is not None and rule.coverage.lack in OF_EARLIER_LISTS
+    if needs_lists and comparison.keep_lists is Keep.NONE:
         yield Problem(
             ("coverage",),
             "compares with the lists of the last run, which are not stored: remove keep_lists from "

@@ -118,18 +118,21 @@ class RuleOptions(Options):
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users instead of a `metric`. It is the share of the candidate, or of the
-    arm in brackets, as in `failed(baseline)`. Shares of all users are `missing` (no list), `empty`
-    (an empty list), `short` (a short list), `duplicated` (an item twice in the list), `failed` (a
-    failed request) and `unpaired` (not compared). Shares of the compared users are `shared_list`
-    (the same list as many other users) and `unchanged_list` (the same list as in the last run,
-    although lists of other users changed). `unchanged_list` needs stored lists. Some shares of the
-    compared users compare both arms: `top_reversed` (the first three items in mostly reversed
-    order), `first_differs` (another first item) and `identical_list` (the same list)."""
+    """Judges a share of users instead of a `metric`. The share is about the candidate's lists,
+    or about the lists of the arm in brackets, as in `failed(baseline)`. Shares of all users are
+    `missing` (no list), `empty` (an empty list), `short` (a short list), `duplicated` (an item
+    twice in the list), `failed` (a failed request) and `unpaired` (not compared). Shares of the
+    compared users are `shared_list` (the same list as many other users) and `unchanged_list` (the
+    same list as in the last run, although lists of other users changed). `exposure_jump` looks
+    for the item whose share of the lists, or of the first places, changed most since the last
+    run before the firing alerts. Its value is the size of this change. `unchanged_list` and
+    `exposure_jump` need stored lists. Some shares of the compared users compare a user's lists of
+    both arms: `top_reversed` (the first three items in mostly reversed order), `first_differs`
+    (another first item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's
-    lists change. With such a rule lists are stored."""
+    lists change. If there is such a rule, lists are stored."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )

@@ -53,8 +53,8 @@ class UnpairedOptions(Options):
     before_within: Duration = timedelta(days=90)
     """The longest time between serving the earlier list and `before`."""
     segments: SegmentColumns = Field(default=(), max_length=20)
-    """Columns whose values divide the users into segments. They are columns of `assignments`, or of
-    the log if there is no such key."""
+    """Columns whose values divide the users into segments. They are columns of `assignments`,
+    or of the log if `assignments` is not set."""
     assignments: UsersOptions | None = None
     """Files or a table with the users that were assigned to each arm, and when. It needs `served`
     with `time`. With this key, a run also asks for assigned users that were never served. Without

@@ -93,7 +93,7 @@ class RelevanceOptions(OneOf):
     long enough for the answers to be complete. rankwatch keeps the first answer that is not empty
     and ignores later ones. Without `after`, it first asks during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long after its slot a run stops waiting for what users found relevant."""
+    """The longest time after its slot that a run waits for what users found relevant."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -112,13 +112,13 @@ class SampleOptions(Options):
     """Number of users that each run draws at random. Decisions are based on them."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
     """The smallest number of users that a run asks for in each segment. If a segment has fewer
-    users, the run asks for all of them. The users that are added are the same in every run. They
-    count for this segment only, so that they do not bias the figures of other segments and of all
-    users."""
+    users, the run asks for all of them. The users that are added are the same in every run. The
+    added users count for this segment only, so that they do not bias the figures of other
+    segments and of all users."""
     stop_when: Literal["decided"] | None = None
     """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
-    For each rule and segment, asking all users would change the verdict in at most 1 of 100
-    runs."""
+    Certain means that asking all users would change the verdict of a rule in a segment in at
+    most 1 of 100 runs."""
 
     @property
     def stops_early(self) -> bool:

@@ -17,11 +17,11 @@ IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
     readable_by(speller),
     Field(
-        description="How these ids are rewritten before they are compared, step by step: `strip` "
-        "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
-        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the whole id "
-        "matches. A step that does not fit does not change the id, and neither does `string`. "
-        "Users whose ids become equal are `duplicate_user`.",
+        description="Steps that rewrite these ids before they are compared, in this order. "
+        "`strip` removes blanks. `lower` makes lower case. `int` makes `007` into 7. `{prefix: "
+        "'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the "
+        "whole id matches. A step that does not fit does not change the id, and neither does "
+        "`string`. Users whose ids become equal are counted as `duplicate_user`.",
     ),
 ]
 
@@ -38,9 +38,9 @@ class ServedOptions(Options):
     """Takes the newest list of each user up to the slot from a log of served lists."""
 
     time: ColumnName
-    """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
-    of seconds, milliseconds, microseconds or nanoseconds since 1970. The size of the number decides
-    the unit."""
+    """Column with the time. A text is a time in ISO 8601, in UTC if it names no zone. A number
+    is a time in seconds, milliseconds, microseconds or nanoseconds since 1970. rankwatch
+    recognizes the unit by the size of the number."""
     within: Duration | None = None
     """The longest time between serving a list and the slot. A good value is the time between
     runs."""
@@ -77,16 +77,17 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="The largest share of rows that may be unreadable. Such rows have no user "
-        "or no time, or a value that is no id or number. They are skipped, counted and reported. "
-        "If there are more, reading fails.",
+        description="The largest share of rows that may be unreadable. A row is unreadable if it "
+        "has no user, no time, or a value that is no id or number. Unreadable rows are skipped, "
+        "counted and reported. If their share is larger, reading fails.",
     ),
 ]
 NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values in a list that mean 'no item', such as `[-1]` if short lists are padded with -1. "
+        description="Values in a list that mean 'no item', such as `[-1]` if short lists are "
+        "padded with -1. "
         "`null` and empty text are allowed.",
     ),
 ]
@@ -124,7 +125,7 @@ class ListColumnOptions(UserColumnOptions):
     """The columns with users and lists. A row has a list (``items``) or one item (``item``)."""
 
     items: ColumnName | None = None
-    """For the wide form: column with the list or the text of a JSON array, best item first. In
+    """For the wide form: column with the list, or with a JSON array as text, best item first. In
     Parquet, JSON lines and SQL, the items may be a field of the objects in a list:
     `recommendations.movieId`."""
     item: ColumnName | None = None

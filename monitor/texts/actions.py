@@ -5,12 +5,12 @@ Commands are quoted for a shell. Callers pass only names that are printable and 
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant, format_second
-from monitor.model.rankings import Arm
+from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Concern
 
@@ -45,6 +45,10 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "check the switch of the experiment and the addresses of both arms. Do not count these "
         "runs as results."
     ),
+    FaultKind.ALIKE: (
+        "check the switch of the experiment, and whether both arms use one model or one cache. Do "
+        "not count these runs as results."
+    ),
     FaultKind.CUT_SHORT: (
         "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
         "smaller index."
@@ -54,12 +58,23 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "ask whether these items were removed on purpose. If not, repair the catalogue or the "
         "filter of {arms}."
     ),
+    FaultKind.ITEMS_RISEN: (
+        "ask whether {arms} should show these items. If not, repair the filter, or end the boost."
+    ),
+    FaultKind.ITEMS_FALLEN: (
+        "ask whether these items were to be shown less. If not, repair the catalogue or the filter "
+        "of {arms}."
+    ),
+    FaultKind.SHIFTED: (
+        "look at the last step of {arms} before the list is served: it drops or inserts items at "
+        "the top."
+    ),
     FaultKind.RESPELLED: (
         "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
     ),
     FaultKind.MIXED_UP: (
-        "withdraw the last change of {arms}: people see the lists of others. Usual causes: a "
-        "cache key without the user, or rows that were shifted."
+        "withdraw the last change of {arms}: it answers with the lists of other users. Usual "
+        "causes: a cache key without the user, or rows that were shifted."
     ),
     FaultKind.NOISE: (
         "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
@@ -166,9 +181,17 @@ def runs_command(comparison: str) -> str:
     return f"rankwatch runs {shlex.quote(comparison)}"
 
 
-def acknowledge_command(comparison: str) -> str:
-    """Return the command that acknowledges all firing alerts of the comparison."""
-    return f"rankwatch alerts ack {shlex.quote(comparison)}"
+def acknowledge_command(comparison: str, segments: Collection[str], alerts: Collection[str]) -> str:
+    """Return the command that acknowledges these firing alerts of the comparison.
+
+    If ``segments`` is one segment, the command names it. If it is empty, it means all segments.
+    """
+    words = ["rankwatch", "alerts", "ack", comparison]
+    for alert in sorted(alerts):
+        words += ["--alert", alert]
+    if len(segments) == 1 and ALL not in segments:
+        words += ["--segment", *segments]
+    return shlex.join(words)
 
 
 def silence_command(matchers: Sequence[str], interval: timedelta | None) -> str:

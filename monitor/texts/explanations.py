@@ -1,6 +1,6 @@
 """Writes an explanation and the text of an alert from figures. Each is one line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import itemgetter
 from textwrap import shorten
@@ -19,7 +19,7 @@ from monitor.model.rankings import ALL, Arm
 from monitor.model.segments import AND
 from monitor.model.statistics import parse_derived
 from monitor.texts.id_mismatches import write_mismatch, write_setting
-from monitor.texts.wording import printable, shorten_to
+from monitor.texts.wording import count_of, printable, shorten_to
 
 LONGEST_SENTENCE = 250
 """An explanation's text has at most this many characters."""
@@ -40,17 +40,33 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
+    FaultKind.ALIKE: "get lists from the {arms} that are nearly the {other}'s",
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
     FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
-        "had items that nobody gets from the {arms} any more: {items} items, "
-        "{exposure} of what was shown"
+        "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
+    ),
+    FaultKind.ITEMS_RISEN: (
+        "get {items} from the {arms} that many more lists have than before: "
+        "{now} of the lists instead of {before}"
+    ),
+    FaultKind.ITEMS_FALLEN: (
+        "had {items} from the {arms} that far fewer lists have than before: "
+        "{now} of the lists instead of {before}"
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
-_ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
+_OF_ITEMS = (FaultKind.ITEMS_GONE, FaultKind.ITEMS_RISEN, FaultKind.ITEMS_FALLEN)
+_ESTIMATED = (
+    FaultKind.ALIKE,
+    FaultKind.SHIFTED,
+    FaultKind.MIXED_UP,
+    FaultKind.NOISE,
+    FaultKind.REPLACED,
+    FaultKind.REORDERED,
+)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -84,7 +100,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
-    if finding.kind is FaultKind.IDENTICAL:
+    if finding.kind in (FaultKind.IDENTICAL, FaultKind.ALIKE):
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
     if has_stood is not None:
@@ -103,7 +119,7 @@ def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
         return f"({_WITHOUT_PAST})"
     if finding.explained is not None:
         return f"This explains {_write_explained(finding.explained)} of the drop."
-    if drop.is_rise and finding.kind is FaultKind.IDENTICAL:
+    if drop.is_rise:
         return f"The similarity of all users rose by {-drop.amount:.4f}."
     if drop.is_clear:
         return ""
@@ -215,16 +231,8 @@ def _write_share(finding: Finding) -> list[str]:
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
     kind = finding.kind
-    if kind is FaultKind.SHARED_LIST:
-        lists = detail["lists"]
-        what = f"get one of {lists:.0f} lists from the {arms}"
-        if lists == 1:
-            what = f"all get the same list from the {arms}"
-        return f"{what}: the most popular items" if detail["popular"] >= _POPULAR else what
-    if kind is FaultKind.MISSING:
-        return _write_missing(finding, arms)
-    if kind is FaultKind.RESPELLED:
-        return _write_respelled(finding, arms)
+    if kind in _WRITERS:
+        return _WRITERS[kind](finding, arms)
     if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
@@ -234,14 +242,34 @@ def _write_what(finding: Finding, arms: str) -> str:
         if detail.get("duplicated", 0.0) >= _MOSTLY:
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
-        figures[name] = _percent(value, 1)
-        if value > 1:
-            figures[name] = f"{value:,.0f}"
+        figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
+    if kind in _OF_ITEMS:
+        figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
 def _name_earlier(detail: Mapping[str, float]) -> str:
     return "before the test" if "of_before" in detail else "in the last run"
+
+
+def _write_shared(finding: Finding, arms: str) -> str:
+    lists = finding.detail["lists"]
+    what = f"get one of {lists:.0f} lists from the {arms}"
+    if lists == 1:
+        what = f"all get the same list from the {arms}"
+    if finding.detail["popular"] >= _POPULAR:
+        return f"{what}: the most popular items"
+    return what
+
+
+def _write_shifted(finding: Finding, arms: str) -> str:
+    detail = finding.detail
+    places = round(detail["places"])
+    moved = f"the others stand {count_of(places, 'place')}"
+    if detail["up"]:
+        first = "first item" if places == 1 else f"first {places} items"
+        return f"lack their {first} from the {arms}: {moved} higher"
+    return f"get {count_of(places, 'new item')} in front from the {arms}: {moved} lower"
 
 
 def _write_missing(finding: Finding, arms: str) -> str:
@@ -268,6 +296,14 @@ def _write_spellings(finding: Finding, first: str, second: str) -> str:
         return ""
     one, other = map(_shorten_part, finding.spelling.examples)
     return f": {one} ({first}), {other} ({second})"
+
+
+_WRITERS: Mapping[FaultKind, Callable[[Finding, str], str]] = {
+    FaultKind.SHARED_LIST: _write_shared,
+    FaultKind.MISSING: _write_missing,
+    FaultKind.SHIFTED: _write_shifted,
+    FaultKind.RESPELLED: _write_respelled,
+}
 
 
 def shorten_name(name: str) -> str:

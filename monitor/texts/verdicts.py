@@ -26,6 +26,7 @@ _LACKS = {
     Lack.FAILED: "gave no usable answer for",
     Lack.SHARED: "gave one and the same list to",
     Lack.UNCHANGED: "returned an unchanged list for",
+    Lack.EXPOSURE: "gives one item to more or fewer users than before:",
     Lack.REVERSED: "reversed the first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
     Lack.IDENTICAL: "answers with the baseline's list for",

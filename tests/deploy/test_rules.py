@@ -318,6 +318,7 @@ def test_the_urgency_of_a_page_is_that_of_its_alert():
 
 @pytest.mark.integration
 @pytest.mark.early(30)
+@pytest.mark.usefixtures("shared_databases")
 def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints():
     """`PYTHONPATH=.:tests:config python -m runbooks.samples` writes them again."""
     with short_folder() as folder:

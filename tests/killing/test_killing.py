@@ -18,7 +18,7 @@ from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
-AT_ONCE = 5
+AT_ONCE = 7
 PATIENCE_S = 120.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 
@@ -40,7 +40,7 @@ def play(step, url, folder):
     with contextmanager(serve_hook)() as hook:
         receivers = f"receivers:\n  - webhook: {{url: '{hook.url}'}}\nlease: 5s\n{_CALM}"
         write_lists(folder / "candidate.jsonl", APART)
-        config = write_world(folder, url, every="2s", receivers=receivers)
+        config = write_world(folder, url, every="5s", receivers=receivers)
         with dying_daemon(config, step) as killed:
             exit_code = ended(killed, PATIENCE_S)
             assert exit_code == -signal.SIGKILL, f"{step}: not reached, exit code {exit_code}"

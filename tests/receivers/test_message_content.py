@@ -413,7 +413,7 @@ Links:
 
 Commands:
   rankwatch show home-feed --slot 2024-01-08T00:00:00Z
-  rankwatch alerts ack home-feed
+  rankwatch alerts ack home-feed --alert SimilarityLow
   rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h
   rankwatch runs home-feed
 """
@@ -506,7 +506,7 @@ def test_the_description_has_the_reason_since_when_and_what_to_run():
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
         "Still firing. Critical: look at it now.\n"
         "Commands: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; "
-        "rankwatch alerts ack home-feed; "
+        "rankwatch alerts ack home-feed --alert SimilarityLow; "
         "rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h; "
         "rankwatch runs home-feed"
     )

@@ -70,7 +70,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         f"<{LINK}|run> · <https://runbooks.test/similarity|runbook>",
         (
             "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\n"
-            "rankwatch alerts ack home-feed\n"
+            "rankwatch alerts ack home-feed --alert SimilarityLow\n"
             "rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h\n"
             "rankwatch runs home-feed\n```"
         ),

@@ -42,6 +42,10 @@ def _unreadable(_: list[str]) -> list[list[str]]:
     return [["no", "item"]]
 
 
+def _promoted(items: list[str]) -> list[str]:
+    return ["item-7", *items[:-1]]
+
+
 def _popular(_: list[str]) -> list[str]:
     return [f"item-{number}" for number in range(10)]
 
@@ -88,6 +92,10 @@ FAULTS = (
     Fault(alert="TopReversedTrend", change=_swap(0, 2), share=0.01, step=0.004, days=8),
     Fault(alert="FirstItemDiffers", change=_swap(0, 1), share=0.4),
     Fault(alert="IdenticalLists", share=0.4, is_copied=True, days=2),
+    Fault(alert="ExposureJump", change=_promoted, share=0.3),
+    Fault(alert="BaselineExposureJump", change=_promoted, share=0.3, arm="baseline"),
+    Fault(alert="SimilarityRise", is_copied=True),
+    Fault(alert="UsersAlike", share=0.3, is_copied=True),
     Fault(alert="CandidateFrozen", is_stale=True, days=4),
     Fault(alert="BaselineFrozen", is_stale=True, arm="baseline", days=4),
     Fault(alert="SelfGapRise", log={"fault": unpaired.reverse_top}),

@@ -2,6 +2,7 @@
 
 A comment before a block of a page says where it comes from: `message of ALERT` is the message of
 rankwatch or Prometheus about this alert, and `output with ALERT` is what the command prints then.
+In commands, COMPARISON and SLOT are placeholders. `output with ALERT at TIME` gives the slot.
 """
 
 import re
@@ -28,6 +29,7 @@ from runbooks.faults import FAULTS
 from runbooks.world import (
     BEGIN,
     HEALTHY,
+    NAME,
     URL,
     Fault,
     message_of,
@@ -41,7 +43,8 @@ PAGES = Path(__file__).parents[2] / "docs/runbooks"
 MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
 _MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
 _OUTPUT = re.compile(
-    r"(<!-- output with (\w+) -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)", re.DOTALL
+    r"(<!-- output with (\w+)(?: at (\S+))? -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)",
+    re.DOTALL,
 )
 _FAULTS = {fault.alert: fault for fault in FAULTS}
 
@@ -82,7 +85,8 @@ def with_samples(page: str, worlds: Worlds) -> str:
         return f"{block[1]}{message_about(block[2], worlds)}\n"
 
     def output(block: re.Match[str]) -> str:
-        return f"{block[1]}{output_of(worlds.of(block[2]), block[3])}\n"
+        command = block[4].replace("COMPARISON", NAME).replace("SLOT", block[3] or "")
+        return f"{block[1]}{output_of(worlds.of(block[2]), command)}\n"
 
     return _OUTPUT.sub(output, _MESSAGE.sub(message, page))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,13 @@ class Fault:
 
 
 def healthy_lists(arm: str, day: int) -> Lists:
-    """The lists of one day. Each arm replaces some items and swaps some neighbours."""
+    """The lists of one day. The caller may change them."""
+    return {user: [*items] for user, items in _draw_lists(arm, day).items()}
+
+
+@cache
+def _draw_lists(arm: str, day: int) -> Lists:
+    """Each arm replaces some items and swaps some neighbours."""
     chance = random.Random(f"{arm} {day}")  # noqa: S311 - lists for examples
     lists: Lists = {}
     for user in range(USERS):

@@ -24,6 +24,8 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
         "TailDrop": "extended_tau p05 below drop",
         "UsersBelowHalf": "extended_tau share_below(0) above drop",
         "UsersBelowQuarterTrend": "extended_tau share_below(-0.5) above trend",
+        "SimilarityRise": "extended_tau mean above drop",
+        "UsersAlike": "extended_tau share_below(0.9) below drop",
         "RboDrop": "rbo(p=0.9) mean below drop",
         "TopReversedTrend": "coverage top_reversed(candidate) above trend",
         "MissingLists": "coverage missing(candidate) above drop",
@@ -59,7 +61,8 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     told = watched(rules)
     assert told["SimilarityDrop"] == "footrule_normalized mean above drop"
     assert told["TailDrop"] == "footrule_normalized p95 above drop"
-    assert "UsersBelowHalf" not in told
+    assert told["SimilarityRise"] == "footrule_normalized mean below drop"
+    assert not {"UsersBelowHalf", "UsersAlike"} & told.keys()
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == [
         "KendallDistanceRise",
         "AverageOverlapDrop",
@@ -95,7 +98,8 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms():
         for rule in rules
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
-    lacks = ("missing", "empty", "short", "duplicated", "failed", "shared_list", "unchanged_list")
+    lacks = ("missing", "empty", "short", "duplicated", "failed")
+    lacks += ("shared_list", "unchanged_list", "exposure_jump")
     of_both = {"top_reversed(candidate)", "first_differs(candidate)", "identical_list(candidate)"}
     assert (
         set(jumps)
@@ -134,6 +138,7 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
         "failed",
         "shared_list",
         "unchanged_list",
+        "exposure_jump",
     }
     assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
     paired = comparison_of(f"{MINIMAL}    rules: default\n")

@@ -98,10 +98,10 @@ def stored(url):
     return tables
 
 
+@pytest.mark.usefixtures("shared_databases")
 def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
     tmp_path, postgres_server, monkeypatch
 ):
-    monkeypatch.setattr("databases.is_first_ring", lambda: True)  # DuckDB is not the claim
     monkeypatch.setattr(message_pictures, "_draw_png", None)  # put back at the end
     private_faults.send_pictures_as_text()
     outputs: dict[str, bytes] = {}

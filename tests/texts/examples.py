@@ -300,7 +300,15 @@ def undecided(**values: Any) -> partial[str]:
 
 
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
-SPLIT = UnpairedFindings(baseline_share=0.5, users={}, switched=0, log_e=-2.0)
+UNPAIRED = UnpairedFindings(
+    baseline_share=0.5,
+    users={
+        Arm.BASELINE: ArmCounts(assigned=1000, served=900, compared=800),
+        Arm.CANDIDATE: ArmCounts(assigned=990, served=880, compared=790),
+    },
+    switched=7,
+    log_e=-1.5,
+)
 
 
 def found(kind: FaultKind, **values: Any) -> Finding:
@@ -565,10 +573,15 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
         finding(FaultKind.SHARED_LIST, detail={"lists": 1.0, "popular": 0.9}),
         finding(FaultKind.IDENTICAL, segment="all"),
+        finding(FaultKind.ALIKE),
         finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
         finding(FaultKind.STALE),
         finding(FaultKind.STALE, detail={"of_before": 1.0}),
         finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
+        finding(FaultKind.ITEMS_RISEN, detail={"items": 1.0, "before": 0.004, "now": 1.0}),
+        finding(FaultKind.ITEMS_FALLEN, detail={"items": 3.0, "before": 0.2, "now": 0.05}),
+        finding(FaultKind.SHIFTED, detail={"places": 1.0, "up": 1.0}),
+        finding(FaultKind.SHIFTED, detail={"places": 2.0, "up": 0.0}),
         finding(FaultKind.RESPELLED, spelling=MISMATCH),
         finding(FaultKind.MIXED_UP),
         finding(FaultKind.NOISE),
@@ -606,14 +619,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
             write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS, is_clear=True
         ),
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
-        partial(
-            write_arms,
-            replace(SPLIT, users={Arm.BASELINE: ArmCounts(assigned=9, served=8, compared=7)}),
-        ),
+        partial(write_arms, UNPAIRED),
         partial(write_needs_pairs, "checkout-test", "gate"),
         partial(write_changed_split, 0.9, 0.5),
-        partial(write_split, SPLIT),
-        partial(write_split, replace(SPLIT, log_e=11.5, switched=3)),
+        partial(write_split, UNPAIRED),
+        partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }
 

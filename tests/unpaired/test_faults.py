@@ -41,6 +41,12 @@ def replay(fault, folder):
         for each in changes
         if (each["from_state"], each["to_state"]) in {("quiet", "firing"), ("pending", "firing")}
     ]
+    (again,) = run_cli("backtest", "--config", config, "--rules", config, "--json")
+    # Judged again, the stored runs have the same firings.
+    judged = {name: of_rule for name, of_rule in again["rules"].items() if of_rule["pages"]}
+    assert {name: {"pages": of_rule["pages"]} for name, of_rule in judged.items()} == again[
+        "stored_rules"
+    ]
     return runs, starts
 
 

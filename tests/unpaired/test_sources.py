@@ -4,23 +4,27 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import sqlalchemy as sa
 
+from commands import rankwatch
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.unpaired import ArmCounts
 from monitor.pipeline.run import measure
 from monitor.pipeline.run_measurement import Stopwatch
+from monitor.service.analysis import preview
 from monitor.service.composition import require_reloadable, wire
 from pipeline.canned import StillClock
 from servers.lists import write_csv, write_jsonl
 from settings.minimal import load_text
 from sources.file.test_joined import second_ring
+from unpaired import world
 from unpaired.world import BEGINS, DAY
 
 SLOT = BEGINS + 3 * DAY
@@ -241,3 +245,29 @@ def test_a_reload_with_another_split_is_refused_unless_the_test_begins_again():
     with pytest.raises(ConfigError, match=r"test: unpaired.split has changed"):
         require_reloadable(changed, old)
     assert require_reloadable(again, old) is again
+
+
+def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
+    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
+    config = world.write_config(tmp_path)
+    first = rankwatch(f"run-once --config {config} --slot 2026-11-02")
+    config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.6, b: 0.4}"))
+    second = rankwatch(f"run-once --config {config} --slot 2026-11-03")
+
+    assert (first.returncode, second.returncode) == (0, 3)
+    assert "earlier runs of this test planned 0.5" in second.stdout
+
+
+def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
+    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
+    config = world.write_config(tmp_path)
+    clock = partial(StillClock, at=BEGINS + 2 * DAY)
+    monkeypatch.setattr(preview, "SystemClock", clock)
+
+    done = rankwatch(f"check --config {config} --users 1")
+
+    assert (
+        "baseline: 156 users since the test began, 156 with a list of now, 156 of them"
+        in done.stdout
+    )
+    assert "candidate: 144 users since the test began, 144 with a list of now" in done.stdout

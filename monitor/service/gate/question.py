@@ -63,8 +63,8 @@ class Excess:
     def __str__(self) -> str:
         if self.yardstick is Yardstick.NOISE_FLOOR:
             return (
-                f"{self.series}: how much farther the candidate is from the baseline than the "
-                "baseline is from itself"
+                f"{self.series}: the candidate's distance from the baseline, minus the distance "
+                "between two lists of the baseline"
             )
         reference = "the given reference"
         if self.yardstick is Yardstick.IDENTICAL:

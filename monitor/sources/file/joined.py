@@ -76,7 +76,7 @@ class JoinedFiles:
                 with _noted(unread, name, request):
                     list_files[name] = timely(open_once, options)
             all_files = [user_files, *list_files.values()]
-            in_order = any(map(needs_order, (self._users, *self._lists.values())))
+            in_order = needs_order(self._users) or any(map(needs_order, self._lists.values()))
             with open_database(all_files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, files in list_files.items():

@@ -215,9 +215,9 @@ class HttpSourceOptions(HttpOptions):
     `max_bytes`, all further requests ask for half as many users."""
     answers: Expression | None = None
     """With `batch`: JMESPath to the part of the answer that has one entry for each user (default:
-    the whole answer). It is an object with the users' keys, or an array. Without `user`, the
-    entries of an array must be in the order of the request. `items`, `scores` and `user` are
-    applied to each entry."""
+    the whole answer). This part is an object with the users' keys, or an array. If `user` is
+    not set, the entries of an array must be in the order of the request. `items`, `scores` and
+    `user` are applied to each entry."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the answer, best first."""
     scores: Expression | None = None
@@ -258,7 +258,8 @@ class HttpSourceOptions(HttpOptions):
     daemon."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The largest number of requests in a day (UTC) to the host of `url`, from all sources that set
-    this. Retries are counted too. Users that are not asked because of this are `too_slow`. The
+    this. Retries are counted too. Users that are not asked because of this are counted as
+    `too_slow`. The
     count begins at zero when the daemon starts, and in each command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How often a request is retried after a failed connection, a timeout, 429 or 5xx. If the host

@@ -94,11 +94,12 @@ class RedisSourceOptions(RedisOptions):
 
 
 class RedisUsersOptions(RedisOptions):
-    """Users in Redis. They are the members of a set, or parts of the names of keys."""
+    """Users in Redis. The users are the members of a set, or parts of the names of keys."""
 
     key: Template
-    """The key of a set of users, or the form of keys that contain a user, such as `recs:v2:{user}`.
-    SCAN searches for keys of this form. `{slot:%Y-%m-%d}` is replaced."""
+    """The key of a set whose members are the users. Or a pattern, such as `recs:v2:{user}`:
+    SCAN finds the keys that fit, and the part of a key in place of `{user}` is a user.
+    `{slot:%Y-%m-%d}` is replaced."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE

@@ -51,6 +51,8 @@ _NEARLY_ALL = 0.8
 # If at least this share of the usual lists would become outliers by being reversed, we assume that
 # all reversed lists are outliers.
 _APART = 0.95
+# An estimate divides by the share of the hit users that are seen, if it is at least this.
+_LEAST_SEEN = 0.5
 # `Habit.FIRST_MOVED` has three places: the first place and these others.
 _OTHER_PLACES = 2
 
@@ -281,6 +283,12 @@ def _estimate_share(
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
+    if habit is Habit.FIRST_GONE:
+        # If the best items are dropped, a user's former first item is gone only if it would be
+        # among them now.
+        places = usual_shares(scene, suspicion.arm, Habit.FIRST_MOVED)
+        seen = sum(places[: round(suspicion.detail["places"])])
+        return min(1.0, share / max(_LEAST_SEEN, seen))
     return share
 
 

@@ -86,7 +86,7 @@ metrics of relevance are wanted. ``labelled_at`` is set when they are stored. ``
 of the lease under which a daemon claimed the slot. It is NULL if a command claimed the slot.
 ``models`` is NULL if no version is known. ``reason`` is the text for the values in ``reasons``.
 Later runs are compared with ``split``, and continue the counts in ``standstills``. ``unpaired`` is
-what a run of an unpaired comparison found beside its summaries.
+what a run of an unpaired comparison found in addition to its summaries.
 """
 
 coverage = table_of_runs(

@@ -59,8 +59,8 @@ class Incident:
 
     @property
     def acknowledge_command(self) -> str:
-        """The command that acknowledges the firing alerts of the comparison."""
-        return acknowledge_command(self.comparison)
+        """The command that acknowledges the firing alerts of the incident."""
+        return acknowledge_command(self.comparison, self.segments, self.alerts)
 
     @property
     def urgency(self) -> str:
