@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -31,6 +31,7 @@ _NAMES: dict[object, str] = {
     float: "number",
     bool: "true or false",
     timedelta: "duration",
+    datetime: "date or time",
     SecretStr: "secret",
     Any: "anything",
 }
@@ -124,8 +125,11 @@ def _words(model: type[BaseModel]) -> str:
 def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> str:
     homes = {name: _home(model, name) for name in model.model_fields}
     linked = dict.fromkeys(home for home in homes.values() if home is not model and home in titles)
-    also = ", ".join(f"[{_words(home)}](#{_anchor(titles[home])})" for home in linked)
-    parts = [f"### {titles[model]}", _about(model) + (f" With the keys of {also}." if also else "")]
+    also = ", ".join(f"[{titles[home]}](#{_anchor(titles[home])})" for home in linked)
+    parts = [
+        f"### {titles[model]}",
+        _about(model) + (f" More keys are in these tables: {also}." if also else ""),
+    ]
     fields = model.model_fields.items()
     docs = field_docs(model)
     if rows := [

@@ -1,4 +1,4 @@
-"""Fourteen kinds of fault, planted in lists made up here: what happened is known, so what is reported can be judged.
+"""Kinds of fault, planted in lists made up here: what happened is known, so what is reported can be judged.
 
 A shop has two models of one taste, trained anew every day. `Fault.lists` is what an arm serves on a day, the fault in it.
 """
@@ -6,7 +6,7 @@ A shop has two models of one taste, trained anew every day. `Fault.lists` is wha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +38,11 @@ class Kind(StrEnum):
     BOTH_BROKE = "both broke"
     MISSING = "missing users"
     SLOW_LOSS = "slow loss"
+    COPIED = "lists of the other arm"
+    BOOSTED = "boosted item"
+    LOST_FILTER = "lost filter"
+    ITEM_GONE = "one item gone"
+    SHIFTED = "best item dropped"
 
 
 _SHARES = {
@@ -49,6 +54,9 @@ _SHARES = {
     Kind.MIXED_UP: (0.1, 1.0),
     Kind.NOISE: (0.05, 1.0),
     Kind.MISSING: (0.05, 0.5),
+    Kind.COPIED: (0.3, 1.0),
+    Kind.LOST_FILTER: (0.15, 0.4),
+    Kind.SHIFTED: (0.5, 1.0),
 }
 """From how many to how many of the users a drawn fault concerns.
 
@@ -65,6 +73,8 @@ _OF_LIST: Mapping[Kind, Callable[[Ranking, np.random.Generator, Shop], Ranking]]
     Kind.TRUNCATED: lambda found, _, __: found[: len(found) // 2],
     Kind.NOISE: lambda found, rng, shop: rng.permutation(shop.items)[: len(found)].tolist(),
     Kind.MISSING: lambda _, __, ___: [],
+    Kind.BOOSTED: lambda found, _, shop: [shop.items, *found[:-1]],
+    Kind.LOST_FILTER: lambda found, _, shop: [shop.items, shop.items + 1, *found[:-2]],
 }
 """What becomes of one list."""
 LOST_A_DAY = 0.005
@@ -185,7 +195,7 @@ class Fault:
     def count_harmed(self, shop: Shop, day: int) -> int:
         """How many users it has broken lists of on that day: where items are gone those who would have had one."""
         rows = self.concerned(shop, day)
-        if self.kind not in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE}:
+        if self.kind not in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE, Kind.ITEM_GONE}:
             return len(rows)
         healthy, broken = shop.rank(self.arms[0], day), self._model(shop, self.arms[0], day)
         return sum(healthy[row] != broken[row] for row in rows.tolist())
@@ -204,21 +214,28 @@ class Fault:
 
     def _model(self, shop: Shop, arm: Arm, day: int) -> list[Ranking]:
         """Lists of the model that the fault puts in the place of that day's."""
-        rng = np.random.default_rng((self.seed, 6))
         if self.kind is Kind.STALE:
             return shop.rank(arm, self.begins - 1)
+        if self.kind is Kind.COPIED:
+            return shop.rank(arm.other, day)
+        if self.kind is Kind.SHIFTED:
+            return [found[1:] for found in replace(shop, k=shop.k + 1).rank(arm, day)]
+        without = self._items_gone(shop)
+        if without:
+            return shop.rank(arm, day, without=without)
+        return shop.rank(arm, day, error=_POORER * shop.error)
+
+    def _items_gone(self, shop: Shop) -> Sequence[int]:
+        """The items that the model lacks."""
+        rng = np.random.default_rng((self.seed, 6))
+        if self.kind is Kind.ITEM_GONE:
+            return (0,)
         if self.kind is Kind.ITEMS_GONE:
             # Of the better known half, where lists come from.
-            return shop.rank(
-                arm,
-                day,
-                without=tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist()),
-            )
+            return tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist())
         if self.kind is Kind.CATEGORY_GONE:
-            return shop.rank(
-                arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
-            )
-        return shop.rank(arm, day, error=_POORER * shop.error)
+            return range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
+        return ()
 
 
 def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -> Fault:
@@ -230,6 +247,8 @@ def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -
     is_local = kind is Kind.ONE_SEGMENT or (kind in _SHARES and rng.random() < 0.3)
     low, high = (0.6, 1.0) if is_local and kind in _SHARES else _SHARES.get(kind, (1.0, 1.0))
     arm = Arm.BASELINE if rng.random() < _ON_THE_BASELINE else Arm.CANDIDATE
+    if kind is Kind.COPIED:
+        arm = Arm.CANDIDATE  # nobody can say which of two equal lists is whose
     return Fault(
         kind=kind,
         begins=begins,

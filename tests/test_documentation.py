@@ -79,7 +79,7 @@ def test_the_schema_that_is_wanted_is_named():
 
 
 def test_the_number_of_measures_is_theirs():
-    assert f"{len(METRICS)} of them, checked" in README
+    assert f"**{len(METRICS)} exact metrics.**" in README
 
 
 def test_the_reference_has_a_row_and_a_section_for_every_command_and_names_its_options():

@@ -164,6 +164,7 @@ def _create_tables() -> None:
         sa.Column("reasons", DOCUMENT),
         sa.Column("stage_seconds", DOCUMENT),
         sa.Column("split", DOCUMENT),
+        sa.Column("unpaired", DOCUMENT),
         sa.Column("standstills", DOCUMENT),
         sa.CheckConstraint(
             "status IN ('running', 'ok', 'insufficient', 'failed', 'abandoned')",
@@ -264,6 +265,7 @@ def _create_tables() -> None:
         sa.Column("asked", sa.Integer(), nullable=False),
         sa.Column("paired", sa.Integer(), nullable=False),
         sa.Column("users_by_reason", DOCUMENT, nullable=False),
+        sa.Column("asked_by_arm", DOCUMENT),
         sa.PrimaryKeyConstraint("run_id", "segment"),
         sqlite_with_rowid=False,
     )

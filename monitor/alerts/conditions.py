@@ -19,6 +19,7 @@ from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Comparison, Condition, ConditionRule, Rule, StandstillRule
+from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
 from monitor.texts.conditions import (
@@ -30,9 +31,14 @@ from monitor.texts.conditions import (
     write_unlearned,
 )
 from monitor.texts.root_causes import write_missed, write_stale
+from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
+_REASONS = {
+    Condition.SPLIT_OFF: RunReasonKind.SPLIT_OFF,
+    Condition.ARMS_DIFFERED: RunReasonKind.ARMS_DIFFERED,
+}
 MOVED = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
@@ -85,6 +91,19 @@ def judge_condition(
     if len(lacking) > 1:
         reason += f" ({len(lacking):,} rules say so)"
     return _in_condition(lacking[0], reason)
+
+
+def judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
+    """Judge a condition of `OF_UNPAIRED`, which a reason of the run reports.
+
+    None if the run did not compare the arms' users.
+    """
+    if findings.unpaired is None:
+        return None
+    reason = find_reason(findings.reasons, _REASONS[condition])
+    if reason is None:
+        return _clear(condition)
+    return undecided(Outcome.BREACH, write_run_reason(reason))
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
@@ -192,7 +211,7 @@ def count_standstills(
     scores: Sequence[ArmScore],
     past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
-    """Update the counts of each rule on standstill by this run, in the order of the rules."""
+    """Count this run for each rule with ``frozen``, and return the counts in the rules' order."""
     churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}

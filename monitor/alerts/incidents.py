@@ -13,6 +13,8 @@ from operator import attrgetter
 
 from monitor.alerts.machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.errors import ConfigError
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import (
@@ -21,7 +23,7 @@ from monitor.model.rules import (
     RuleKind,
     Severity,
 )
-from monitor.model.statistics import ABOUT_ORDER, Lack
+from monitor.model.statistics import ABOUT_ORDER, CoverageShare, Lack
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
@@ -38,6 +40,14 @@ Their change must be at most this share of the segment's change.
 _GROWN = 2.0
 _NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
+_LACKS_OF_FAULT: Mapping[FaultKind, Collection[Lack]] = {
+    FaultKind.MISSING: _NO_LIST,
+    FaultKind.SHARED_LIST: (Lack.SHARED,),
+    FaultKind.IDENTICAL: (Lack.IDENTICAL,),
+    FaultKind.CUT_SHORT: (Lack.SHORT, Lack.DUPLICATED),
+    FaultKind.STALE: (Lack.UNCHANGED,),
+    FaultKind.REORDERED: ABOUT_ORDER,
+}
 
 
 class Problem(StrEnum):
@@ -213,6 +223,23 @@ def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
         was = State.QUIET if change.is_start else change.from_state
         by_alert[change.alert, was, change.to_state, change.is_new_normal].append(change)
     return tuple(chain.from_iterable(map(_leads_of, by_alert.values())))
+
+
+def reports_fault(change: Transition, finding: Finding) -> bool:
+    """Whether the alert counts the users with this fault, in an arm that has the fault.
+
+    The runbook of such an alert is about the fault. That of a drop only lists usual faults.
+    """
+    if change.kind is RuleKind.STANDSTILL:
+        return finding.kind is FaultKind.STALE and change.statistic in finding.arms
+    if change.kind is not RuleKind.COVERAGE:
+        return False
+    try:
+        share = CoverageShare.parse(change.statistic)
+    except ConfigError:
+        return False  # another version stored the alert
+    is_of_arm = share.arm is None or share.arm in finding.arms
+    return is_of_arm and share.lack in _LACKS_OF_FAULT.get(finding.kind, ())
 
 
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:

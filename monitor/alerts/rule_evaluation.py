@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
-from monitor.alerts.conditions import STILL, apply_ignored, judge_condition, judge_standstill
+from monitor.alerts.conditions import (
+    STILL,
+    apply_ignored,
+    judge_condition,
+    judge_reason,
+    judge_standstill,
+)
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.unmatched import named_segments
 from monitor.alerts.verdicts import (
@@ -31,7 +37,9 @@ from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (
+    OF_UNPAIRED,
     Comparison,
+    Condition,
     ConditionRule,
     CoverageRule,
     Rule,
@@ -94,7 +102,10 @@ class Figures:
         if share.lack in TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
-        return None if row is None else Reading(share.count(row) / row.asked, row.asked, segment)
+        if row is None or not row.asked_of(share.arm):
+            return None
+        asked = row.asked_of(share.arm)
+        return Reading(share.count(row) / asked, asked, segment)
 
     def segments(self, rule: SeriesRule) -> set[str]:
         """The segments in which the rule's series was measured."""
@@ -210,9 +221,9 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
     """
     thin = {}
     for row in coverage.rows if coverage else ():
-        if row.segment != ALL and row.paired < min_paired_share * row.asked:
+        if row.segment != ALL and row.paired < min_paired_share * row.comparable:
             thin[row.segment] = (
-                f"{row.paired:,} of {row.asked:,} users, "
+                f"{row.paired:,} of {row.comparable:,} users, "
                 f"under min_paired_share {min_paired_share:.0%}"
             )
     return thin
@@ -283,6 +294,11 @@ def _find_awaited(
 
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
+    if rule.condition in OF_UNPAIRED:
+        return judge_reason(rule.condition, run.findings)
+    is_split_off = find_reason(run.findings.reasons, RunReasonKind.SPLIT_OFF) is not None
+    if rule.condition is Condition.NO_DATA and is_split_off:
+        return None  # the alert on the split reports it
     if rule.segments == "named" and segment != ALL:
         if run.findings.status is not RunStatus.OK:
             return None  # the alert on all users reports the condition

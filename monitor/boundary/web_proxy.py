@@ -37,8 +37,8 @@ Proxy = Annotated[
     Field(
         description="HTTP proxy, such as http://user:password@proxy:3128. This setting is a "
         "secret. Requests with https use CONNECT, and requests with http use absolute URLs. The "
-        "variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are not used. To use one, write for "
-        "example `proxy: ${HTTPS_PROXY}`."
+        "variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are not used. To use such a variable, "
+        "write for example `proxy: ${HTTPS_PROXY}`."
     ),
 ]
 

@@ -63,7 +63,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Also compare by segment: a column of the --users file, or of the baseline's.",
+            help="Also compare by segment. The segments are the values of this column in the "
+            "--users file, or in the baseline's file.",
         ),
     ] = None,
     worst: Annotated[
@@ -86,7 +87,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="COLUMN",
             help="Column with one item in each row. Needs --rank, --scores or --in-order. "
-            "Default in files without --items: item_id or item, sorted by rank.",
+            "Default if the file has no column of lists: item_id or item, sorted by rank.",
         ),
     ] = None,
     rank: Annotated[
@@ -134,7 +135,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     ] = None,
     users: Annotated[
         Path | None,
-        typer.Option(help="File with the users to compare. It needs the column of --user."),
+        typer.Option(help="File with the users to compare. It needs the same --user column."),
     ] = None,
     titles: Annotated[
         Path | None,
@@ -144,7 +145,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         int | None,
         typer.Option(
             min=1,
-            help="Number of items that can be recommended, for the score by chance. Default: "
+            help="Number of items that can be recommended. The score by chance depends on it. "
+            "Default: "
             "the number of listed items.",
         ),
     ] = None,
@@ -152,7 +154,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         Path | None,
         typer.Option(
             help="Lists of a second training of the baseline's model. The result says whether the "
-            "candidate differs more than two trainings do. Adds rows floor(METRIC).",
+            "candidate differs from the baseline more than this training does. The rows "
+            "floor(METRIC) compare this training with the baseline.",
         ),
     ] = None,
     html: Annotated[

@@ -43,7 +43,7 @@ app = typer.Typer(
 
 @app.command("schema", cls=Command)
 def schema() -> None:
-    """Print the JSON Schema of the file, for editors."""
+    """Print the JSON Schema of the configuration, for editors."""
     from monitor.receivers import RECEIVERS
     from monitor.settings.json_schema import json_schema
     from monitor.sources import SOURCES
@@ -64,9 +64,10 @@ def check_config(
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file, and tries the database. It asks both arms
-    for the users, and shows both lists of each user. The exit code is 3 if an arm could not be
-    read, or if no lists could be compared. It is 4 if the database cannot be used.
+    The command also checks the web configuration file, and tries to use the database. It asks both
+    arms for the lists of a few users, and shows both lists of each user. The exit code is 3 if an
+    arm could not be read, or if no lists could be compared. The exit code is 4 if the database
+    cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -232,23 +233,29 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        "users drawn for this check"
+        f"{'all users' if preview.unpaired else 'users drawn for this check'}"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")
     if preview.coverage is not None:
         coverage = preview.coverage.all
         for (arm, reason), count in coverage.users_by_reason.items():
-            sentence = f"  {arm}: {count} of {coverage.asked} users {reason}"
+            sentence = f"  {arm}: {count} of {coverage.asked_of(arm)} users {reason}"
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
             print_line(sentence)
-    for sentence in _write_matches(preview):
+    for sentence in (*_write_arms(preview), *_write_matches(preview)):
         print_line(f"  {sentence}")
     if first_change is not None:
         print_line(f"  {write_first_change(*first_change)}")
     print_evidence(preview.evidence, preview.titles)
     print_line()
+
+
+def _write_arms(preview: Preview) -> list[str]:
+    from monitor.texts.unpaired import write_arms
+
+    return [] if preview.unpaired is None else write_arms(preview.unpaired)
 
 
 def _write_matches(preview: Preview) -> list[str]:
@@ -276,6 +283,7 @@ def _preview_dict(preview: Preview, first_change: tuple[str, str, int] | None) -
         "line": first_change and first_change[2],
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
+        "unpaired": preview.unpaired,
         "id_mismatches": preview.id_mismatches,
         "users_by_reason": users_by_reason,
         "evidence": preview.evidence,

@@ -87,7 +87,8 @@ def downgrade_schema(
 ) -> None:
     """Downgrade the schema to an earlier revision.
 
-    Back up the database first, because data that the earlier revision cannot store are lost. The
+    Back up the database first, because the command deletes data that the earlier revision
+    cannot store. The
     command fails while a daemon uses the database. On PostgreSQL it also fails during a run.
     """
     from monitor.storage import schema_version
@@ -106,7 +107,7 @@ def downgrade_schema(
 
 @app.command("current", cls=Command)
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the schema's revision, and the one that is needed."""
+    """Print the schema's revision, and the needed revision."""
     from monitor.storage import schema_version
 
     current = schema_version.current(_database_url(config))

@@ -47,6 +47,7 @@ comparisons:
       {candidate}
 {noise_floor}    users: {users}
     default_rules: true # alerts that learn from five runs what is normal here
+    # labels: {{owner: recs team, contact: "#recs-oncall"}} # messages say whom to call
 # To send alerts, add receivers: Slack, mail and others are in the file of `rankwatch init --full`.
 """
 _NOISE_FLOOR = """\
@@ -173,15 +174,16 @@ def init(  # noqa: PLR0913 - the command's options
         bool, typer.Option("--minimal", help="Write the short file without asking questions.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Write all settings with comments instead.")
+        bool, typer.Option("--full", help="Write a long file with all settings and comments.")
     ] = False,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a first configuration that works at once.
 
-    In a terminal the command asks where the lists are. Options answer these questions. The columns
-    of files and tables are found by their usual names, such as customer, product and position.
+    In a terminal the command asks where the lists are. It skips the questions that options
+    answer. It finds the columns of files and tables by their usual names, such as customer, product
+    and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.

@@ -27,9 +27,9 @@ from monitor.cli.parameters import (
     Comment,
     ComparisonName,
     Config,
-    OneAlert,
     OneComparison,
     OneSegment,
+    SomeAlerts,
     author_name,
     is_time_ago,
     opened_database,
@@ -102,9 +102,9 @@ def list_alerts(
 ) -> None:
     """List pending and firing alerts, and every transition.
 
-    The command only counts quiet alerts, by reason. With --states it shows the state of each alert
-    instead. With --json it prints one object for each transition, oldest first. With --states
-    --json it prints one object for each alert and segment.
+    The command does not list quiet alerts, but counts them by reason. With --states it lists the
+    state of every alert and no transitions. With --json it prints one object for each transition,
+    oldest first. With --states --json it prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -171,15 +171,15 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. They are not sent again until they end. If a receiver "
-        "supports acknowledgements, it gets the acknowledgement too."
+        "Acknowledge firing alerts. They are sent again only if the incident becomes worse. If a "
+        "receiver supports acknowledgements, it gets the acknowledgement too."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
     comparison: OneComparison = None,
     *,
-    alert: OneAlert = None,
+    alert: SomeAlerts = None,
     segment: OneSegment = None,
     by: Author = None,
     comment: Comment = "",
@@ -195,7 +195,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     def is_selected(start: Transition) -> bool:
         return (
             comparison in (None, start.comparison)
-            and alert in (None, start.alert)
+            and (not alert or start.alert in alert)
             and segment in (None, start.segment)
         )
 
@@ -216,8 +216,8 @@ def accept(  # noqa: PLR0913 - the command's options
             "--since",
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot of the first run with the change. A time ago, such as 2d, means the first "
-            "run after that time.",
+            help="Slot of the first run with the change. 2d means the first run of the last two "
+            "days.",
         ),
     ],
     undo: Annotated[
@@ -231,7 +231,7 @@ def accept(  # noqa: PLR0913 - the command's options
     """Accept a change of the lists as normal.
 
     Rules then learn only from the run of this slot and from later runs. Alerts on the change end
-    with the next run that is like the accepted ones. If you accept the same slot again, nothing
+    with the next run that is like the accepted runs. If you accept the same slot again, nothing
     changes. `--undo` takes effect with the next run. `rankwatch alerts` and `rankwatch show` list
     who accepted what, and when.
     """
@@ -321,8 +321,9 @@ def add_silence(  # noqa: PLR0913 - the command's options
 
     Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
 
-    If an alert still fires when the silence ends, receivers are notified then. If the alert has
-    ended before, they are not notified of it.
+    If an alert begins during the silence and still fires when the silence ends, receivers are
+    notified then.
+    If the alert ends during the silence too, receivers are not notified of it.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence
 
@@ -434,8 +435,9 @@ def list_deliveries(
 ) -> None:
     """List pending deliveries, and why they are pending.
 
-    For example, the alert is silenced or inhibited, its rule is a dry run, or the receiver refused
-    the message. The column `message` has the reason of the alert.
+    A delivery is pending, for example, because the alert is silenced or inhibited, because its rule
+    is a dry run, or because the receiver refused the message. The column `message` has the reason
+    of the alert.
     """
     with opened_database(config) as (store, _):
         deliveries = store.outbox.deliveries(

@@ -73,7 +73,7 @@ StoredSlot = Annotated[
         "--slot",
         metavar="TIME",
         autocompletion=complete_slots,
-        help="Slot of the run. A time ago, such as 2d, means the newest run at that time. "
+        help="Slot of the run. 2d means the newest run that is at least two days old. "
         "Default: the newest finished run.",
     ),
 ]
@@ -105,10 +105,13 @@ OneSegment = Annotated[
         help="Name of a segment. Default: all segments.",
     ),
 ]
-OneAlert = Annotated[
-    str | None,
+SomeAlerts = Annotated[
+    list[str] | None,
     typer.Option(
-        "--alert", "-a", autocompletion=complete_alerts, help="Name of an alert. Default: all."
+        "--alert",
+        "-a",
+        autocompletion=complete_alerts,
+        help="Name of an alert. Repeat the option to name several. Default: all.",
     ),
 ]
 Author = Annotated[
@@ -187,7 +190,7 @@ def parse_instant(text: str) -> datetime:
     try:
         return read_instant(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}. A time ago is written 3h or 2d") from None
+        raise typer.BadParameter(f"{error}. Write a relative time as 3h or 2d") from None
 
 
 def parse_fixed(option: str, text: str) -> datetime:

@@ -143,15 +143,15 @@ def gate(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="INSTANT",
             autocompletion=complete_slots,
-            help="The first slot to judge. Choose it before you see results. You cannot give a "
-            "time ago, because the verdict is valid only for a fixed start.",
+            help="The first slot to judge. Choose it before you see results. A relative time, "
+            "such as 2d, is not allowed, because the verdict is valid only for a fixed start.",
         ),
     ] = None,
     reference: Annotated[
         float | None,
         typer.Option(
-            help="The score that means no excess. Default: the noise floor, or else the score of "
-            "identical lists."
+            help="The score that means no excess. Default: the noise floor. Without a noise floor: "
+            "the score of identical lists."
         ),
     ] = None,
     certificate: Annotated[
@@ -165,8 +165,8 @@ def gate(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Decide whether a rollout is safe, from stored runs.
 
-    It is safe if the candidate's mean excess is below the margin. The verdict is valid even if you
-    use this command after every run.
+    A rollout is safe if the candidate's mean excess is below the margin. The verdict is valid even
+    if you use this command after every run.
 
     Exit codes: 0 safe; 1 breach; 2 inconclusive; 3 a source failed; 4 the database failed; 64
     wrong usage, configuration or input; 70 internal failure; 74 output could not be written; 130

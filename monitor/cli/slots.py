@@ -71,7 +71,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot to run. A time ago, such as 2d, means the newest slot at that time. "
+            help="Slot to run. 2d means the newest slot that is at least two days old. "
             "Default: the newest slot.",
         ),
     ] = None,
@@ -88,8 +88,8 @@ def run_once(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="URL",
             envvar=PUSH_VARIABLE,
-            help="Also push metrics to this Pushgateway. If the URL has user:password@, put it "
-            "into the variable.",
+            help="Also push metrics to this Pushgateway. If the URL has user:password@, put the "
+            "URL into the environment variable.",
         ),
     ] = None,
     push_instance: Annotated[
@@ -104,7 +104,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 
     Use this command instead of the daemon, for example with cron. It runs one slot of each
     comparison. If a slot has already run, it is run again. But if its sources are live, it is run
-    again only with --again, because they would answer differently now.
+    again only with --again, because live sources would answer differently now.
 
     Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or the Pushgateway could not be
     reached, 74 the textfile could not be written. Finished runs stay stored after an error. The
@@ -189,10 +189,9 @@ def replay(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run all slots of a past period in order.
 
-    Each slot runs as if it were due now.
-
-    Rules and alerts use the time of the slot. Sources without history answer for the present time.
-    Stored runs of such sources are replaced only with --again.
+    Each slot runs as if it were due now, but rules and alerts use the time of the slot. Sources
+    without history return the lists of today. Stored runs of such sources are replaced only with
+    --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -387,11 +386,11 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that arrived after its runs.
+    """Measure relevance that arrived after the runs.
 
     The command uses the lists that are stored with each run. No rule judges the result. The output
-    lists the runs that got labels now, and the runs that still wait for labels. The exit code is 3
-    if relevance has arrived but could not be used.
+    lists the runs that were measured now, and the runs that still wait for relevance. The exit code
+    is 3 if relevance has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -130,8 +130,8 @@ _TABLE = {
     "similarity_distribution": _series(
         Kind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Number of users of segment all with a similarity of at most `le`. `_gsum` divided by "
-        "`_gcount` is the mean.",
+        "Number of users, in the segment all, with a similarity of at most `le`. `_gsum` divided "
+        "by `_gcount` is the mean.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -164,6 +164,34 @@ _TABLE = {
         _GAUGE,
         _SIMILARITY,
         "Standard error of over_floor_mean, computed from the excess of each user.",
+    ),
+    "unpaired_mean": _series(
+        _GAUGE,
+        f"{_SIMILARITY} series",
+        "Only if each user is served by one arm: a mean over users. The series `baseline_self` and "
+        "`candidate_self` compare the lists of an arm's users with their own lists of before the "
+        "test. `self_gap` and `far_gap` are differences between the arms.",
+    ),
+    "unpaired_standard_error": _series(
+        _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
+    ),
+    "assigned_users": _series(
+        _GAUGE,
+        "comparison arm",
+        "Number of users that were assigned to the arm since the test began. Only if each user is "
+        "served by one arm.",
+    ),
+    "switched_users": _series(
+        _GAUGE,
+        "comparison",
+        "Number of users that both arms served since the test began. Only if each user is served "
+        "by one arm.",
+    ),
+    "split_log_evidence": _series(
+        _GAUGE,
+        "comparison",
+        "Natural logarithm of the evidence that users are not split as planned. From 6.91 (1,000 "
+        "to 1) on, nothing else is judged. Only if each user is served by one arm.",
     ),
     "arm_metric": _series(
         _GAUGE,
@@ -202,8 +230,8 @@ _TABLE = {
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        "1 if the newest finished run could judge the rule. 0 if it could not: no data, too few "
-        "users, an error, or a run that is not ok.",
+        "1 if the newest finished run could judge the rule. 0 if the run is not ok, or if the "
+        "rule had no data, too few users or an error.",
     ),
     "alert_value": _series(
         _GAUGE,
@@ -261,8 +289,8 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "Time without an ok run after which `Stale` fires. It is the time of "
-        "`conditions.stale.after` runs, plus one deadline. `Stale` does not fire if the "
+        "`Stale` fires after this time without an ok run. It is the time in which "
+        "`conditions.stale.after` runs are due, plus one deadline. `Stale` does not fire if the "
         "configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
@@ -401,12 +429,12 @@ _TABLE = {
     "series_cut": _series(
         _GAUGE,
         "comparison",
-        "Number of series of segments that this page leaves out because of `max_series`.",
+        "Number of series of segments that /metrics leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
         _COUNTER,
         "collector",
-        "Number of errors in the parts of this page: {}.",
+        "Number of errors while a part of /metrics was made, by part: {}.",
         values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(

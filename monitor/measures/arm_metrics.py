@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from monitor.measures.kernels import exposure
+from monitor.measures.kernels import PAD, exposure
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
@@ -42,6 +42,9 @@ class ArmLists:
     # Values by name: one for each user (n,) or for each place (n, k). Unknown values are NaN
     values: Mapping[str, Floats]
     is_new: Flags | None  # (items,), true if no user had the item in the last run
+    # The codes before the firing alerts and the codes now, (n, k) each, below the third value.
+    # Only users with lists in both runs have codes. None without earlier lists
+    jump: tuple[Codes, Codes, int] | None = None
 
 
 class Listing:
@@ -70,6 +73,24 @@ class Listing:
     def counts(self) -> Integers:
         """How often each of the m listed items is listed: integers (m,), at least 1."""
         return self.exposure[1]
+
+    @cached_property
+    def has_both(self) -> Integers:
+        """The rows of the users that also have a list from before the firing alerts."""
+        if self._lists.jump is None:
+            return np.empty(0, dtype=np.intp)
+        before, _, _ = self._lists.jump
+        rows: Integers = self._rows[before[self._rows, 0] >= 0]
+        return rows
+
+    @property
+    def largest_jump(self) -> int:
+        """By how many users the number of lists or of first places of one item changed, at most."""
+        if self._lists.jump is None:
+            return 0
+        before, now, items = self._lists.jump
+        rows = self.has_both
+        return exposure.largest_jump(before[rows], now[rows], items)
 
     @property
     def largest_group(self) -> int:
@@ -125,6 +146,15 @@ def _gini(listing: Listing) -> float:
 
 def _shared_list_share(listing: Listing) -> float:
     return listing.largest_group / listing.n
+
+
+def _exposure_jump(listing: Listing) -> float | None:
+    users = len(listing.has_both)
+    return listing.largest_jump / users if users else None
+
+
+def _count_both(listing: Listing) -> int:
+    return len(listing.has_both)
 
 
 def _entropy(listing: Listing) -> float:
@@ -229,6 +259,20 @@ _MEASURES = (
         ),
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
+    # The value compares with lists from before the firing alerts. So it stays high while the fault
+    # lasts, and it is low again as soon as the fault is over.
+    ArmMetric(
+        name=Lack.EXPOSURE.value,
+        measure=_exposure_jump,
+        count=_count_both,
+        meaning=(
+            "Share of the users by which the lists or the first places of one item became more "
+            "or fewer, for the item that changed most since the last run, or since the last run "
+            "before the firing alerts; high: an item is suddenly everywhere, or gone"
+        ),
+        need=ArmNeed.KEEP_LISTS,
+        source="the Chebyshev distance between the items' shares in two runs",
+    ),
     # This metric compares both arms. Its value is stored for the candidate.
     _mean_over_users(
         Lack.FIRST_DIFFERS.value,
@@ -273,8 +317,8 @@ _MEASURES = (
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
-            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty; here "
-            "only the last run is compared, and the share is of places"
+            "novelty, Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR; here "
+            "an item is new if the arm's last run listed it to no user"
         ),
     ),
     # This metric compares both arms. Its value is stored for the candidate. If the scores of the
@@ -297,8 +341,8 @@ _MEASURES = (
         ),
         need=ArmNeed.KEEP_LISTS,
         source=(
-            "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: "
-            "diversity of consecutive lists"
+            "diversity of consecutive lists, Lathia et al. (2010), Temporal diversity in "
+            "recommender systems, SIGIR"
         ),
     ),
     ArmMetric(
@@ -355,19 +399,21 @@ def measure_arms(
     *,
     catalogue_size: int | None = None,
     last: Mapping[Arm, LastLists] | None = None,
+    former: Mapping[Arm, LastLists] | None = None,
 ) -> tuple[ArmScore, ...]:
     """Measure each metric for each segment and arm.
 
     The result is ordered by segment, metric and arm. If a value is undefined or unknown, it is None
     and its ``n`` is 0. ``segments`` has the rows of each segment in the batch. ``catalogue_size``
     is the number of items that can be listed. If it is None, or below the number of listed items,
-    the number of listed items is used.
+    the number of listed items is used. ``former`` are the lists of the last run before the firing
+    alerts, usually those of ``last``.
 
     The function reads the places of each segment once, and once more for popularity. It sorts the
     scores for the score shift. It needs memory for one copy of all places.
     """
     # The size of the catalogue is determined once for all segments.
-    lists = _arm_lists(batch, catalogue_size, last or {})
+    lists = _arm_lists(batch, catalogue_size, last or {}, former or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():
         listings = {arm: Listing(lists[arm], rows) for arm in lists}
@@ -390,6 +436,7 @@ def _arm_lists(
     batch: PairBatch,
     catalogue_size: int | None,
     last: Mapping[Arm, LastLists],
+    former: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = exposure.index_codes(batch.baseline, batch.candidate)
     listed = len(exposure.distinct_items(batch.baseline, batch.candidate))
@@ -424,5 +471,17 @@ def _arm_lists(
             repeated=exposure.number_repeated(codes),
             values=of_arm,
             is_new=is_new,
+            jump=_pair_runs(former[arm].codes, batch.of(arm)[0]) if arm in former else None,
         )
     return lists
+
+
+def _pair_runs(before: Codes, now: Codes) -> tuple[Codes, Codes, int]:
+    """Return the codes of users with lists in both runs, other codes as -1, and the code limit."""
+    has_both = ((before[:, 0] >= 0) & (now[:, 0] >= 0))[:, np.newaxis]
+    codes_before, codes_now, items = exposure.index_codes(before, now)
+    return (
+        np.where(has_both, codes_before, PAD),
+        np.where(has_both, codes_now, PAD),
+        len(items),
+    )

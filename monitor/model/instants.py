@@ -17,6 +17,11 @@ def format_instant(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def format_second(instant: datetime) -> str:
+    """Write the instant like `format_instant`, without the fraction of its second."""
+    return format_instant(instant.replace(microsecond=0))
+
+
 def read_instant(text: str) -> datetime:
     """Read an ISO 8601 time.
 

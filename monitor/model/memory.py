@@ -72,6 +72,8 @@ class MemoryRequest:
     splits: int = 0  # the explanation compares this run with at most this many healthy runs
     # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False
+    # Whether the run needs the split that the last run planned. Only unpaired comparisons do
+    wants_planned_share: bool = False
 
 
 @immutable
@@ -94,6 +96,8 @@ class Memory:
     splits: tuple[Split, ...] = ()  # splits of healthy runs, to explain this run, oldest first
     # Slot and explanation of the last runs with status ok, newest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()
+    # The share of users that the last run planned for the baseline, in an unpaired comparison
+    planned_share: float | None = None
     # Names in active silences that match nothing and may be meant for this comparison
     unmatched: tuple[UnmatchedName, ...] = ()
     # A sentence for each part that is left out because the stored data is damaged

@@ -10,6 +10,7 @@ from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.rules import Severity
+from monitor.model.run_reasons import RunReasons
 
 
 class DeliveryStatus(StrEnum):
@@ -75,6 +76,7 @@ class Briefing:
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
     models: tuple[str, ...] = ()  # sentences on the models that changed
+    reasons: RunReasons = ()  # why the run could not be judged
     # If this run found no cause, the cause from the newest earlier run of the incident that found
     # one.
     known_cause: KnownCause | None = None

@@ -58,6 +58,10 @@ class CoverageReason(StrEnum):
     TOO_SLOW = "too_slow"
 
 
+COMPARED_REASONS = frozenset({CoverageReason.SHORT, CoverageReason.DUPLICATED})
+"""Lists with these faults are compared nevertheless."""
+
+
 @immutable
 class Traces:
     """Facts about the answers with n lists. Arrays are float64 (n,), with NaN for missing facts."""
@@ -294,6 +298,33 @@ class CoverageRow:
     asked: int
     paired: int
     users_by_reason: Mapping[tuple[Arm, CoverageReason], int]
+    # The asked users of each arm, if each user belongs to one arm. Else None
+    asked_by_arm: Mapping[Arm, int] | None = None
+
+    def asked_of(self, arm: Arm | None) -> int:
+        """Return the number of users that were asked of this arm. None means of any arm."""
+        if arm is None or self.asked_by_arm is None:
+            return self.asked
+        return self.asked_by_arm[arm]
+
+    def count_lost(self, arm: Arm) -> int:
+        """Return the number of users without a list of this arm that can be compared."""
+        lost = 0
+        for (arm_of_reason, reason), users in self.users_by_reason.items():
+            if arm_of_reason is arm and reason not in COMPARED_REASONS:
+                lost += users
+        return lost
+
+    @property
+    def comparable(self) -> int:
+        """The number of users that would be paired in a perfect run.
+
+        If each user belongs to one arm, users without a list of this arm do not count. So only
+        users without a list of before can be missing.
+        """
+        if self.asked_by_arm is None:
+            return self.asked
+        return self.asked - sum(map(self.count_lost, Arm))
 
 
 @immutable

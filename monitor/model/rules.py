@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.statistics import CoverageShare, NoiseFloor, Statistic
+from monitor.model.unpaired import UnpairedPlan
 
 MEAN = Statistic()
 
@@ -40,12 +41,22 @@ class Direction(StrEnum):
 
 
 class Condition(StrEnum):
-    """Why drift cannot be judged. ``stale``: no run has succeeded for a long time."""
+    """Why drift cannot be judged.
+
+    ``stale``: no run has succeeded for a long time. The last two are for unpaired comparisons. The
+    users are not split as planned, or the arms' users differed before the test began.
+    """
 
     ERROR = "error"
     NO_DATA = "no_data"
     TOO_FEW = "too_few"
     STALE = "stale"
+    SPLIT_OFF = "split_off"
+    ARMS_DIFFERED = "arms_differed"
+
+
+OF_UNPAIRED = frozenset({Condition.SPLIT_OFF, Condition.ARMS_DIFFERED})
+"""The conditions that only unpaired comparisons have."""
 
 
 @immutable
@@ -262,7 +273,7 @@ class SampleSize(Protocol):
 class Keep(StrEnum):
     """The users whose scores or lists a run stores.
 
-    A number means that many users, the same in each run.
+    A number is a number of users, who are the same in each run.
     """
 
     ALL = "all"
@@ -290,6 +301,7 @@ class MeasuringPlan:
     # All users if relevance arrives later, or if an arm is compared with its last run
     keep_lists: Keep | int = Keep.NONE
     evidence_users: int
+    unpaired: UnpairedPlan | None = None  # None asks both arms for the same users
 
 
 @immutable

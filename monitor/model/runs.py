@@ -14,6 +14,7 @@ from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 from monitor.model.run_reasons import IdMismatch, RunReasons
+from monitor.model.unpaired import UnpairedFindings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -233,6 +234,7 @@ class RunFacts:
     catalogue_size: int | None = None
     models: Models | None = None  # None until a version is known
     input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
+    unpaired: UnpairedFindings | None = None  # None if the comparison is paired
 
 
 @immutable

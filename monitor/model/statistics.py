@@ -5,6 +5,7 @@ Their names can be parsed and printed.
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -14,7 +15,6 @@ from monitor.model.rankings import Arm, CoverageReason, CoverageRow
 
 _QUANTILE = re.compile(r"p(\d{2})")
 _SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
-_DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
 _LACK = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
 CHURN = "self_churn"
@@ -65,16 +65,39 @@ class NoiseFloor(StrEnum):
 
 
 class DerivedMetric(StrEnum):
-    """Series derived from a metric, for compared users with a second baseline list."""
+    """Series derived from a metric.
+
+    The first two are for compared users with a second baseline list. The others are for unpaired
+    comparisons, in which each user has a list of before the test and a list of now.
+    """
 
     FLOOR = "floor"  # scores of the baseline's two lists
     # The candidate's distance from the baseline, minus the distance between the baseline's two
     # lists. A value above 0 means drift.
     OVER_FLOOR = "over_floor"
+    BASELINE_SELF = "baseline_self"  # scores of both lists, of the baseline's users
+    CANDIDATE_SELF = "candidate_self"  # scores of both lists, of the candidate's users
+    # How much farther the candidate's users moved from their lists of before than the baseline's
+    # users did: the difference of the mean scores.
+    SELF_GAP = "self_gap"
+    # The share of the candidate's users whose list is far from their list of before, minus this
+    # share of the baseline's users.
+    FAR_GAP = "far_gap"
 
     def of(self, metric: str) -> str:
         """Return the name of this series of a metric, such as ``floor(tau_ext@10)``."""
         return f"{self}({metric})"
+
+
+SELF_SERIES = {
+    Arm.BASELINE: DerivedMetric.BASELINE_SELF,
+    Arm.CANDIDATE: DerivedMetric.CANDIDATE_SELF,
+}
+"""The series with the scores of each arm's users, in an unpaired comparison."""
+GAPS = frozenset({DerivedMetric.SELF_GAP, DerivedMetric.FAR_GAP})
+"""Series with one value for both arms, and no scores of users."""
+UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values())
+_DERIVED = re.compile(rf"({'|'.join(DerivedMetric)})\((.+)\)", re.DOTALL)
 
 
 def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
@@ -88,6 +111,15 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
     return None, name
 
 
+def arm_of_scores(scores: Mapping[str, float | None]) -> Arm | None:
+    """Return the arm that serves the user with these scores. None if no score tells."""
+    known = {parse_derived(name)[0] for name, score in scores.items() if score is not None}
+    for arm, series in SELF_SERIES.items():
+        if series in known:
+            return arm
+    return None
+
+
 class Lack(StrEnum):
     """A fault of a list, or a trait of a list (see `TRAITS`). Users with it are counted."""
 
@@ -99,7 +131,9 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    # These three compare both arms. They are counted for the candidate.
+    # The users who get one item more or fewer than before. It is the item with most of them
+    EXPOSURE = "exposure_jump"
+    # These three compare both arms (see `OF_BOTH_ARMS`). They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
@@ -107,7 +141,10 @@ class Lack(StrEnum):
 
 ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
-TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL})
+OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
+OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE)
+"""Traits that need earlier lists of the arm."""
+TRAITS = frozenset({Lack.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
 
 _BY_LACK = {
     lack: frozenset({CoverageReason(lack)})

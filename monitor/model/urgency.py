@@ -8,10 +8,13 @@ from monitor.model.explanation import Explanation
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, RuleKind
+from monitor.model.run_reasons import RunReasonKind, RunReasons
 from monitor.model.statistics import CoverageShare, Statistic
 
 URGENT_SHARE = 0.5
 """An incident is urgent if it concerns at least this share of the users of a run."""
+_FAR_MORE = 2.0
+"""An alert names far more users than the explanation if it names this many times as many."""
 
 
 @immutable
@@ -21,6 +24,7 @@ class Concern:
     users: int
     compared: int  # number of users in the run. 0 if the run failed, which concerns all users
     arms: tuple[Arm, ...] = ()  # the arms with the fault. Empty if they are unknown
+    is_estimated: bool = False  # whether ``users`` is an estimate
 
     @property
     def share(self) -> float:
@@ -33,32 +37,66 @@ class Concern:
         return self.share >= URGENT_SHARE
 
 
-def find_concern(changes: Iterable[Transition], explanation: Explanation | None) -> Concern | None:
-    """Return the largest number of users that a value or the explanation names, or None.
+def find_concern(
+    changes: Iterable[Transition],
+    explanation: Explanation | None,
+    reasons: RunReasons = (),
+) -> Concern | None:
+    """Return how many users the alerts or the explanation name, or None if they name no number.
 
-    Values of single segments are ignored, because they do not say how many users a run has.
+    The number of the explanation is used, because messages begin with it. But if an alert names
+    far more users, or so many that it is urgent, the number of the alert is used. ``reasons`` say
+    why the run could not be judged. Values of single segments are ignored, because they do not say
+    how many users a run has.
     """
-    concerns = list(_of_values(changes))
-    if explanation is not None and explanation.finding is not None:
-        finding = explanation.finding
-        concerns.append(Concern(users=finding.users, compared=finding.compared, arms=finding.arms))
-    return max(concerns, key=lambda concern: concern.share, default=None)
+    of_values = max(_of_values(changes, reasons), key=_share_of, default=None)
+    if explanation is None or explanation.finding is None:
+        return of_values
+    finding = explanation.finding
+    explained = Concern(
+        users=finding.users,
+        compared=finding.compared,
+        arms=finding.arms,
+        is_estimated=finding.is_estimated,
+    )
+    if of_values is None:
+        return explained
+    is_far_more = of_values.share > _FAR_MORE * explained.share
+    is_urgent_alone = of_values.is_urgent and not explained.is_urgent
+    return of_values if is_far_more or is_urgent_alone else explained
 
 
-def _of_values(changes: Iterable[Transition]) -> Iterator[Concern]:
+def _share_of(concern: Concern) -> float:
+    return concern.share
+
+
+def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[Concern]:
     for change in changes:
         if change.segment != ALL or change.is_about_rankwatch:
             continue
-        if change.kind is RuleKind.CONDITION and change.statistic == Condition.ERROR:
-            yield Concern(users=0, compared=0)
+        if change.kind is RuleKind.CONDITION:
+            yield from _of_condition(change, reasons)
         elif change.kind is RuleKind.STANDSTILL and change.statistic in set(Arm):
             arm = Arm(change.statistic)
             yield Concern(users=change.users, compared=change.users, arms=(arm,))
-        elif change.value is not None and change.direction is Direction.ABOVE and change.users:
-            arms = _arms_of_share(change)
-            if arms is not None:
-                users = round(change.value * change.users)
-                yield Concern(users=users, compared=change.users, arms=arms)
+        elif change.value is not None and change.direction is Direction.ABOVE:
+            # Some users have the trait in healthy runs too. They are not counted.
+            users = round((change.value - (change.normal or 0.0)) * change.users)
+            share_arms = _arms_of_share(change)
+            if share_arms is not None and users > 0:
+                yield Concern(users=users, compared=change.users, arms=share_arms)
+
+
+def _of_condition(change: Transition, reasons: RunReasons) -> Iterator[Concern]:
+    """Yield the users without a list if the run failed, or if too few users were compared."""
+    lost = [reason for reason in reasons if reason.kind is RunReasonKind.LOST_LISTS]
+    if change.statistic == Condition.ERROR:
+        arms = tuple(reason.arm for reason in lost if reason.arm is not None)
+        yield Concern(users=0, compared=0, arms=arms)
+    if change.statistic == Condition.NO_DATA:
+        for reason in lost:
+            if reason.arm is not None:
+                yield Concern(users=reason.users, compared=reason.asked, arms=(reason.arm,))
 
 
 def _arms_of_share(change: Transition) -> tuple[Arm, ...] | None:

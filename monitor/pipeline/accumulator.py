@@ -42,7 +42,7 @@ from monitor.model.rankings import (
 )
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Evidence, EvidenceKind, Findings, KeptLists, Scores
-from monitor.model.statistics import parse_derived
+from monitor.model.statistics import Statistic, parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run_parts import RunPart, counts_of, coverage_of, pack_part, unpack_part
 from monitor.pipeline.run_scores import draw_scores, join_scores, without_failed
@@ -90,15 +90,20 @@ class RunAccumulator:
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
         *,
         sampled_users: int = SAMPLED_USERS,
+        wanted: Mapping[str, Sequence[Statistic]] | None = None,
     ) -> None:
+        """Begin without users. ``wanted`` are statistics of each metric (default: the rules')."""
         self._comparison = comparison
+        self._wanted = wanted
         self._segments = asked.segments
         self._stage = stage
         self._share = sampled_users / max(1, asked.count)
         self.part = RunPart(sums=self._no_sums())
 
     def _no_sums(self) -> SummaryAccumulator:
-        wanted = wanted_statistics(self._comparison.judging.similarity_rules)
+        wanted = self._wanted
+        if wanted is None:
+            wanted = wanted_statistics(self._comparison.judging.similarity_rules)
         return SummaryAccumulator(self._segments, wanted)
 
     def add(self, batch: UserBatch) -> Scores:

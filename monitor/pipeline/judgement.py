@@ -307,6 +307,7 @@ class Rejudgement:
             summaries=record.summaries,
             arm_scores=record.arm_scores,
             models=record.models,
+            unpaired=record.unpaired,
         )
         # After a change of the configuration, rules begin to learn again, as in the daemon.
         past = tuple(self.past.get(record.config_hash, ()))

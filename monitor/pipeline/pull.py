@@ -68,6 +68,7 @@ class Arms:
     - ``pseudonyms`` replace the users' ids in everything that leaves this module. The source
       ``relevance`` replaces the ids itself.
     - ``listed`` gives the users in an arm's lists, for arms that can list their users.
+    - ``unpaired`` has the sources of a comparison in which each user is served by one arm only.
     """
 
     baseline: ports.Source
@@ -84,6 +85,7 @@ class Arms:
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
+    unpaired: UnpairedArms | None = None
 
     def hide(self, users: UserBatch) -> UserBatch:
         """Replace the users' ids by pseudonyms, if the comparison uses pseudonyms."""
@@ -101,6 +103,19 @@ class Arms:
     def reason(self, error: SourceError) -> str:
         """Return the error's text. If users have pseudonyms, the text has no example."""
         return error.shown if self.pseudonyms is None else str(error)
+
+
+@immutable
+class UnpairedArms:
+    """The opened sources of an unpaired comparison.
+
+    - ``arms`` has two sources of lists for each arm. The baseline is the users' lists of before,
+      and the candidate is the users' lists of now.
+    - ``assigned`` gives for each arm the users that were assigned to it since the test began.
+    """
+
+    arms: Mapping[Arm, Arms]
+    assigned: Mapping[Arm, ports.UserSource]
 
 
 @immutable

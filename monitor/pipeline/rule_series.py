@@ -10,14 +10,23 @@ import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures
 from monitor.alerts.verdicts import Reading
+from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
 from monitor.model.memory import PARTS, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, describe_series
 from monitor.model.runs import Summary
+from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
+from monitor.statistics.unpaired.gaps import (
+    Count,
+    angle_gap,
+    count_far,
+    far_share,
+    show_angle_gap,
+)
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
@@ -44,6 +53,10 @@ class RuleSeries(Generic[RuleT_co]):
         """Return a run's value and its sampling error, on the judged scale. NaN without a value."""
         figure = self._find(figures)
         if isinstance(figure, Summary):
+            far = self._count_far(figures)
+            if far is not None and figure.n >= self.rule.min_users:
+                gap = angle_gap(*far)
+                return gap.value, gap.error
             return self.measure(figure)
         if figure is None or figure.users < self.rule.min_users:
             return np.nan, np.nan
@@ -72,10 +85,34 @@ class RuleSeries(Generic[RuleT_co]):
             return 0
         return figure.n if isinstance(figure, Summary) else figure.users
 
+    def _count_far(self, figures: Figures) -> tuple[Count, Count] | None:
+        """Count each arm's users with far lists. None unless the rule judges a far gap."""
+        derived, name = parse_derived(self.rule.subject.metric)
+        if derived is not DerivedMetric.FAR_GAP:
+            return None
+        counts = []
+        for series in SELF_SERIES.values():
+            summary = figures.summaries.get((self.segment, series.of(name)))
+            share = far_share(parse(name))
+            if summary is None or share is None:
+                return None
+            counts.append(count_far(summary, share))
+        return counts[0], counts[1]
+
     def _find(self, figures: Figures) -> Summary | Reading | None:
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
+
+    def show_of_run(self, judged: float, figures: Figures) -> float | None:
+        """Convert a judged value of this run as `show` does.
+
+        ``judged`` is a difference of angles if the series is a far gap.
+        """
+        far = self._count_far(figures)
+        if far is None or not np.isfinite(judged):
+            return self.show(judged, self.count_users(figures))
+        return show_angle_gap(judged, *far)
 
     def show(self, judged: float, users: int) -> float | None:
         """Convert a judged value to the scale that people read, and keep it in the series' range.

@@ -12,7 +12,7 @@ from monitor.model.immutable import extend
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock, ScoreSink
-from monitor.model.rankings import Arm, CoverageNote, CoverageReason
+from monitor.model.rankings import COMPARED_REASONS, Arm, CoverageNote, CoverageReason
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
 from monitor.model.run_reasons import (
     IdKind,
@@ -30,12 +30,12 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, fin
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
 from monitor.pipeline.score import relevance_metrics
+from monitor.pipeline.unpaired_measurement import measure_unpaired
+from monitor.pipeline.unpaired_reasons import find_unpaired_obstacles, note_arms_differed
 from monitor.texts.id_mismatches import write_user_spelling
 from monitor.texts.model_versions import write_changes, write_models
 from monitor.texts.run_reasons import write_run_reasons
 
-_COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-"""Lists with these faults are compared nevertheless."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
 
@@ -60,7 +60,24 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         },
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
+        wants_planned_share=comparison.measuring.unpaired is not None,
     )
+
+
+def measure(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    memory: Memory,
+    watch: Stopwatch,
+    scores: RunScores | None = None,
+) -> Measurement:
+    """Measure one slot of a paired or an unpaired comparison.
+
+    Raises SourceError if the users cannot be read.
+    """
+    measure_users = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
+    return measure_users(comparison, arms, slot, memory, watch, scores=scores)
 
 
 def execute(
@@ -82,7 +99,7 @@ def execute(
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
+        measurement = measure(comparison, arms, claim.slot, memory, watch, scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -94,6 +111,11 @@ def execute(
         )
     run = measurement.run
     status, reasons = assess(measurement, comparison, memory.unmatched)
+    if run.unpaired is not None:
+        obstacles = find_unpaired_obstacles(comparison, run.unpaired, memory.states)
+        if obstacles and status is RunStatus.OK:
+            status = RunStatus.INSUFFICIENT
+        reasons = (*obstacles, *note_arms_differed(run.unpaired), *reasons)
     if memory.anew_since is not None and learning_rules(comparison):
         changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
         reasons = (*reasons, changed)
@@ -277,7 +299,7 @@ def assess(
     coverage = measurement.coverage.all
     min_paired_share = comparison.judging.min_paired_share
     # A run without pairs fails even if `min_paired_share` is 0.
-    is_ok = coverage.paired > 0 and coverage.paired >= min_paired_share * coverage.asked
+    is_ok = coverage.paired > 0 and coverage.paired >= min_paired_share * coverage.comparable
     deadline_s = comparison.measuring.deadline.total_seconds()
     obstacles = _find_obstacles(measurement, deadline_s, _EXPECTED if is_ok else ())
     segments = [row.segment for row in measurement.coverage.rows if row.asked]
@@ -295,7 +317,7 @@ def assess(
     too_few = RunReason(
         kind=RunReasonKind.TOO_FEW,
         users=coverage.paired,
-        asked=coverage.asked,
+        asked=coverage.comparable,
         limit=min_paired_share,
     )
     return RunStatus.INSUFFICIENT, (too_few, *obstacles, *hints)
@@ -309,14 +331,14 @@ def _find_obstacles(
     measurement: Measurement, deadline_s: float, ignored: Collection[CoverageReason]
 ) -> list[RunReason]:
     """Return why arms gave no lists, whether the other arm answered, and example users."""
-    asked = measurement.coverage.all.asked
+    everybody = measurement.coverage.all
     notes = _notes_by_reason(measurement)
     causes: dict[Arm, list[LossCause]] = {}
     first_users: dict[Arm, tuple[str, ...]] = {}
     is_late = False
-    reasons = measurement.coverage.all.users_by_reason
+    reasons = everybody.users_by_reason
     for (arm, reason), count in sorted(reasons.items(), key=lambda item: -item[1]):
-        if reason not in (*_COMPARED, *ignored):
+        if reason not in (*COMPARED_REASONS, *ignored):
             note = notes.get((arm, reason), CoverageNote(text=""))
             cause = LossCause(reason=reason, users=count, text=note.text)
             causes.setdefault(arm, []).append(cause)
@@ -324,9 +346,10 @@ def _find_obstacles(
             is_late |= reason is CoverageReason.TIMEOUT
     lost = {arm: sum(cause.users for cause in causes[arm]) for arm in Arm if arm in causes}
     obstacles, examples = [], []
-    if len(lost) == len(Arm) and 2 * min(lost.values()) >= asked:
+    if len(lost) == len(Arm) and 2 * min(lost.values()) >= everybody.asked:
         obstacles.append(RunReason(kind=RunReasonKind.BOTH_FAILED))
     for arm in sorted(lost, key=lambda arm: -lost[arm]):
+        asked = everybody.asked_of(arm)
         loss = RunReason(
             kind=RunReasonKind.LOST_LISTS,
             arm=arm,
@@ -339,7 +362,13 @@ def _find_obstacles(
             examples.append(RunReason(kind=RunReasonKind.EXAMPLES, examples=first_users[arm]))
     if len(lost) == 1:
         (arm,) = lost
-        obstacles.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=arm.other, asked=asked))
+        obstacles.append(
+            RunReason(
+                kind=RunReasonKind.OTHER_ANSWERED,
+                arm=arm.other,
+                asked=everybody.asked_of(arm.other),
+            )
+        )
     if is_late:
         obstacles.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
     return [*obstacles, *dict.fromkeys(examples)]

@@ -14,7 +14,7 @@ import pandas as pd
 from monitor.measures.metrics import Metric, Need, score_all
 from monitor.measures.pairing.ids import decode
 from monitor.model.alerts import State, Transition
-from monitor.model.arrays import Floats, Rows
+from monitor.model.arrays import Flags, Floats, Rows
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -42,7 +42,7 @@ from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
-from monitor.pipeline.score import leading_metric
+from monitor.pipeline.score import leading_metric, watches_rise
 from monitor.statistics.attribution.changes import (
     PairChanges,
     classify,
@@ -76,15 +76,20 @@ _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, FaultKind.IDENTICAL)
+_SIMILAR = (FaultKind.IDENTICAL, FaultKind.ALIKE)
+"""Faults that raise similarity."""
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *_SIMILAR)
 """A new training of a model can look like these faults."""
+_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
+"""Faults that change the first items of lists."""
 Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
 """Notes of the sources about users without a list."""
 
 HEALTHY_RUNS = 20
 """A run is compared with at most this many of the newest healthy runs."""
 SHOWN_ITEMS = 10
-"""At most this many items that are shown more are named, and as many that are shown less."""
+"""The largest number of items to name that users are shown more often. Items that users are shown
+less often have the same limit."""
 SHOWN_EXAMPLES = 3
 """For each kind of change, at most this many users are shown, and at most `evidence_users`."""
 TITLED = 10
@@ -179,6 +184,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         habits=_average_habits(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
+        is_rise=drop is not None and drop.is_rise,
     )
     split = Split(
         metric=str(metric),
@@ -188,13 +194,13 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    finding, other_is_unchanged = _find_cause(
+    finding, other_is_unchanged, hit = _find_cause(
         scene,
         names,
         mismatches,
         shows_items=comparison.judging.shows_items,
     )
-    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged
+    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged, hit
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
@@ -206,6 +212,9 @@ def find_lost(findings: Findings) -> Finding | None:
     """
     coverage = findings.coverage
     if findings.status is RunStatus.OK or coverage is None:
+        return None
+    if coverage.all.paired and findings.unpaired is not None:
+        # An arm of a test does not serve all its users in each run.
         return None
     finding = find_missing(coverage.rows, None)
     if finding is None:
@@ -247,20 +256,20 @@ def _find_cause(
     mismatches: Sequence[IdMismatch],
     *,
     shows_items: bool,
-) -> tuple[Finding | None, bool | None]:
+) -> tuple[Finding | None, bool | None, Flags | None]:
     """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
 
-    The second value is about the other arm, as in `find_fault`.
+    The second value is about the other arm, and the third about users, as in `find_fault`.
     """
-    finding, other_is_unchanged = find_fault(scene) or (None, None)
+    finding, other_is_unchanged, hit = find_fault(scene) or (None, None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
-        return finding, other_is_unchanged
+        return finding, other_is_unchanged, hit
     if len(respelled.arms) > 1:
         other_is_unchanged = None
     if not shows_items:
         respelled = respelled.without_examples
-    return respelled, other_is_unchanged
+    return respelled, other_is_unchanged, None
 
 
 def _compare_metric(
@@ -291,13 +300,13 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     names: _Names,
     examples: int,
     *,
-    fault: tuple[Finding | None, bool | None],
+    fault: tuple[Finding | None, bool | None, Flags | None],
 ) -> Explanation:
     """Make the explanation of a run from its finding, or from its drop, or from its distance.
 
     The first of these that exists is used. ``fault`` is the result of `_find_cause`.
     """
-    finding, other_is_unchanged = fault
+    finding, other_is_unchanged, hit = fault
     segment = ALL
     if finding is not None:
         segment = finding.segment
@@ -336,6 +345,7 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
             before=before,
             show=names.show_lists,
             examples=examples,
+            hit=hit,
         ),
         before=None if drop is None else drop.before,
         causes=() if drop is None else drop.causes,
@@ -464,7 +474,10 @@ def recall_fault(
     if finding is None:
         for slot, explanation in earlier:
             weaker = explanation.finding
-            if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
+            if weaker is None or weaker.kind in _OF_TRAININGS:
+                continue
+            # Nothing but a fault gives users one list, however few they are.
+            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
                 return _mark_recalled(explanation, slot)
     return current
 
@@ -472,25 +485,25 @@ def recall_fault(
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Select the explanation in which the most users got the same items in another order.
+    """Select the explanation in which the most users got other first items.
 
     Usually the first run with the fault has it, because later runs are compared with lists that
     have the fault too. The finding need not explain a drop, because the order of the first items
     hardly changes similarity.
     """
     selected = current
-    most_users = _count_reordered(current)
+    most_users = _count_moved(current)
     for slot, explanation in earlier:
-        users = _count_reordered(explanation)
+        users = _count_moved(explanation)
         if users > most_users:
             selected = _mark_recalled(explanation, slot)
             most_users = users
     return selected
 
 
-def _count_reordered(explanation: Explanation) -> int:
+def _count_moved(explanation: Explanation) -> int:
     finding = explanation.finding
-    return finding.users if finding and finding.kind is FaultKind.REORDERED else 0
+    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -504,9 +517,8 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
-    if finding.kind is FaultKind.IDENTICAL:
-        # Identical lists raise similarity. So they explain only alerts on identical lists.
-        return any(_is_about(start, (Lack.IDENTICAL,)) for start in starts)
+    if finding.kind in _SIMILAR:
+        return any(_is_about(start, (Lack.IDENTICAL,)) or _is_rise(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
@@ -516,6 +528,12 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
 
 def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
     return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+
+
+def _is_rise(start: Transition) -> bool:
+    return start.kind is RuleKind.SIMILARITY and watches_rise(
+        start.metric, start.statistic, start.direction
+    )
 
 
 def add_explanations(

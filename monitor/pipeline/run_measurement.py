@@ -120,7 +120,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
-    with _answers(comparison, arms, slot, watch, seconds_left, memory) as answers:
+    with open_answers(comparison, arms, slot, watch, seconds_left, memory) as answers:
         accumulator = RunAccumulator(
             comparison, answers.asked, watch.stage, sampled_users=sampled_users
         )
@@ -149,14 +149,14 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         left_out.append("noise_floor: no earlier run has stored its lists")
     left_out += accumulator.left_out
     with watch.stage("arms"):
-        last, former = _recode(memory, measuring, sample)
-        arm_scores = _measure_arms(measuring, sample, earlier=last)
+        last, former = recode_earlier(memory, measuring, sample)
+        arm_scores = measure_arm_scores(measuring, sample, last=last, former=former)
     with watch.stage("explain"):
         split, explanation, error = _explain(
             comparison, accumulator, sample, memory, last=last, former=former, mismatches=mismatches
         )
         sampled = sample.coverage.all.asked
-        explanation = _note_sample(explanation, sampled, answers.asked.count)
+        explanation = note_sample(explanation, sampled, answers.asked.count)
         items = explained_items(explanation)
         titles, titles_error = pull_titles(arms.titles, slot, items, seconds_left())
         left_out += filter(None, (error, titles_error))
@@ -215,8 +215,8 @@ def _explain(  # noqa: PLR0913 - the past has three: memory, last and former
     """Return the split, the explanation and an error of a run.
 
     The error is a sentence if a plugin's metric failed, and the other two are None then. Otherwise
-    the error is None. ``last`` and ``former`` are the recoded lists of `_recode`, made from the
-    lists in ``memory``.
+    the error is None. ``last`` and ``former`` are the recoded lists of `recode_earlier`, made
+    from the lists in ``memory``.
     """
     try:
         split, explanation = explain_run(
@@ -248,7 +248,7 @@ def _without_floor(scores: Scores) -> Scores:
 
 
 @contextmanager
-def _answers(
+def open_answers(
     comparison: Comparison,
     arms: Arms,
     slot: datetime,
@@ -277,19 +277,22 @@ def _answers(
     yield answers
 
 
-def _note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
+def note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
+    """Say in the explanation that only a sample was seen, if it was."""
     if explanation is None or sampled == asked:
         return explanation
     sentence = f"{explanation.sentence} (seen in a sample of {sampled:,} of {asked:,} users)"
     return replace(explanation, sentence=sentence)
 
 
-def _measure_arms(
+def measure_arm_scores(
     measuring: MeasuringPlan,
     sample: Sample,
     *,
-    earlier: RecodedLists | None,
+    last: RecodedLists | None,
+    former: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
+    """Measure the arm metrics of the plan. ``last`` and ``former`` are those of `recode_earlier`."""
     if not measuring.arm_metrics:
         return ()
     return measure_arms(
@@ -297,11 +300,12 @@ def _measure_arms(
         sample.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
-        last=None if earlier is None else earlier.last_lists,
+        last=None if last is None else last.last_lists,
+        former=None if former is None else former.last_lists,
     )
 
 
-def _recode(
+def recode_earlier(
     memory: Memory,
     measuring: MeasuringPlan,
     sample: Sample,

@@ -10,7 +10,7 @@ from monitor.measures.summaries import Bounds, SummaryAccumulator
 from monitor.model.arrays import Floats, Rows
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, Pull, RelevanceTable, UserBatch
-from monitor.model.rules import Comparison, MeasuringPlan, SimilarityRule
+from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 
@@ -126,6 +126,18 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
         if name in by_name:
             return by_name[name]
     return metrics[0] if metrics else None
+
+
+def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
+    """Return whether values on this side of a limit mean that lists are too similar."""
+    derived, name = parse_derived(metric)
+    grows_with_distance = (
+        derived is DerivedMetric.OVER_FLOOR or not parse(name).higher_is_more_alike
+    )
+    if Statistic.parse(statistic).floor is not None:
+        # `share_below(x)` grows when scores become smaller.
+        grows_with_distance = not grows_with_distance
+    return grows_with_distance is (direction is Direction.BELOW)
 
 
 def _measure_floor(

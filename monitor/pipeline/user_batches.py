@@ -54,6 +54,14 @@ def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
         )
 
 
+def leave_out(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
+    """Return the batch without these users."""
+    if not len(left_out):
+        return users
+    positions = np.flatnonzero(~users.panel.users.isin(left_out))
+    return next(_cut(users, [positions]))
+
+
 def cut_panel(panel: Panel, positions: Rows) -> Panel:
     """Return a panel of the users at these positions, in this order, with the same segments."""
     rows_by_segment = rows_of_segments(panel, positions)

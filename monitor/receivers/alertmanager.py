@@ -61,12 +61,13 @@ class AlertmanagerOptions(HttpReceiverEntry):
     bearer_token: HeaderSecret | None = None
     """Token for the header `Authorization: Bearer`."""
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"job": "rankwatch"}])
-    """Further labels of every alert that is sent here. Prometheus adds labels such as `job`,
-    `namespace` and `cluster` to its own alerts about rankwatch. Give the same labels here. Then
+    """Labels that rankwatch adds to every alert for this Alertmanager. Give the labels that your
+    Prometheus adds to its alerts on rankwatch, such as `job`, `namespace` and `cluster`. Then
     alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
     resend_every: Duration = timedelta(minutes=1)
     """How often a firing alert is sent again. `run-once` uses the interval of the comparison if it
-    is longer. If you start `run-once` less often than that, give the time between two starts."""
+    is longer. If you start `run-once` less often than that, set this key to the time between
+    two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

@@ -177,12 +177,13 @@ def _compose_mail(
     thread = f"<{_digest(message.incident)}@{domain}>"
     mail["From"] = f"rankwatch <{options.sender}>"
     mail["To"] = ", ".join(options.to)
-    mail["Subject"] = mail_subject(message)
+    mail["Subject"] = mail_subject(message, content)
     mail["Date"] = now
     mail["Message-ID"] = f"<{_digest(key)}.rankwatch@{domain}>"
     mail["In-Reply-To"] = mail["References"] = thread
     mail["Auto-Submitted"] = "auto-generated"
-    if message.severity is Severity.CRITICAL and message.status is MessageStatus.FIRING:
+    is_critical = message.severity is Severity.CRITICAL or content.is_urgent
+    if is_critical and message.status is MessageStatus.FIRING:
         mail["Importance"] = "high"
     mail.set_content(f"{plain_text(content)}\n{LEGEND}\n", cte="quoted-printable")
     cid = None if message.picture is None else f"{_digest(key)}.chart@{domain}"
@@ -200,17 +201,23 @@ def _compose_mail(
     return mail
 
 
-def mail_subject(message: Message) -> str:
+def mail_subject(message: Message, content: MessageContent) -> str:
     """The subject of a mail: status and severity in brackets, and then a constant part.
 
+    An urgent message has the word ``urgent`` in place of its severity.
     Mail programs group mails by the constant part. It names the comparison, the cause of the
     incident's first alert, and the incident.
     """
-    status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
+    status = message.status.upper()
+    if message.worse:
+        status = "WORSE"
+    elif not is_watched(message):
+        status = "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
     first, *_ = message.first or message.firing or message.changes
     mark = _digest(message.incident)[:8]
-    return f"[{status}] [{message.severity}] {name}: {cause_of(first)} (incident {mark})"
+    severity = "urgent" if content.is_urgent else message.severity
+    return f"[{status}] [{severity}] {name}: {cause_of(first)} (incident {mark})"
 
 
 def _digest(text: str) -> str:

@@ -101,10 +101,14 @@ def slack_body(content: MessageContent) -> dict[str, object]:
 
 
 def headline_of(content: MessageContent) -> str:
-    """The title with a mark before it. While an alert is firing, the mark is the severity."""
+    """The title with a mark before it.
+
+    While an alert is firing, the mark is the severity. If the message is urgent, the mark says so.
+    """
     mark = _NOT_WATCHED
     if content.is_watched:
-        mark = _MARKS.get(content.status, f"{content.severity.value.upper()}:")
+        severity = "urgent" if content.is_urgent else content.severity.value
+        mark = _MARKS.get(content.status, f"{severity.upper()}:")
     return f"{mark} {content.title}"
 
 

@@ -49,7 +49,7 @@ class WebhookOptions(HttpReceiverEntry):
     """Further headers, such as Authorization."""
     updates: bool = False
     """Whether an alert that joins an incident is sent at once, in a message with `"is_update":
-    true`. Set this only if your program pages nobody for such messages. Without it, the alert is
+    true`. Set this only if your program pages nobody for such messages. By default the alert is
     part of the next message of the incident."""
     repeat_every: RepeatEvery = None
 

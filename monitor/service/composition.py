@@ -19,7 +19,7 @@ from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, pull_titles
+from monitor.pipeline.pull import Arms, UnpairedArms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
@@ -27,6 +27,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
+from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     UsersOptions,
     all_users_problem,
@@ -41,6 +42,7 @@ from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage import SqlStore
 from monitor.storage.database_url import file_of, parse_url
 from monitor.storage.sinks import ScoreFiles
+from monitor.texts.unpaired import write_changed_split
 
 log = structlog.get_logger(__name__)
 
@@ -190,6 +192,9 @@ def watch(
         pseudonyms=pseudonyms,
         listed=_listed(options),
     )
+    if options.unpaired is not None:
+        unpaired = _open_unpaired(options.unpaired, arms)
+        arms = replace(arms, joined=None, listed={}, unpaired=unpaired)
     comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
@@ -202,6 +207,26 @@ def watch(
         answers=answers,
         is_live=is_live,
     )
+
+
+def _open_unpaired(options: UnpairedOptions, arms: Arms) -> UnpairedArms:
+    """Open the sources of each arm, with the lists of before as baseline."""
+    before = options.lists_before
+    of_arms: dict[Arm, Arms] = {}
+    assigned: dict[Arm, UserSource] = {}
+    for arm in Arm:
+        lists = options.lists_of(arm)
+        users = options.users_of(arm)
+        of_arms[arm] = replace(
+            arms,
+            baseline=open_source(before),
+            candidate=open_source(lists),
+            users=open_users(users, lists),
+            joined=open_joined(before, lists, users, None),
+            listed={},
+        )
+        assigned[arm] = open_users(options.assigned_to(arm), lists)
+    return UnpairedArms(arms=of_arms, assigned=assigned)
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
@@ -263,11 +288,27 @@ def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
 
 
+def _refuse_changed_splits(new: Settings, old: Settings) -> None:
+    plans = {}
+    for options in old.comparisons:
+        comparison = to_comparison(options)
+        plans[comparison.name, comparison.config_hash] = comparison.measuring.unpaired
+    for options in new.comparisons:
+        comparison = to_comparison(options)
+        plan = comparison.measuring.unpaired
+        earlier = plans.get((comparison.name, comparison.config_hash))
+        if plan and earlier and plan.baseline_share != earlier.baseline_share:
+            problem = write_changed_split(plan.baseline_share, earlier.baseline_share)
+            raise ConfigError(f"{comparison.name}: {problem}")
+
+
 def require_reloadable(new: Settings, old: Settings) -> Settings:
     """Return the new settings.
 
-    Raises ConfigError if they change a setting that needs a restart.
+    Raises ConfigError if they change a setting that needs a restart, or the split of a test that
+    goes on.
     """
+    _refuse_changed_splits(new, old)
     unchanged = {
         "database": new.database.get_secret_value() == old.database.get_secret_value(),
         "listen": new.listen_address == old.listen_address,

@@ -25,6 +25,7 @@ from monitor.boundary.options.problems import (
 )
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.measures.metrics import Metric, Need, parse
+from monitor.model.instants import utc_now
 from monitor.model.rankings import Arm
 from monitor.model.rules import Keep, SimilarityRule
 from monitor.settings.addresses import is_loopback, split_address
@@ -33,6 +34,7 @@ from monitor.settings.excerpt import names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
+from monitor.settings.unpaired_checks import check_unpaired
 from monitor.settings.value_types import NO_NAME, is_name
 from monitor.sources import SOURCES, SampleOptions, SourceOptions, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
@@ -161,7 +163,7 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
 
 
 def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
-    """Report comparisons of pings that do not exist. ``comparisons`` are all names."""
+    """Report pings that name unknown comparisons. ``comparisons`` are the names that exist."""
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant
     for index, ping in enumerate(settings.pings or ()):
@@ -188,8 +190,10 @@ def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
 def _comparison(comparison: Partial) -> Iterator[Problem]:
     """Yield all problems of one comparison. The key paths start at the comparison."""
     rules = [(index, rule) for index, rule in enumerate(comparison.rules or ()) if rule is not None]
-    if not comparison.has("candidate", "candidates"):
-        yield Problem(("candidate",), MISSING)
+    if comparison.has("unpaired"):
+        yield from check_unpaired(comparison, utc_now())
+    else:
+        yield from _missing_sources(comparison)
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
@@ -201,6 +205,14 @@ def _comparison(comparison: Partial) -> Iterator[Problem]:
     )
     for index, rule in rules:
         yield from within(("rules", index), check_rule(rule, comparison))
+
+
+def _missing_sources(comparison: Partial) -> Iterator[Problem]:
+    if not comparison.has("candidate", "candidates"):
+        yield Problem(("candidate",), MISSING)
+    for key in ("baseline", "users"):
+        if not comparison.has(key):
+            yield Problem((key,), MISSING)
 
 
 def _schedule(comparison: Partial) -> Iterator[Problem]:
@@ -372,6 +384,9 @@ def _files_read(comparison: Partial) -> dict[str, str]:
     floor = comparison.noise_floor
     sources = {key: getattr(comparison, key) for key in _READ}
     sources["noise_floor"] = None if floor is None else floor.retrain
+    unpaired = comparison.unpaired
+    for key in ("log", "assignments"):
+        sources[f"unpaired.{key}"] = None if unpaired is None else getattr(unpaired, key)
     files = {}
     for key, source in sources.items():
         file = getattr(source, "file", None)

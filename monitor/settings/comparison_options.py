@@ -7,13 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from monitor.boundary.options import Duration, Options
+from monitor.boundary.options import Duration, LabelName, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
-from monitor.model.rules import Condition, ConditionRule, Keep, Severity
+from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     ItemTitlesOptions,
     ItemWeightsOptions,
@@ -29,6 +30,8 @@ CONDITION_ALERTS = {
     Condition.NO_DATA: "NoData",
     Condition.TOO_FEW: "TooFewUsers",
     Condition.STALE: "Stale",
+    Condition.SPLIT_OFF: "SplitOff",
+    Condition.ARMS_DIFFERED: "ArmsDiffered",
 }
 
 
@@ -37,8 +40,8 @@ class ConditionOptions(Options):
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
     """`alert`: the condition has its own alert, and alerts on drift do not change. `keep`: the
-    condition has no alert, and alerts on drift do not change. `ignore`: the condition has no alert,
-    and alerts on drift that cannot be judged end, although nothing has recovered."""
+    condition has no alert, and alerts on drift do not change. `ignore`: the condition has no
+    alert. Alerts on drift end if they cannot be judged, although nothing has recovered."""
     severity: Severity = Severity.WARNING
     """Severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
@@ -84,6 +87,14 @@ class StaleOptions(ConditionOptions):
     """Severity of the alert."""
 
 
+class SplitOffOptions(ConditionOptions):
+    """The users of an unpaired comparison are not split as planned."""
+
+
+class ArmsDifferedOptions(ErrorOptions):
+    """The users of both arms got different lists before the test began."""
+
+
 class ConditionsOptions(Options):
     """What happens while runs cannot be judged. Rules never learn from such runs."""
 
@@ -95,6 +106,11 @@ class ConditionsOptions(Options):
     """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
     """No run succeeds for some time. The alert is `Stale`."""
+    split_off: SplitOffOptions = Field(default_factory=SplitOffOptions)
+    """The users of an unpaired comparison are not split as planned. The alert is `SplitOff`."""
+    arms_differed: ArmsDifferedOptions = Field(default_factory=ArmsDifferedOptions)
+    """The users of both arms of an unpaired comparison got different lists before the test began.
+    The alert is `ArmsDiffered`."""
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
@@ -111,11 +127,12 @@ class ConditionsOptions(Options):
             condition for condition, each in self._by_condition() if each.policy == "ignore"
         )
 
-    def to_rules(self) -> tuple[ConditionRule, ...]:
+    def to_rules(self, *, is_unpaired: bool) -> tuple[ConditionRule, ...]:
         """A rule for each condition that has an alert."""
         rules = []
         for condition, options in self._by_condition():
-            if options.policy == "alert":
+            is_possible = is_unpaired or condition not in OF_UNPAIRED
+            if options.policy == "alert" and is_possible:
                 # `error` and `stale` have no `segments`, because they are about all users. `stale`
                 # has no `for`, because it has `after`.
                 rule = ConditionRule(
@@ -161,7 +178,11 @@ class ComparisonOptions(Options):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],
-            "anyOf": [{"required": ["candidate"]}, {"required": ["candidates"]}],
+            "anyOf": [
+                {"required": ["baseline", "users", "candidate"]},
+                {"required": ["baseline", "users", "candidates"]},
+                {"required": ["unpaired"]},
+            ],
         }
     )
 
@@ -179,15 +200,15 @@ class ComparisonOptions(Options):
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
-    """Replaces `every`: minute, hour, day of month, month and weekday as in crontab(5). 0 and 7 are
-    Sunday."""
+    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). 0 and 7
+    are Sunday."""
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
-    """Hours of the day, in `timezone`, in which runs may begin. If the end is earlier than the
-    start, the hours include midnight. Slots at other times are not due, so they are never reported
-    as missed. Outside these hours the daemon begins no late run, and `run-once` runs a slot only
-    with `--slot`."""
+    """Runs begin only in these hours of the day, in the time zone of `timezone`. If the end is
+    earlier than the start, the hours include midnight. Slots at other times are not due, so they
+    are never reported as missed. Outside these hours the daemon begins no late run, and `run-once`
+    runs a slot only with `--slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
     """Time zone of `cron`, `only_between` and `holidays`."""
     holidays: tuple[value_types.Days, ...] = Field(
@@ -198,23 +219,28 @@ class ComparisonOptions(Options):
     rule is firing, it continues. Thresholds and conditions are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """Length of the lists that are compared."""
-    baseline: SourceOptions
-    """Where the lists in use come from."""
-    # every comparison that `by_candidate` returns has a candidate
+    # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
+    baseline: SourceOptions = cast("Any", None)
+    """The source of the lists that users get today. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
-    """Where the lists on trial come from. Required unless there are `candidates`."""
+    """The source of the lists to compare with the baseline's lists. Required unless there are
+    `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
-    """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison: key
-    `b` becomes `NAME.b` and has all other settings of this comparison. In each slot these
-    comparisons ask the same users, and the baseline is read once. Only lists that are joined in
-    files or in Spark are read again for each comparison."""
+    """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison.
+    For example, key `b` becomes `NAME.b`, with all other settings of this comparison. In each slot
+    these comparisons ask the same users, and the baseline is read once. Exception: lists that are
+    joined in files or in Spark are read again for each comparison."""
     pairs: bool = False
-    """Whether `candidates` are also compared with each other, from the same lists. The comparison
-    `NAME.b.c` compares `c` with `b`. It is measured and shown, but no rule judges it."""
-    users: UsersOptions
-    """The users that both arms are asked for."""
+    """Whether `candidates` are also compared with each other, from the same lists. The
+    comparison `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no
+    rule judges it."""
+    users: UsersOptions = cast("Any", None)
+    """The users that both arms are asked for. Required unless there is `unpaired`."""
+    unpaired: UnpairedOptions | None = None
+    """Compares arms that serve different users, as in an A/B test. It replaces `baseline`,
+    `candidate` and `users`."""
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
@@ -230,11 +256,12 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that the arms could list (default: the number that they did list)."""
+    """The number of items that the arms could list (default: the number of items in their
+    lists)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
-    """Titles of items. Lists show them with the items' ids."""
+    """Titles of items. They are shown next to the ids of items."""
     item_url: value_types.ItemUrl | None = Field(
         default=None, examples=["https://shop.example.com/items/{item}"]
     )
@@ -244,45 +271,56 @@ class ComparisonOptions(Options):
     later. No rule judges these metrics."""
     noise_floor: NoiseFloorOptions | None = None
     """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
-    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is, for each user, how
-    much farther the candidate is from the baseline than the baseline is from itself."""
+    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is the excess of
+    each user: the distance of the candidate from the baseline, minus the distance between two
+    lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
-    """The accepted time between false alerts. It applies to all rules that learn together."""
+    """All learning rules of the comparison together may cause one false alert in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
-    """When to alert. With the word `default`, rules learn what is normal and need no thresholds."""
+    """When to alert. `rules: default` adds the default rules, which learn what is normal and
+    need no thresholds."""
     default_rules: bool = False
     """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
     of the same name."""
     dry_run: bool = False
     """Whether alerts are stored but nobody is notified. A rule may override this."""
+    labels: Mapping[LabelName, str] = Field(
+        default_factory=dict, examples=[{"owner": "ranking", "contact": "#recs-oncall"}]
+    )
+    """Further labels of all alerts, for routing. A label of a rule replaces the label of the same
+    name. Messages show the labels `owner`, `team` and `contact`, so that on-call knows whom to
+    call."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
     """What happens while runs cannot be judged. Each key that is set here overrides the same key of
     the top-level `conditions`."""
     group_for: Duration | None = None
     """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert. The default is 1d, or three intervals if they are longer."""
+    incident's first alert. The default is 1d, or three intervals of the comparison if these are
+    longer than 1d."""
     deadline: Duration | None = None
-    """Longest time for one run. It must be shorter than the interval (default: 10m, but at most 0.8
-    of the interval)."""
+    """Longest time for one run. The deadline must be shorter than the interval (default: 10m,
+    but at most 0.8 of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
     """If a run compares a smaller share of its users, its status is `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)
     """The largest number of segments for one dimension. If a dimension has more values, its most
     frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind. Their lists are stored."""
+    """The number of example users of each kind, such as users with the least similar lists. The
+    lists of example users are stored."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number means that many users, the same in each run. `none` or
-    `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
-    always stored."""
+    the fixed users of the sample. A number is a number of users, who are the same in each run.
+    `none` or `false` means no users. Summaries, and the scores of example users (`evidence_users`),
+    are always stored."""
     scores_to: ScoresToOptions | None = None
     """Where the scores of all compared users are written. `keep_scores` has no influence on this.
     If relevance arrives after the run, the scores of relevance metrics are not written."""
     keep_lists: value_types.KeepChoice | None = None
-    """The users whose lists are stored. The values are those of `keep_scores`. Explanations compare
-    stored lists with the lists of the next run. By default the lists of all users are stored if
-    relevance, a temporal noise floor or an arm metric needs them. Otherwise no lists are stored."""
+    """The users whose lists are stored. The values have the same meaning as in `keep_scores`.
+    Explanations compare stored lists with the lists of the next run. By default the lists of all
+    users are stored if relevance, a temporal noise floor or an arm metric needs them. Otherwise no
+    lists are stored."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(
@@ -313,6 +351,8 @@ class ComparisonOptions(Options):
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
+        if self.unpaired is not None:
+            yield self.model_copy(update=self.unpaired.to_sources())
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():

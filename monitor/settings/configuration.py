@@ -86,12 +86,12 @@ class PrivacyOptions(Options):
 
 
 class RetentionOptions(Options):
-    """How long results are stored. Alert states are stored until they end."""
+    """How long results are stored. The state of an alert is stored until the alert ends."""
 
     stays_partial: ClassVar[bool] = True
 
     scores: Duration = timedelta(days=30)
-    """Scores of each user. PostgreSQL deletes them by full days."""
+    """Scores of each user. On PostgreSQL they are deleted by full days."""
     lists: Duration | None = None
     """Lists of all compared users (default: the same as `scores`). Lists that nothing needs are
     deleted earlier."""
@@ -198,9 +198,10 @@ class Settings(Options):
     """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
     this file's directory. Percent-encode special characters of the password: `@` is `%40`."""
     answers_folder: ConfigPath | None = None
-    """Folder that stores answers of HTTP services until their run is stored. After a restart the
-    run requests only the missing answers (default: `rankwatch.db-answers` next to a SQLite file
-    `rankwatch.db`). The folder is not used with `users: hmac`."""
+    """Folder that stores answers of HTTP services until their run is stored. If the run continues
+    after a restart, it requests only the missing answers. The default for a SQLite file
+    `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so
+    no answers are stored. No answers are stored with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The largest number of series of segments on /metrics. If there are more, the series of the
     smallest segments are left out, and `rankwatch_series_cut` counts the missing series. Series of
@@ -208,12 +209,13 @@ class Settings(Options):
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
-    """Name of this installation. It is needed if several installations notify the same receivers.
-    The name is the alerts' label `installation` and a part of the keys of incidents (default: no
-    label, and a random id in the database). If the name changes, firing alerts keep their keys."""
+    """Name of this installation. Set a name if several installations notify the same receivers.
+    The name is the alerts' label `installation` and a part of the keys of incidents. Without a
+    name, alerts have no such label, and the keys contain a random id from the database. If the
+    name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
-    """If several daemons use one PostgreSQL database, one of them leads. If the leader stops or
-    freezes, a standby takes over after this time, from 5s to 5m."""
+    """If several daemons use one PostgreSQL database, one of them leads. A standby takes over
+    if the leader has stopped or frozen for this time. The time may be from 5s to 5m."""
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
@@ -241,12 +243,13 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Pings to a dead man's switch, which sends an alert if pings stop. Every run sends pings."""
+    """Services that every run pings. A service of this kind is a dead man's switch: it sends an
+    alert if pings stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
-    A run that has used half of its deadline no longer counts. A comparison whose last run used its
-    full deadline does not take one of these places. It takes an extra one. The extra places are a
-    quarter of this number, but at least one."""
+    A run that has used half of its deadline no longer counts. If the last run of a comparison
+    used its full deadline, the comparison's next run counts as slow. Slow runs have their own
+    limit instead: a quarter of this number, and at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

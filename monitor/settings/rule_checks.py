@@ -6,7 +6,7 @@ from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicate
 from monitor.measures.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
-from monitor.model.statistics import Lack
+from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
 from monitor.settings.rule_options import RuleOptions
 
 _OF_FROZEN = (
@@ -18,7 +18,11 @@ _OF_COVERAGE = (
 _SHARES_RISE = (
     "does not go with coverage, whose shares rise as more lists are at fault: write above"
 )
+_OF_FLOOR = (DerivedMetric.FLOOR, DerivedMetric.OVER_FLOOR)
 _OF_LEARNED = "does not go with learned, which learns its limit from earlier runs: remove this key"
+_BOTH_LISTS = (
+    "compares both arms' lists of a user, but with unpaired each user has lists of one arm only"
+)
 # Each row has a field, the fields that it excludes, and the message about an excluded field.
 _EXCLUDED = (
     ("frozen", ("metric", "coverage", "statistic", "segments", "below", "above"), _OF_FROZEN),
@@ -37,6 +41,9 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Yield the problems of one rule of the comparison."""
     yield from _excluded(rule)
     yield from _stored_lists(rule, comparison)
+    is_of_both = rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
+    if is_of_both and comparison.has("unpaired"):
+        yield Problem(("coverage",), f"{_BOTH_LISTS}: use another share")
     if rule.has("frozen"):
         # The checks below are for rules with a threshold or a learned limit.
         return
@@ -62,8 +69,8 @@ def _stored_lists(rule: Partial, comparison: Partial) -> Iterator[Problem]:
                 "remove keep_lists from the comparison",
             )
         return
-    is_unchanged = rule.coverage is not None and rule.coverage.lack is Lack.UNCHANGED
-    if is_unchanged and comparison.keep_lists is Keep.NONE:
+    needs_lists = rule.coverage is not None and rule.coverage.lack in OF_EARLIER_LISTS
+    if needs_lists and comparison.keep_lists is Keep.NONE:
         yield Problem(
             ("coverage",),
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
@@ -89,10 +96,25 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
-    if judged.derived and not comparison.has("noise_floor"):
+    is_of_floor = judged.derived in _OF_FLOOR
+    is_unpaired = comparison.has("unpaired")
+    if is_unpaired and (is_of_floor or judged.derived is None):
+        yield Problem(
+            ("metric",),
+            f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
+        )
+    elif judged.derived and not is_of_floor and not is_unpaired:
+        yield Problem(("metric",), "needs unpaired, which this comparison does not have")
+    elif is_of_floor and not comparison.has("noise_floor"):
         yield Problem(
             ("metric",),
             "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
+        )
+    if judged.derived in GAPS and rule.has("statistic"):
+        yield Problem(
+            ("statistic",),
+            f"does not go with {judged.derived}, which has one value for all users: remove this "
+            "key",
         )
     metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:
@@ -195,15 +217,17 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         return
     named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
     yield from duplicates(named, f"{TWICE}: remove one of them")
-    if comparison.users is None:
+    owner = "unpaired" if comparison.has("unpaired") else "users"
+    options = getattr(comparison, owner)
+    dimensions = None if options is None else options.segments
+    if dimensions is None:
         return
-    dimensions = comparison.users.segments
     for path, name in named:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:
             continue
         hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
-        yield Problem(path, f"the dimension of this segment is not among users.segments{hint}")
+        yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
 
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:

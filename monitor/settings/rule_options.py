@@ -10,7 +10,7 @@ from monitor.measures.metrics import Metric
 from monitor.model import rules
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
-from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.statistics import GAPS, UNPAIRED_SERIES, DerivedMetric, parse_derived
 from monitor.settings import value_types
 
 _OF_EVERY_RULE = {
@@ -25,6 +25,18 @@ _OF_EVERY_RULE = {
 }
 
 
+_NO_METRICS = {
+    "p_value": "no rule judges p-values, because two healthy trainings always differ: write a "
+    "metric and learned",
+    "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
+    "metric, which has one score for each user",
+}
+
+
+_GROWING = {DerivedMetric.OVER_FLOOR, *GAPS}
+"""Series that grow as lists drift apart, whatever their metric does."""
+
+
 @immutable
 class JudgedMetric:
     """The scores that a rule judges: those of a metric, of the noise floor, or their difference."""
@@ -36,8 +48,10 @@ class JudgedMetric:
     def parse(cls, text: str) -> Self:
         """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
-        Raises MetricError for an unknown name.
+        Raises MetricError for an unknown name. ValueError for values that no rule may judge.
         """
+        if text.strip() in _NO_METRICS:
+            raise ValueError(_NO_METRICS[text.strip()])
         derived, name = parse_derived(text.strip())
         return cls(metric=value_types.parse_metric(name), derived=derived)
 
@@ -54,13 +68,15 @@ class JudgedMetric:
     @property
     def drifts(self) -> rules.Direction:
         """The direction in which the scores change as lists drift apart."""
-        grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
+        grows = self.derived in _GROWING or not self.metric.higher_is_more_alike
         return rules.Direction.ABOVE if grows else rules.Direction.BELOW
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible score. With k, of lists of at most k items."""
         low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
-        if self.derived is DerivedMetric.OVER_FLOOR:
+        if self.derived is DerivedMetric.FAR_GAP:
+            return -1.0, 1.0
+        if self.derived in _GROWING:
             return low - high, high - low
         return low, high
 
@@ -96,22 +112,27 @@ class RuleOptions(Options):
     """Name of the alert, unique within the comparison."""
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
     """The metric M to judge. It is one of the comparison's metrics. With a noise floor, `floor(M)`
-    and `over_floor(M)` are possible too. A rule may have `coverage` or `frozen` instead."""
+    and `over_floor(M)` are possible too. An unpaired comparison has `self_gap(M)`, `far_gap(M)`,
+    `baseline_self(M)` and `candidate_self(M)` instead. A rule may have `coverage` or `frozen` in
+    place of a metric."""
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users instead of a `metric`. It is a share of the candidate unless an arm
-    is named. Shares of all users are `missing` (no list), `empty` (an empty list), `short` (a short
-    list), `duplicated` (an item twice in the list), `failed` (a failed request) and `unpaired` (not
-    compared). Shares of the compared users are `shared_list` (the same list as many users) and
-    `unchanged_list` (the same list as in the last run although other lists changed).
-    `unchanged_list` needs stored lists. These shares of the compared users compare both arms:
-    `top_reversed` (the first three items in mostly reversed order), `first_differs` (another first
-    item) and `identical_list` (the same list)."""
+    """Judges a share of users instead of a `metric`. The share is about the candidate's lists,
+    or about the lists of the arm in brackets, as in `failed(baseline)`. Shares of all users are
+    `missing` (no list), `empty` (an empty list), `short` (a short list), `duplicated` (an item
+    twice in the list), `failed` (a failed request) and `unpaired` (not compared). Shares of the
+    compared users are `shared_list` (the same list as many other users) and `unchanged_list` (the
+    same list as in the last run, although lists of other users changed). `exposure_jump` looks
+    for the item whose share of the lists, or of the first places, changed most since the last
+    run before the firing alerts. Its value is the size of this change. `unchanged_list` and
+    `exposure_jump` need stored lists. Other shares of the compared users come from a comparison
+    of each user's two lists: `top_reversed` (the first three items in mostly reversed order),
+    `first_differs` (another first item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
-    """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
+    """Judges, instead of a `metric`, how long the lists of an arm stay the same. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's
-    lists change. With such a rule lists are stored."""
+    lists change. If there is such a rule, lists are stored."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
@@ -167,11 +188,14 @@ class RuleOptions(Options):
             return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
         # A valid rule without `frozen` and `coverage` has a metric.
         judged = cast("JudgedMetric", self.metric)
+        # Many healthy users of an unpaired comparison have no list of before. So it is not checked
+        # whether their scores could change the verdict.
+        scores = None if judged.derived in UNPAIRED_SERIES else judged.bounds(k)
         return rules.SimilarityRule(
             metric=str(judged),
             statistic=self.statistic,
             limit=self._limit,
-            scores=judged.bounds(k),  # the lowest and the highest possible score
+            scores=scores,
             **common,
         )
 

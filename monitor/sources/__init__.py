@@ -89,11 +89,11 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long after a run's slot rankwatch first asks which items users found relevant. Choose it
-    long enough for the answers to be complete. rankwatch keeps the first answer that is not empty
-    and ignores later ones. Without `after`, it first asks during the run."""
+    """The time from a run's slot until rankwatch first asks which items users found relevant.
+    Choose a time after which the answers are complete. rankwatch keeps the first answer that is not
+    empty and ignores later ones. Without `after`, it first asks during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long after its slot a run stops waiting for what users found relevant."""
+    """The longest time that a run waits for what users found relevant, counted from its slot."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -112,13 +112,13 @@ class SampleOptions(Options):
     """Number of users that each run draws at random. Decisions are based on them."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
     """The smallest number of users that a run asks for in each segment. If a segment has fewer
-    users, the run asks for all of them. The users that are added are the same in every run. They
-    count for this segment only, so that they do not bias the figures of other segments and of all
-    users."""
+    users, the run asks for all of them. The users that are added are the same in every run. The
+    added users count for this segment only, so that they do not bias the figures of other
+    segments and of all users."""
     stop_when: Literal["decided"] | None = None
     """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
-    For each rule and segment, asking all users would change the verdict in at most 1 of 100
-    runs."""
+    Certain means that asking all users would change the verdict of a rule in a segment in at
+    most 1 of 100 runs."""
 
     @property
     def stops_early(self) -> bool:
@@ -147,6 +147,9 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+SegmentColumns = Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)]
+
+
 @_from_kinds("users")
 class UsersOptions(OneOf):
     """The users that are asked, their segments and the sample.
@@ -158,9 +161,7 @@ class UsersOptions(OneOf):
 
     all: Literal[True] | None = None
     """Asks for every user of the baseline's file, table or query."""
-    segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
-        default=(), max_length=20
-    )
+    segments: SegmentColumns = Field(default=(), max_length=20)
     """Columns whose values divide the users into segments. They are columns of the file or table
     that `users` names. With `users: {all: true}`, they are columns of the baseline's file or
     table."""

@@ -1,11 +1,12 @@
 """Options of all tables: the columns with users, lists, weights, titles and grades."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitor.boundary.options import NOT_IN_HASH, Duration, Options, readable_by
+from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options, readable_by
 from monitor.model.id_forms import speller
 from monitor.model.unreadable import MAX_UNREADABLE
 
@@ -16,11 +17,11 @@ IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
     readable_by(speller),
     Field(
-        description="How these ids are rewritten before they are compared, step by step: `strip` "
-        "removes blanks, `lower` makes lower case, `int` makes `007` into 7, `{prefix: 'item:'}` "
-        "removes a prefix, and `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if all of an id "
-        "matches. `string`, and a step that does not fit, do not change the id. Users whose ids "
-        "become equal are `duplicate_user`.",
+        description="Steps that rewrite these ids before they are compared, in this order. "
+        "`strip` removes blanks. `lower` makes lower case. `int` makes `007` into 7. `{prefix: "
+        "'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the "
+        "whole id matches. A step that does not fit does not change the id, and neither does "
+        "`string`. Users whose ids become equal are counted as `duplicate_user`.",
     ),
 ]
 
@@ -34,21 +35,40 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Selects rows of a log: the newest list of each user that was served before the slot."""
+    """Reads a log of served lists, and takes each user's newest list up to the slot."""
 
     time: ColumnName
-    """Column with the time. It is a time in ISO 8601, in UTC if it names no zone. Or it is a number
-    of seconds, milliseconds, microseconds or nanoseconds since 1970. The size of the number decides
-    the unit."""
-    within: Duration
+    """Column with the time. A text is a time in ISO 8601, in UTC if it names no zone. A number
+    is a time in seconds, milliseconds, microseconds or nanoseconds since 1970. rankwatch
+    recognizes the unit by the size of the number."""
+    within: Duration | None = None
     """The longest time between serving a list and the slot. A good value is the time between
     runs."""
+    since: Instant | None = None
+    """A fixed time. Only rows after this time are read. It is a date or a time in ISO 8601, in UTC
+    if it names no zone. A source of lists needs `within`, `since` or both."""
+    until: Instant | None = None
+    """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
+    the same lists. `{slot:...}` in the path of files becomes this time too. If only one arm has
+    `until`, today's lists are compared with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
     true}`, the users of all arms are asked."""
     request: ColumnName | None = None
     """Column with the id of the request. Rows with the same id are one list, even if their times
     differ."""
+
+    def _problems(self) -> Iterator[str]:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            yield "since must be before until, because no row is in between: change one of them"
+
+    def period(self, slot: datetime) -> tuple[datetime | None, datetime]:
+        """The time after which rows are read, or None, and the time up to which they are read."""
+        end = self.until or slot
+        starts = [self.since] if self.since else []
+        if self.within is not None:
+            starts.append(end - self.within)
+        return max(starts, default=None), end
 
 
 MaxUnreadable = Annotated[
@@ -57,16 +77,17 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="The largest share of rows that may be unreadable. Such rows have no user "
-        "or no time, or a value that is no id or number. They are skipped, counted and reported. "
-        "If there are more, reading fails.",
+        description="The largest share of rows that may be unreadable. A row is unreadable if it "
+        "has no user, no time, or a value that is no id or number. Unreadable rows are skipped, "
+        "counted and reported. If their share is larger, reading fails.",
     ),
 ]
 NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values in a list that mean 'no item', such as `[-1]` if short lists are padded with -1. "
+        description="Values in a list that mean 'no item', such as `[-1]` if short lists are "
+        "padded with -1. "
         "`null` and empty text are allowed.",
     ),
 ]
@@ -104,7 +125,7 @@ class ListColumnOptions(UserColumnOptions):
     """The columns with users and lists. A row has a list (``items``) or one item (``item``)."""
 
     items: ColumnName | None = None
-    """For the wide form: column with the list or the text of a JSON array, best item first. In
+    """For the wide form: column with the list, or with a JSON array as text, best item first. In
     Parquet, JSON lines and SQL, the items may be a field of the objects in a list:
     `recommendations.movieId`."""
     item: ColumnName | None = None
@@ -126,6 +147,11 @@ class ListColumnOptions(UserColumnOptions):
         others = (self.user, self.items, self.item, self.rank, self.scores)
         if self.model_version is not None and self.model_version in others:
             yield "model_version names a column that another option names too: name another column"
+        served: ServedOptions | None = getattr(self, "served", None)
+        if served is not None and served.within is None and served.since is None:
+            yield (
+                "served needs within or since, because lists must not be of any age: give within"
+            )
         has_order = self.rank or self.scores or getattr(self, "in_order", None)
         is_wide = self.items and not self.item and not self.rank
         is_long = self.item and not self.items and has_order

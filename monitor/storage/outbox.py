@@ -142,7 +142,7 @@ class SqlOutbox:
             )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        run = select(runs.c.id, runs.c.models).where(
+        run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
             runs.c.comparison == comparison, runs.c.slot == slot
         )
         with self._database.read() as connection:
@@ -160,7 +160,12 @@ class SqlOutbox:
                     if user.kind is EvidenceKind.WORST
                 )
         models = write_models(row.models, slot)
-        return Briefing(explanation=explanation, examples=examples, models=models)
+        return Briefing(
+            explanation=explanation,
+            examples=examples,
+            models=models,
+            reasons=row.reasons,
+        )
 
     def mark_sending(
         self,

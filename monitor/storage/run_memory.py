@@ -16,6 +16,7 @@ from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, RunStatus, Summary
+from monitor.model.unpaired import UnpairedFindings
 from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.list_pieces import last_run_with_lists, onset_of, read_lists
@@ -51,6 +52,8 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
                 connection, request.comparison, *_is_earlier_ok(request)
             ),
         )
+        if request.wants_planned_share:
+            memory = replace(memory, planned_share=_planned_share(connection, request))
         if request.splits:
             memory = replace(
                 memory,
@@ -168,6 +171,23 @@ def _anew_since(
         runs.c.slot < request.before,
     )
     return connection.scalar(first) or request.before
+
+
+def _planned_share(connection: Connection, request: MemoryRequest) -> float | None:
+    """The planned share in the newest earlier run of the configuration, whatever its status."""
+    query = (
+        select(runs.c.unpaired)
+        .where(
+            runs.c.comparison == request.comparison,
+            runs.c.config_hash == request.config_hash,
+            runs.c.slot < request.before,
+            runs.c.unpaired.is_not(None),
+        )
+        .order_by(runs.c.slot.desc())
+        .limit(1)
+    )
+    unpaired: UnpairedFindings | None = connection.scalar(query)
+    return None if unpaired is None else unpaired.baseline_share
 
 
 def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:

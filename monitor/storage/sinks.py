@@ -29,7 +29,10 @@ CHUNK = 200_000
 
 
 class ScoreFileOptions(Options):
-    """A Parquet file for each slot: a column `user`, and one for each metric, null if undefined."""
+    """A Parquet file for each slot, with a column `user` and one column for each metric.
+
+    Undefined scores are null.
+    """
 
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(min_length=1)
     """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, in any strftime

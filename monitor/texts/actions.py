@@ -5,17 +5,21 @@ Commands are quoted for a shell. Callers pass only names that are printable and 
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from monitor.model.instants import format_instant
-from monitor.model.rules import Severity
+from monitor.model.explanation import FaultKind
+from monitor.model.instants import format_instant, format_second
+from monitor.model.rankings import ALL, Arm
+from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Concern
 
 WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
 USUAL_INTERVAL = timedelta(days=1)
 """The time between two runs if the configuration is unknown."""
+CONTACT_LABELS = ("owner", "team", "contact")
+"""The labels that say whom to call."""
 CHECK_DATABASE = "rankwatch db check"
 """This command checks whether rankwatch can use the database."""
 
@@ -32,6 +36,101 @@ _ADVICE: Mapping[Severity, str] = {
     Severity.WARNING: "look at it within this working day.",
     Severity.INFO: "nobody has to act at night.",
 }
+_ADVICE_BY_USERS = "look at it within this working day, or now if the runbook says so."
+"""The advice for a warning that concerns too few users to be urgent."""
+
+_FIRST_STEPS: Mapping[FaultKind, str] = {
+    FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
+    FaultKind.SHARED_LIST: (
+        "find out why {arms} falls back to one list. Usual causes: features that these users "
+        "lack, or a model that does not answer."
+    ),
+    FaultKind.IDENTICAL: (
+        "check the switch of the experiment and the addresses of both arms. Do not count these "
+        "runs as results."
+    ),
+    FaultKind.ALIKE: (
+        "check the switch of the experiment, and whether both arms use one model or one cache. Do "
+        "not count these runs as results."
+    ),
+    FaultKind.CUT_SHORT: (
+        "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
+        "smaller index."
+    ),
+    FaultKind.STALE: "look at the job that writes the lists of {arms}, and at its cache.",
+    FaultKind.ITEMS_GONE: (
+        "ask whether these items were removed on purpose. If not, repair the catalogue or the "
+        "filter of {arms}."
+    ),
+    FaultKind.ITEMS_RISEN: (
+        "ask whether {arms} should show these items. If not, repair the filter, or end the boost."
+    ),
+    FaultKind.ITEMS_FALLEN: (
+        "ask whether these items were to be shown less. If not, repair the catalogue or the filter "
+        "of {arms}."
+    ),
+    FaultKind.SHIFTED: (
+        "look at the last step of {arms} before the list is served: it drops or inserts items at "
+        "the top."
+    ),
+    FaultKind.RESPELLED: (
+        "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
+    ),
+    FaultKind.MIXED_UP: (
+        "withdraw the last change of {arms}: it answers with the lists of other users. Usual "
+        "causes: a cache key without the user, or rows that were shifted."
+    ),
+    FaultKind.NOISE: (
+        "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
+        "items or users that do not fit the model."
+    ),
+    FaultKind.REPLACED: (
+        "ask whether a new model or catalogue of {arms} was wanted. If so, accept it. If not, "
+        "withdraw it."
+    ),
+    FaultKind.REORDERED: (
+        "ask whether a new ranking of {arms} was wanted. If so, accept it. If not, withdraw it."
+    ),
+}
+_CONDITION_STEPS: Mapping[Condition, str] = {
+    Condition.SPLIT_OFF: (
+        "use no result of this test, and find out why users of one arm are lost or counted twice. "
+        "Usual causes: an arm that fails for some users, a redirect, or logs that arrive late. "
+        "When it is repaired, begin the test again with a new `since`."
+    ),
+    Condition.ARMS_DIFFERED: (
+        "find out whether users are assigned at random. If an earlier test had the same arms, "
+        "assign the users again, and begin the test again with a new `since`."
+    ),
+}
+_GAP_STEPS: Mapping[Direction, str] = {
+    Direction.ABOVE: (
+        "ask what changed in the candidate since the last healthy run, or what stopped changing "
+        "in the baseline. If it was wanted, accept it. If not, withdraw it."
+    ),
+    Direction.BELOW: (
+        "ask what changed in the baseline since the last healthy run, or what stopped changing in "
+        "the candidate. If it was wanted, accept it. If not, withdraw it."
+    ),
+}
+
+
+def write_condition_step(condition: str) -> str | None:
+    """Say what to do first if this condition of an unpaired comparison begins. Else None."""
+    if condition not in set(_CONDITION_STEPS):
+        return None
+    return f"What to do: {_CONDITION_STEPS[Condition(condition)]}"
+
+
+def write_gap_step(direction: Direction) -> str:
+    """Say what to do first if the users of one arm move farther than usual, for no known cause."""
+    return f"What to do: {_GAP_STEPS[direction]}"
+
+
+def write_first_step(kind: FaultKind, arms: Sequence[Arm]) -> str:
+    """Say what to do first about a fault of this kind in the lists of these arms."""
+    names = " and ".join(f"the {arm}" for arm in arms)
+    return f"What to do: {_FIRST_STEPS[kind].format(arms=names)}"
 
 
 def write_urgency(severity: Severity, concern: Concern | None = None) -> str:
@@ -45,6 +144,8 @@ def write_urgency(severity: Severity, concern: Concern | None = None) -> str:
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
+    if severity is Severity.WARNING:
+        advice = _ADVICE_BY_USERS
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
 
 
@@ -52,9 +153,10 @@ def _write_concern(concern: Concern) -> str:
     if not concern.compared:
         return "no user could be compared."
     verb = "is" if concern.users == 1 else "are"
+    about = "about " if concern.is_estimated else ""
     percent = 100 * concern.share
     share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
-    return f"{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
+    return f"{about}{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
 
 
 def _write_owner(concern: Concern) -> str:
@@ -63,16 +165,27 @@ def _write_owner(concern: Concern) -> str:
     return "the owners of both arms" if concern.arms else "the owner of the arm that failed"
 
 
+def write_contacts(labels: Mapping[str, str]) -> str | None:
+    """Name the contacts that the labels of an alert give. None if there are none."""
+    contacts = [f"{name} {labels[name]}" for name in CONTACT_LABELS if labels.get(name)]
+    return f"Contacts: {', '.join(contacts)}." if contacts else None
+
+
 def write_firing(extent: str, since: datetime) -> str:
     """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
-    return f"Still going on{where}, since {format_instant(since)}."
+    return f"Still going on{where}, since {format_second(since)}."
+
+
+def write_stale_since(since: datetime) -> str:
+    """Say since when a comparison has had no good run."""
+    return f"Still going on. No good run since {format_second(since)}."
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:
     """Say when an alert began and ended. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
-    return f"Over{where}: {format_instant(since)} to {format_instant(ended_at)}."
+    return f"Over{where}: {format_second(since)} to {format_second(ended_at)}."
 
 
 def show_command(comparison: str, slot: datetime | None) -> str:
@@ -86,9 +199,17 @@ def runs_command(comparison: str) -> str:
     return f"rankwatch runs {shlex.quote(comparison)}"
 
 
-def acknowledge_command(comparison: str) -> str:
-    """Return the command that acknowledges all firing alerts of the comparison."""
-    return f"rankwatch alerts ack {shlex.quote(comparison)}"
+def acknowledge_command(comparison: str, segments: Collection[str], alerts: Collection[str]) -> str:
+    """Return the command that acknowledges these firing alerts of the comparison.
+
+    If ``segments`` is one segment, the command names it. If it is empty, it means all segments.
+    """
+    words = ["rankwatch", "alerts", "ack", comparison]
+    for alert in sorted(alerts):
+        words += ["--alert", alert]
+    if len(segments) == 1 and ALL not in segments:
+        words += ["--segment", *segments]
+    return shlex.join(words)
 
 
 def silence_command(matchers: Sequence[str], interval: timedelta | None) -> str:

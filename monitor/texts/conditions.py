@@ -13,6 +13,8 @@ _CLEAR = {
     Condition.NO_DATA: "there was data to judge by",
     Condition.TOO_FEW: "there were enough users to judge by",
     Condition.STALE: "a run has succeeded",
+    Condition.SPLIT_OFF: "the users are split as planned",
+    Condition.ARMS_DIFFERED: "the arms did not differ before the test began",
 }
 
 

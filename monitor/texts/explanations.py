@@ -1,6 +1,6 @@
 """Writes an explanation and the text of an alert from figures. Each is one line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import itemgetter
 from textwrap import shorten
@@ -17,8 +17,9 @@ from monitor.model.explanation import (
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm
 from monitor.model.segments import AND
+from monitor.model.statistics import parse_derived
 from monitor.texts.id_mismatches import write_mismatch, write_setting
-from monitor.texts.wording import printable, shorten_to
+from monitor.texts.wording import count_of, printable, shorten_to
 
 LONGEST_SENTENCE = 250
 """An explanation's text has at most this many characters."""
@@ -39,19 +40,25 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
+    FaultKind.ALIKE: "get lists from the {arms} that are nearly the {other}'s",
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
-    FaultKind.STALE: (
-        "get the same list from the {arms} as in the last run, while other lists changed"
-    ),
+    FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
-        "had items that nobody gets from the {arms} any more: {items} items, "
-        "{exposure} of what was shown"
+        "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
+    ),
+    FaultKind.ITEMS_RISEN: (
+        "get {items} from the {arms} that many more lists have than before: "
+        "{now} of the lists instead of {before}"
+    ),
+    FaultKind.ITEMS_FALLEN: (
+        "had {items} from the {arms} that far fewer lists have than before: "
+        "{now} of the lists instead of {before}"
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
-_ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
+_OF_ITEMS = (FaultKind.ITEMS_GONE, FaultKind.ITEMS_RISEN, FaultKind.ITEMS_FALLEN)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -68,7 +75,7 @@ MOST_ITEMS = 3
 
 def write_lost(finding: Finding) -> str:
     """Say which users got no list in a run that could not be judged, from which arm, and why."""
-    return _join([f"{write_cause(finding)}.", *_write_share(finding)])
+    return join_sentences([f"{write_cause(finding)}.", *_write_share(finding)])
 
 
 def write_cause(finding: Finding) -> str:
@@ -85,14 +92,14 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
-    if finding.kind is FaultKind.IDENTICAL:
+    if finding.kind in (FaultKind.IDENTICAL, FaultKind.ALIKE):
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
     if has_stood is not None:
         (other,) = set(Arm) - set(finding.arms)
         change = "did not change" if has_stood else "changed no more than usual"
         sentences.append(f"The {other} {change}.")
-    return _join(filter(None, sentences))
+    return join_sentences(filter(None, sentences))
 
 
 def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
@@ -104,7 +111,7 @@ def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
         return f"({_WITHOUT_PAST})"
     if finding.explained is not None:
         return f"This explains {_write_explained(finding.explained)} of the drop."
-    if drop.is_rise and finding.kind is FaultKind.IDENTICAL:
+    if drop.is_rise:
         return f"The similarity of all users rose by {-drop.amount:.4f}."
     if drop.is_clear:
         return ""
@@ -132,17 +139,17 @@ def write_drop(drop: MeanDrop) -> str:
     if drop.leader is not None:
         where = [write_fall(drop.leader, drop.amount)]
     if drop.is_rise:
-        return _join([f"Similarity rose by {amount}.", *where])
+        return join_sentences([f"Similarity rose by {amount}.", *where])
     if not drop.is_clear and drop.amount > 0:
-        return _join([f"No clear drop: similarity fell by {amount}.", *where])
+        return join_sentences([f"No clear drop: similarity fell by {amount}.", *where])
     if not drop.is_clear:
-        return _join([f"No drop: similarity rose by {amount}.", *where])
+        return join_sentences([f"No drop: similarity rose by {amount}.", *where])
     fell = f"Similarity fell by {amount}{_write_parts(drop.parts, drop.amount)}."
     largest = max(Part, key=drop.parts.__getitem__)
     if largest is Part.COMPOSITION:
         # The cause is clear: other users were asked. So "No clear cause" is left out.
-        return _join([*where, fell])
-    return _join(["No clear cause.", *where, fell])
+        return join_sentences([*where, fell])
+    return join_sentences(["No clear cause.", *where, fell])
 
 
 def write_distance(means: PartMeans) -> str:
@@ -192,7 +199,7 @@ def _write_parts(parts: Mapping[Part, float], total: float) -> str:
 
 
 def _write_who(finding: Finding) -> str:
-    is_estimated = finding.kind in _ESTIMATED
+    is_estimated = finding.is_estimated
     who = f"{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
     if is_estimated:
         who = f"About {who}"
@@ -206,7 +213,7 @@ def _write_who(finding: Finding) -> str:
 
 def _write_share(finding: Finding) -> list[str]:
     """Write which share of the segment's users has the fault, if the first sentence does not."""
-    is_exact = finding.is_exact and finding.kind not in _ESTIMATED
+    is_exact = finding.is_exact and not finding.is_estimated
     if finding.segment == ALL or is_exact:
         return []
     share, segment = _percent(finding.segment_share, 1), shorten_name(finding.segment)
@@ -216,29 +223,45 @@ def _write_share(finding: Finding) -> list[str]:
 def _write_what(finding: Finding, arms: str) -> str:
     detail = finding.detail
     kind = finding.kind
-    if kind is FaultKind.SHARED_LIST:
-        lists = detail["lists"]
-        what = f"get one of {lists:.0f} lists from the {arms}"
-        if lists == 1:
-            what = f"all get the same list from the {arms}"
-        return f"{what}: the most popular items" if detail["popular"] >= _POPULAR else what
-    if kind is FaultKind.MISSING:
-        return _write_missing(finding, arms)
-    if kind is FaultKind.RESPELLED:
-        return _write_respelled(finding, arms)
+    if kind in _WRITERS:
+        return _WRITERS[kind](finding, arms)
     if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
-    figures = {}
+    figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         figures = {"lists": "shorter lists", "items": "items"}
         if detail.get("duplicated", 0.0) >= _MOSTLY:
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
-        figures[name] = _percent(value, 1)
-        if value > 1:
-            figures[name] = f"{value:,.0f}"
+        figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
+    if kind in _OF_ITEMS:
+        figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
+
+
+def _name_earlier(detail: Mapping[str, float]) -> str:
+    return "before the test" if "of_before" in detail else "in the last run"
+
+
+def _write_shared(finding: Finding, arms: str) -> str:
+    lists = finding.detail["lists"]
+    what = f"get one of {lists:.0f} lists from the {arms}"
+    if lists == 1:
+        what = f"all get the same list from the {arms}"
+    if finding.detail["popular"] >= _POPULAR:
+        return f"{what}: the most popular items"
+    return what
+
+
+def _write_shifted(finding: Finding, arms: str) -> str:
+    detail = finding.detail
+    places = round(detail["places"])
+    moved = f"the others stand {count_of(places, 'place')}"
+    if detail["up"]:
+        first = "first item" if places == 1 else f"first {places} items"
+        return f"lack their {first} from the {arms}: {moved} higher"
+    return f"get {count_of(places, 'new item')} in front from the {arms}: {moved} lower"
 
 
 def _write_missing(finding: Finding, arms: str) -> str:
@@ -267,6 +290,14 @@ def _write_spellings(finding: Finding, first: str, second: str) -> str:
     return f": {one} ({first}), {other} ({second})"
 
 
+_WRITERS: Mapping[FaultKind, Callable[[Finding, str], str]] = {
+    FaultKind.SHARED_LIST: _write_shared,
+    FaultKind.MISSING: _write_missing,
+    FaultKind.SHIFTED: _write_shifted,
+    FaultKind.RESPELLED: _write_respelled,
+}
+
+
 def shorten_name(name: str) -> str:
     """Return the segment's name, shortened and without unprintable characters."""
     return AND.join(_shorten_part(part) for part in name.split(AND, 1))
@@ -287,7 +318,7 @@ def _capitalize(sentence: str) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
-def _join(sentences: Iterable[str]) -> str:
+def join_sentences(sentences: Iterable[str]) -> str:
     """Return the first sentence, followed by each further sentence that still fits."""
     joined, *others = sentences
     for sentence in others:
@@ -302,8 +333,9 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
     If another metric was explained, the text names that metric.
     """
     sentences = [*write_falls(explanation, segment), *_write_items(explanation)]
-    if metric != explanation.metric:
-        sentences.insert(0, f"Measured by {explanation.metric}:")
+    _, explained = parse_derived(explanation.metric)
+    if metric != explained:
+        sentences.insert(0, f"Measured by {explained}:")
     return " ".join(sentences)
 
 
@@ -343,4 +375,6 @@ def _write_items(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" in {shorten_name(explanation.segment)}"
+    if explanation.is_unpaired:
+        return [f"Items that the candidate shows{where} {'; '.join(pieces)}."]
     return [f"Items shown{where} {'; '.join(pieces)}."]

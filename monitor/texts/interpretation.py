@@ -27,6 +27,7 @@ _CONCENTRATIONS: Mapping[Concentration, str] = {
     Concentration.FEW_USERS: "concentrated in few users",
     Concentration.MANY_USERS: "spread over many users",
 }
+_RETRAINING = "the baseline's retraining"
 _MOST_SEGMENTS = 5
 _NO_VERDICT = (Likeness.IDENTICAL, Likeness.UNCERTAIN, Likeness.BELOW_RANDOM)
 
@@ -90,10 +91,11 @@ def _write_segment(result: Interpretation) -> str:
     if trainings is None:
         return f"{mean}, {result.closeness:.0%} of the way from random to identical lists."
     if not trainings.is_exceeded:
-        return f"{mean}, not clearly farther than the retraining."
+        return f"{mean}. The candidate is not clearly farther from the baseline than {_RETRAINING}."
     if trainings.ratio is None:
-        return f"{mean}, farther than the retraining."
-    return f"{mean}, {trainings.ratio:.1f} times as far as the retraining."
+        return f"{mean}. The candidate is farther from the baseline than {_RETRAINING}."
+    times = f"{trainings.ratio:.1f} times"
+    return f"{mean}. The candidate is {times} as far from the baseline as {_RETRAINING}."
 
 
 def write_longer(longest: int, k: int) -> str:
@@ -137,13 +139,12 @@ def _write_trainings(result: Interpretation, trainings: TrainingDistance) -> str
         f"{result.metric} is {result.mean:.2f} for the candidate and {trainings.mean:.2f} for the "
         "retraining"
     )
-    retraining = "the baseline's retraining"
     if not trainings.is_exceeded:
-        return f"the candidate is not clearly farther from the baseline than {retraining}: {means}"
+        return f"the candidate is not clearly farther from the baseline than {_RETRAINING}: {means}"
     if trainings.ratio is None:
-        return f"the candidate is farther from the baseline than {retraining}: {means}"
+        return f"the candidate is farther from the baseline than {_RETRAINING}: {means}"
     times = f"{trainings.ratio:.1f} times"
-    return f"the candidate is {times} as far from the baseline as {retraining}: {means}"
+    return f"the candidate is {times} as far from the baseline as {_RETRAINING}: {means}"
 
 
 def _write_spread(spread: Spread) -> str:

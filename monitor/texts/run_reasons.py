@@ -36,6 +36,23 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
         "rules that learn begin again from there"
     ),
     RunReasonKind.LAST_OK: "last good run: {slot}",
+    RunReasonKind.SPLIT_OFF: (
+        "the users are not split as planned: {0.users:,} of {0.asked:,} users ({share:.1%}) are "
+        "in the baseline, and {0.limit:.1%} were planned. Nothing is judged until the test begins "
+        "again with a new `since`"
+    ),
+    RunReasonKind.SWITCHED: (
+        "both arms served {0.users:,} of {0.asked:,} users ({share:.1%}), more than {0.limit:.0%}"
+    ),
+    RunReasonKind.NOT_SERVED: "no user has a list from the {0.arm}",
+    RunReasonKind.FEW_BEFORE: (
+        "only {0.users:,} of {0.asked:,} users of the {0.arm} ({share:.0%}) have a list of before "
+        "the test, under min_paired_share {0.limit:.0%}"
+    ),
+    RunReasonKind.ARMS_DIFFERED: (
+        "the users of both arms got different lists before the test began: the chance of such a "
+        "difference is {0.limit:.1g}"
+    ),
 }
 """The clause of each kind of reason. A reason of any other kind has its own text."""
 _DOUBTS = {

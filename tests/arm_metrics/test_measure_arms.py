@@ -66,6 +66,7 @@ KNOWN: dict[str, dict[str, Any]] = {
     "scores": {"batch": replace(BATCH, scores=SCORES)},
     "no scores": {"batch": replace(BATCH, scores=NAN)},
     "lists": {"last": SEEN},
+    "before": {"former": {B: last([[3, 1], [2, 3], []]), C: last([[1, 9], [1, 9], [1, 4]])}},
     "some lists": {"last": {B: last([[2, 1], [4, 5], []]), C: last([[], [], []])}},
 }
 WORKED = """
@@ -88,6 +89,8 @@ mean_popularity              no weights  None 0    None 0
 novelty                      lists       0 3       2/6 3
 # Of users of both runs.
 self_churn                   some lists  1/2 2     None 0
+# Of two users with both lists, item 1 came to one more list, and to two more first places.
+exposure_jump                before      2/2 2     0 3
 # Of the candidate.
 score_shift                  scores      -         2/3 3
 score_shift                  no scores   -         None 0
@@ -95,6 +98,7 @@ score_shift                  no scores   -         None 0
 mean_popularity              nothing     None 0    None 0
 novelty                      nothing     None 0    None 0
 self_churn                   nothing     None 0    None 0
+exposure_jump                nothing     None 0    None 0
 score_shift                  nothing     -         None 0
 """
 """The value of each arm, and of how many users."""

@@ -178,6 +178,11 @@ def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_
     )
     assert (found.users, found.share, found.examples) == (1, 0.5, (show(3),))
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
+    hit = np.array([False, False, True, False])
+    (found,) = group_users(
+        replaced, parts([(1, 0, 0)] * 4), np.arange(4), show=show, examples=2, hit=hit
+    )
+    assert found.examples == (show(2), show(0))
 
 
 SHOP = Shop(users=800)
@@ -316,6 +321,47 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told)
     assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
+class Planted:
+    """The candidate gives some users other lists, made of its own list and the baseline's."""
+
+    def __init__(self, share, change):
+        self.share, self.change = share, change
+
+    def lists(self, shop, arm, day):
+        of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
+        if arm is Arm.CANDIDATE:
+            for name in shop.names[: round(self.share * shop.users)]:
+                of_day[arm][name] = self.change(*(of_day[each][name] for each in Arm))
+        return of_day[arm]
+
+
+def test_lists_that_are_nearly_the_other_arms_are_told_in_a_rise():
+    def swap(baseline, _):
+        return [*baseline[:-2], baseline[-1], baseline[-2]]
+
+    found = measure(Planted(0.4, swap), BEGINS, past()).explanation
+    assert found.sentence.startswith("About 3")
+    assert "get lists from the candidate that are nearly the baseline's." in found.sentence
+    assert abs(found.finding.share - 0.4) < 0.05
+
+
+@pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])
+def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift):
+    def put_in_front(_, own):
+        return [1000 + own[0], *own[1:]] if last is None else [1000 + own[0], *own[:last]]
+
+    found = measure(Planted(1.0, put_in_front), BEGINS, past()).explanation
+    told = "get 1 new item in front from the candidate: the others stand 1 place lower"
+    assert (told in found.sentence) is is_shift
+
+
+def test_four_users_with_one_popular_list_are_told_if_nothing_else_is():
+    found = measure(Planted(0.005, lambda *_: list(range(SHOP.k))), BEGINS, past()).explanation
+    assert found.sentence.startswith(
+        "4 of 800 users (0.5 %) all get the same list from the candidate: the most popular items."
+    )
+
+
 def lists(text):
     batch = reference.batch(pairs(text), 10)
     return OwnLists(
@@ -335,9 +381,28 @@ def test_users_lie_in_the_bins_that_a_person_would_say():
         Habit.TURNED: [0, 10, 0, 1],
         Habit.MOVED: [0, 10, 4, 1],
         Habit.FIRST_MOVED: [0, -1, 0, 2],
+        Habit.FIRST_GONE: [0, 0, 0, 0],
+        Habit.FIRST_NEW: [0, 0, 0, 0],
+        Habit.ITEM_MOVED: [0, 0, 1, 0],
         Habit.STILL: [1, 0, 0, 0],
         Habit.SHARED: [0, 0, 0, 0],
     }
+
+
+def test_a_list_without_its_best_item_and_one_with_another_in_front_are_seen_by_their_first_items():
+    own = lists("12345:23456 12345:01234 12345:12345")
+    found = bin_lists(own, np.zeros(3, dtype=bool))
+    assert found[Habit.FIRST_GONE].tolist() == [1, 0, 0]
+    assert found[Habit.FIRST_NEW].tolist() == [0, 1, 0]
+
+
+def test_items_are_counted_over_users_with_both_lists():
+    """Item 1 left two of three lists, and 9 came to two; whoever had no list before is left out."""
+    own = lists("123:239 124:249 125:125 :129")
+    items, before, after = own.item_counts
+    change = dict(zip(items.tolist(), (after - before).tolist(), strict=True))
+    assert sorted(change.values()) == [-2, 0, 0, 0, 0, 2]
+    assert own.has_most_moved.sum() == 2
 
 
 USUAL = (0.1, 0.3, 0.3, 0.2, 0.08, 0.02)

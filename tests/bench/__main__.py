@@ -16,6 +16,7 @@ NAMES = [
     "incidents",
     "calibration",
     "sequences",
+    "unpaired",
     "against_duckdb",
 ]
 

@@ -21,7 +21,12 @@ from bench import show
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
-from monitor.pipeline.expectations import find_odd, find_waiting
+from monitor.pipeline.expectations import (
+    WEIGHT_OF_JUMP,
+    WEIGHT_OF_RISE,
+    find_odd,
+    find_waiting,
+)
 from monitor.statistics.reference.history import find_fault
 from monitor.statistics.reference.prediction import refer, surprise, to_normal
 from monitor.statistics.reference.sampling_error import judge_rare, to_angle
@@ -52,11 +57,16 @@ SERIES = (
     "p05",
     "share_below(0)",
     "share_below(-0.5)",
+    "alike",
+    "exposure_jump",
     "unchanged_list",
     "identical_list",
     "shared_list",
+    "rise of the mean",
 )
-FIRST_SHARE = 2  # the others, from here on, are shares of users
+FIRST_SHARE, LAST_SHARE = 2, 8  # these and the ones between them are shares of users
+ITEMS, MOVING = 100, 0.02
+"""Each of so many items is lost or gained by this share of the users, independently."""
 UNCHANGED = 0.002
 """Share of users whose list a training leaves as it is, in clusters of twice their variance."""
 ALIKE = 0.0005
@@ -124,7 +134,8 @@ def draw(world, rng):
                 (rare[..., :-1].sum(axis=1), rare[..., -1:].max(axis=1)), axis=-1
             )
             rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
-        yield measure(counts, rare)
+        jump = draw_jump(counts.sum(axis=-1), common, rng)
+        yield measure(counts, np.concatenate((jump[..., np.newaxis], rare), axis=-1))
 
 
 def is_holiday(run):
@@ -149,18 +160,25 @@ def draw_rare(world, ill, tilt, rng):
     )
 
 
+def draw_jump(users, common, rng):
+    """By how many users the lists of the item that moved most became more or fewer, (copies, segments)."""
+    gained, lost = rng.binomial(users, MOVING, (2, ITEMS, *users.shape))
+    pace = np.exp(0.2 * common)
+    return np.minimum(np.rint(pace * np.abs(gained - lost).max(axis=0)), users)
+
+
 def measure(counts, rare):
-    """The seven series and their sampling errors, (..., 7), from counts by bin (..., bins) and rare counts (..., 3)."""
+    """All series and their sampling errors, from counts by bin (..., bins) and rare counts (..., 4)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
     deviation = np.sqrt(np.maximum(counts @ SCORES**2 / n - mean**2, 0) * n / (n - 1))
     p05, p05_error = percentile(counts, n)
     below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
-    shares = [to_angle(each / n, n) for each in (*below, *np.moveaxis(rare, -1, 0))]
-    values = np.stack([mean, p05, *(-angle for angle, _ in shares)], axis=-1)
-    return values, np.stack(
-        [deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1
-    )
+    alike = counts[..., np.searchsorted(SCORES, 0.9) :].sum(axis=-1)
+    shares = [to_angle(each / n, n) for each in (*below, alike, *np.moveaxis(rare, -1, 0))]
+    values = np.stack([mean, p05, *(-angle for angle, _ in shares), -mean], axis=-1)
+    error = deviation / np.sqrt(n)
+    return values, np.stack([error, p05_error, *(error for _, error in shares), error], axis=-1)
 
 
 def percentile(counts, n):
@@ -195,7 +213,12 @@ STATED = 90.0
 KEPT_RUNS = 63
 """Nine weeks of days; a reference looks at 60."""
 KINDS = ("drop", "trend")
-LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
+WEIGHTS = {
+    "alike": WEIGHT_OF_RISE,
+    "rise of the mean": WEIGHT_OF_RISE,
+    "exposure_jump": WEIGHT_OF_JUMP,
+}
+LOOKS = {f"{kind} {name}": WEIGHTS.get(name, 1.0) for kind in KINDS for name in SERIES}
 
 
 class Watch:
@@ -225,9 +248,10 @@ class Watch:
         past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
         reference = refer(self.values, self.errors, phases=phases, alarms=past)
         p = surprise(reference, now, errors)
-        is_share = np.arange(now.size) % len(SERIES) >= FIRST_SHARE
+        series = np.arange(now.size) % len(SERIES)
+        is_share = (series >= FIRST_SHARE) & (series <= LAST_SHARE)
         taught = -reference.taught, np.where(np.isnan(reference.taught), np.nan, self.errors)
-        always = np.where(np.arange(now.size) % len(SERIES) == len(SERIES) - 1, 1.0, 0.0)
+        always = np.where(series == SERIES.index("shared_list"), 1.0, 0.0)
         _, p, is_counted = judge_rare(
             is_share,
             taught,
@@ -243,9 +267,7 @@ class Watch:
         )
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         is_drop = p <= self.share
-        waits = (
-            np.arange(now.size) % len(SERIES) == SERIES.index("identical_list")
-        ) & ~self.pending
+        waits = (series == SERIES.index("identical_list")) & ~self.pending
         self.pending = is_drop
         breach = np.stack([is_drop & ~waits, self.evidence.total >= 1 / self.share])
         trend = np.where(
@@ -291,13 +313,17 @@ def _append(past, now):
 
 
 def shares(world, stated, looks):
-    """Each column's share of the budget, if all looks weigh the same."""
+    """Each column's share of the budget; the look at a series weighs the same for each kind."""
     names = (
         [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
     )
     budget = Budget(runs=stated, segments=names, looks=looks)
-    parts = np.array([budget.share(name, next(iter(looks))) for name in names])
-    return np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
+    by_series = {look.partition(" ")[2] or look: look for look in looks}
+    parts = [
+        [budget.share(name, by_series.get(series, next(iter(looks)))) for series in SERIES]
+        for name in names
+    ]
+    return np.broadcast_to(parts, (world.copies, len(names), len(SERIES))).ravel()
 
 
 def watch(world, rng, stated=STATED):

@@ -1,6 +1,6 @@
 """What on-call gets of generated incidents, and whether it is right: ``make bench ARGS="incidents --count 200 --seed 1"``.
 
-Incidents of the fourteen kinds of `faults`, `PER_SHOP` in each of many shops that differ in users, items, k and pace, of random
+Incidents of the kinds of `faults`, `PER_SHOP` in each of many shops that differ in users, items, k and pace, of random
 shares, segments, arms and days. Each lasts `BAD` days after a healthy week or two, and ends. Every day is run and judged by the
 default rules and delivered from the outbox by the code that the daemon runs; only its schedule is left out, since the clock is
 set. Four receivers send to fakes on loopback that take what their services document and nothing else; reminders are off.
@@ -84,6 +84,9 @@ _DAY = timedelta(days=1)
 _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
+    "other arm's lists": "both lists are identical|answers with the baseline's list for",
+    "items risen": "that many more lists have",
+    "shifted": "lack their first|new items? in front",
     "shorter": "get shorter lists|gave a list shorter than k for",
     "stale": "as in the last run|returned an unchanged list",
     "items gone": "had items that nobody gets",
@@ -99,6 +102,11 @@ KINDS = {
     for kind, told in yaml.safe_load("""
         one shared list: shared list
         slow loss: shared list
+        lists of the other arm: other arm's lists
+        boosted item: items risen
+        lost filter: items risen
+        one item gone: items gone
+        best item dropped: shifted
         reordering only: reordered
         top 3 shuffled: top reordered
         truncation: shorter

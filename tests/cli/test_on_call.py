@@ -50,11 +50,12 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand():
     assert re.search("firing +anna", rankwatch("alerts").stdout)
     assert_refused(f"""
         {acknowledge} | 2 | no firing alert matches, or anna has already acknowledged all that match
+        alerts ack --alert Other --alert SimilarityHigh | 2 | rankwatch: no firing alert matches, or
         alerts ack --segment country=UK | 2 | rankwatch: no firing alert matches, or
         alerts resolve --segment country=UK | 2 | rankwatch: no firing alert matches: choose one from `rankwatch alerts`
     """)
 
-    (done,) = read_json("alerts resolve --alert SimilarityLow")
+    (done,) = read_json("alerts resolve --alert Other --alert SimilarityLow")
     assert (done["to_state"], done["reason"]) == ("quiet", f"resolved by {getpass.getuser()}")
     assert drift() == ("quiet", None)
 

@@ -29,7 +29,7 @@ def reactions_table() -> str:
         "cut to 5": [(BASE, BASE[:5])],
         "popular": _popularity(),
     }
-    lines = [["measure", *columns, "chance"], ["---", *["---:"] * (len(columns) + 1)]]
+    lines = [["metric", *columns, "chance"], ["---", *["---:"] * (len(columns) + 1)]]
     for metric in (kind() for kind in METRICS.values() if kind.need is None):
         scores = [
             *(_score(metric, pairs) for pairs in columns.values()),

@@ -243,3 +243,31 @@ def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summari
     )
     assert (look(past, 0.5, other).runs, full.runs) == (0, len(MEANS))
     assert full.expected == pytest.approx(np.mean(MEANS), abs=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.0003, 0.07])
+def test_a_share_that_falls_is_judged_by_the_users_outside_of_it(share):
+    near = replace(FAR, alert="Near", limit=drop(direction=Direction.BELOW).limit)
+    shares = [share + change for change in (0, 0.0001, 0, 0.0002, 0, 0.0001)]
+    risen = look(history(map(below, shares)), below(0.1), watched(FAR))
+    outside = [below(1 - each) for each in shares]
+    fallen = look(history(outside), below(0.9), watched(near))
+    assert fallen.limit == pytest.approx(1 - (risen.limit or 0))
+    assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - (risen.expected or 0)))
+
+
+def test_a_rollback_to_the_level_before_a_new_normal_is_no_rise():
+    rise = drop(alert="Rise", direction=Direction.ABOVE, threshold=1.0)
+    what = watched(drop(), rise)
+    lower = [mean - 0.2 for mean in MEANS * 2]
+    past = history([*MEANS * 2, *lower])
+    for place in range(14, len(past)):
+        past[place] = replace(past[place], states={("SimilarityLow", "all"): State.FIRING})
+    slot = SLOT + len(past) * DAY
+
+    _, back = expect(what, slot, [measured(0.52)], past)
+    _, above = expect(what, slot, [measured(0.8)], past)
+    assert back.expected == pytest.approx(0.32, abs=0.01)
+    assert (back.z or 0) < 1
+    assert (above.z or 0) > 5
+    assert 0.55 < (back.limit or 0) < 0.8

@@ -77,7 +77,8 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
     result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     names = [each.name for each in fields(Findings)]
     unset = [name for name in names if getattr(result, name) in (None, False, (), {})]
-    assert unset == ["reasons", "id_mismatches"]  # the run is ok, and nothing is odd about its ids
+    # The run is ok and paired, and nothing is odd about its ids.
+    assert unset == ["reasons", "unpaired", "id_mismatches"]
 
 
 def test_users_added_for_a_segment_change_nothing_but_that_segment():

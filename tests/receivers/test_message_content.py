@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts_reference import DEFAULT, severities
+from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import parse_command
 from factories import SLOT, transition
 from messages import (
@@ -37,6 +37,7 @@ from monitor.model.notifications import (
 )
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Severity
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.receivers import BUILT_IN
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.email import mail_page, mail_subject
@@ -53,7 +54,14 @@ from monitor.settings.configuration import Settings
 from monitor.texts.actions import NEW_LEVEL, write_urgency
 
 content = partial(content_of, external_url=URL)
+
+
+def subject(each):
+    return mail_subject(each, content(each))
+
+
 URGENT = write_urgency(Severity.CRITICAL)
+CONTACT = "Contacts: team ranking."
 
 
 def test_shares_that_cancel_out_are_given_as_amounts():
@@ -80,7 +88,9 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
     )
     found = content(message(near, far, EVERYBODY))
     assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
-    assert found.more == ("This message also reports 2 more alerts: SimilarityLow (2 segments).",)
+    assert found.more == (
+        "This message also reports: SimilarityLow (2 segments: plan=0.3, plan=0.1).",
+    )
     assert [change.heading for change in content(message(near, far)).changes] == [
         "SimilarityLow firing in plan=0.1",
         "SimilarityLow firing in plan=0.3",
@@ -104,22 +114,23 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
     assert found.title.startswith(
-        "SimilarityLow and 1 other alert firing on home-feed (999 segments): mean of "
+        "SimilarityLow and 1 other alert firing on home-feed (999 segments: shop=0998, shop=0997, "
+        "shop=0996 and 996 more): mean of "
     )
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == (
         (
-            "This message also reports 995 more alerts: SimilarityLow (994 segments), MissingLists "
-            "(shop=0001)."
+            "This message also reports: SimilarityLow (994 segments: shop=0000, shop=0001, "
+            "shop=0002 and 991 more); MissingLists (shop=0001)."
         ),
     )
 
 
-def test_no_more_than_four_alerts_are_named():
-    changes = [start(alert=f"A{n}", dedup_key=str(n)) for n in range(14)]
+def test_no_more_than_twelve_further_alerts_are_named():
+    changes = [start(alert=f"A{n:02}", dedup_key=str(n)) for n in range(20)]
     found = content(message(*changes))
-    named = ", ".join(f"{alert} (all users)" for alert in ("A13", "A2", "A3", "A4"))
-    assert found.more == (f"This message also reports 9 more alerts: {named} and 5 other alerts.",)
+    named = ", ".join(f"A{n:02}" for n in range(5, 17))
+    assert found.more == (f"This message also reports: {named} (all users) and 3 other alerts.",)
 
 
 def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
@@ -161,7 +172,7 @@ def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(r
     assert found.title == "SimilarityLow no longer watched on home-feed"
     assert headline_of(found) == f"⏹ {found.title}"
     assert summary_of(ended) == f"{found.title}: gone"
-    assert mail_subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
+    assert subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
     link = ("comparison", f"{URL}/c/home-feed")
     if removed is Removed.COMPARISON:
         link = ("rankwatch", URL)
@@ -236,8 +247,8 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         *compose_messages((stale,), later),
         *compose_messages((failing, stale), later),
     ]
-    parts = [mail_subject(each).partition("] home-feed: ") for each in messages]
-    wanted = ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
+    parts = [subject(each).partition("] home-feed: ") for each in messages]
+    wanted = ["[FIRING] [warning", "[WORSE] [critical", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
@@ -263,7 +274,7 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     )
     told = (
         "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nThis message also "
-        "reports 1 more alert: SimilarityLow (a=b).\n\nLinks:\n"
+        "reports: SimilarityLow (a=b).\n\nLinks:\n"
     )
     assert told in plain_text(found)
 
@@ -276,9 +287,7 @@ def test_titles_name_the_headline_or_else_the_reason(headline, shown):
         == summary_of(change)
         == f"SimilarityLow firing on home-feed: {shown}"
     )
-    assert mail_subject(message(change)).startswith(
-        f"[FIRING] [critical] home-feed: {shown} (incident "
-    )
+    assert subject(message(change)).startswith(f"[FIRING] [critical] home-feed: {shown} (incident ")
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it():
@@ -290,7 +299,7 @@ def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
     since = "2024-01-07T00:00:00Z"
     over = f"Over: {since} to 2024-01-09T00:00:05Z."
     situations = [
-        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT)),
+        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT, CONTACT)),
         (message(acknowledgement()), (f"Still going on, since {since}.",)),
         (message(end()), (over,)),
         (message(end(is_new_normal=True)), (over, NEW_LEVEL)),
@@ -314,8 +323,11 @@ def bodies(each):
 
 
 def test_each_default_alert_has_its_runbook_in_the_messages_of_all_receivers():
-    settings = Settings.model_validate({"external_url": URL, "comparisons": [DEFAULT]})
-    rules = wire(settings).watched["home-feed"].comparison.judging.rules
+    settings = Settings.model_validate({"external_url": URL, "comparisons": [DEFAULT, UNPAIRED]})
+    watched = wire(settings).watched.values()
+    rules = {
+        rule.alert: rule for each in watched for rule in each.comparison.judging.rules
+    }.values()
     assert {rule.alert for rule in rules} == severities().keys() - {DATABASE_AWAY}
     for rule in rules:
         runbook = f"{URL}/docs/runbooks/{rule.alert}"
@@ -364,10 +376,11 @@ TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 
 
 Still going on, since 2024-01-07T00:00:00Z.
 Critical: look at it now.
+Contacts: team ranking.
 
 Why:
   No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.
-  14 items entered the lists, 1 item left them.
+  Items in the lists of one arm only: 1 of the baseline, 14 of the candidate.
 
 SimilarityLow firing
   mean of extended_tau is 0.254 over 1,874 users, below 0.35
@@ -379,7 +392,7 @@ SimilarityLow firing
   in breach since: 2024-01-07T00:00:00Z
   run: 2024-01-08T00:00:00Z
 
-This message also reports 1 more alert: SimilarityLow (country=UK).
+This message also reports: SimilarityLow (country=UK).
 
 What the drop is made of:
   items replaced: 62 %
@@ -392,12 +405,12 @@ Items that lost most:
   sku-2: in 70 % of baseline lists, 0 % of candidate lists
 
 Lists of u-17:
-     baseline      candidate
-  1  sku-2 (gone)  Red shoes (new)
-  2  sku-3         sku-3
-  3  sku-5         sku-4 (was 4)
-  4  sku-4         sku-5 (was 3)
-  5  sku-6 (gone)
+     baseline           candidate
+  1  sku-2 (only here)  Red shoes (only here)
+  2  sku-3              sku-3
+  3  sku-5              sku-4 (there: 4)
+  4  sku-4              sku-5 (there: 3)
+  5  sku-6 (only here)
 
 Links:
   run: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
@@ -405,7 +418,7 @@ Links:
 
 Commands:
   rankwatch show home-feed --slot 2024-01-08T00:00:00Z
-  rankwatch alerts ack home-feed
+  rankwatch alerts ack home-feed --alert SimilarityLow
   rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h
   rankwatch runs home-feed
 """
@@ -420,15 +433,69 @@ def test_text_has_its_parts_in_order_and_lists_side_by_side():
 
 
 def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
-    lost = start(metric="coverage", statistic="missing(baseline)", direction=Direction.ABOVE)
+    lost = start(
+        metric="coverage", statistic="missing(baseline)", direction=Direction.ABOVE, normal=None
+    )
     failed = start(metric="condition", statistic="error", value=None, users=0)
     for change, urgency in (
+        (replace(lost, value=0.6, users=200, normal=0.2), "80 of 200 users (40 %) are concerned."),
         (replace(lost, value=0.5, users=200), "100 of 200 users (50 %) are concerned. Call the b"),
         (replace(lost, value=0.49, users=200), "98 of 200 users (49 %) are concerned. Look at it"),
         (replace(lost, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
         (failed, "Urgent: no user could be compared. Call the owner of the arm that failed now."),
     ):
-        assert urgency in content(message(change)).situation[1]
+        found = content(message(change))
+        assert urgency in found.situation[1]
+        is_urgent = found.situation[1].startswith("Urgent")
+        assert ("urgent" in subject(message(change)), found.is_urgent) == (is_urgent, is_urgent)
+
+
+def test_the_explanation_counts_the_users_unless_an_alert_names_far_more_or_is_urgent():
+    finding = Finding(
+        kind=FaultKind.SHARED_LIST,
+        arms=(Arm.BASELINE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    briefed = briefing(explanation=explanation(finding=finding))
+    for value, users in ((0.31, 60), (0.49, 60), (0.5, 100), (0.61, 122)):
+        lost = start(metric="coverage", statistic="shared_list(baseline)", normal=None)
+        lost = replace(lost, value=value, users=200, direction=Direction.ABOVE)
+        situation = content(message(lost, briefing=briefed)).situation
+        assert f" {users} of 200 users" in situation[1]
+        assert situation[3].startswith("What to do: find out why the baseline falls back")
+
+
+def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
+    finding = Finding(
+        kind=FaultKind.SHARED_LIST,
+        arms=(Arm.BASELINE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    shared = start(alert="BaselineSharedList", metric="coverage", statistic="shared_list(baseline)")
+    shared = replace(shared, dedup_key="s", value=0.3, direction=Direction.ABOVE, threshold=0.29)
+    other = replace(shared, alert="SharedList", statistic="shared_list", dedup_key="o")
+    found = content(
+        message(
+            EVERYBODY, other, shared, briefing=briefing(explanation=explanation(finding=finding))
+        )
+    )
+    assert found.changes[0].heading == "BaselineSharedList firing"
+    assert found.title.startswith("BaselineSharedList and 2 other alerts firing")
+
+
+def test_too_few_lists_are_as_urgent_as_missing_lists():
+    no_data = start(metric="condition", statistic="no_data", value=None, users=0)
+    lost = RunReason(kind=RunReasonKind.LOST_LISTS, arm=Arm.CANDIDATE, users=140, asked=200)
+    found = content(message(no_data, briefing=Briefing(reasons=(lost,))))
+    assert found.situation[1] == (
+        "Urgent: 140 of 200 users (70 %) are concerned. Call the candidate's owner now."
+    )
 
 
 def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web():
@@ -444,7 +511,7 @@ def test_the_description_has_the_reason_since_when_and_what_to_run():
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
         "Still firing. Critical: look at it now.\n"
         "Commands: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; "
-        "rankwatch alerts ack home-feed; "
+        "rankwatch alerts ack home-feed --alert SimilarityLow; "
         "rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h; "
         "rankwatch runs home-feed"
     )

@@ -1,6 +1,7 @@
 """The fault behind each alert of the default rules, and of conditions."""
 
-from runbooks.world import Change, Fault
+from runbooks.world import TEST, Change, Fault
+from unpaired import world as unpaired
 
 
 def _replace(first: int, last: int) -> Change:
@@ -39,6 +40,10 @@ def _duplicated(items: list[str]) -> list[str]:
 
 def _unreadable(_: list[str]) -> list[list[str]]:
     return [["no", "item"]]
+
+
+def _promoted(items: list[str]) -> list[str]:
+    return ["item-7", *items[:-1]]
 
 
 def _popular(_: list[str]) -> list[str]:
@@ -87,8 +92,18 @@ FAULTS = (
     Fault(alert="TopReversedTrend", change=_swap(0, 2), share=0.01, step=0.004, days=8),
     Fault(alert="FirstItemDiffers", change=_swap(0, 1), share=0.4),
     Fault(alert="IdenticalLists", share=0.4, is_copied=True, days=2),
+    Fault(alert="ExposureJump", change=_promoted, share=0.3),
+    Fault(alert="BaselineExposureJump", change=_promoted, share=0.3, arm="baseline"),
+    Fault(alert="SimilarityRise", is_copied=True),
+    Fault(alert="UsersAlike", share=0.3, is_copied=True),
     Fault(alert="CandidateFrozen", is_stale=True, days=4),
     Fault(alert="BaselineFrozen", is_stale=True, arm="baseline", days=4),
+    Fault(alert="SelfGapRise", log={"fault": unpaired.reverse_top}),
+    Fault(alert="SelfGapDrop", log={"fault": unpaired.serve_old}),
+    Fault(alert="SelfGapTrend", log={"fault": unpaired.reverse_top}, days=4),
+    Fault(alert="FarGapRise", log={"fault": unpaired.mix_up}),
+    Fault(alert="SplitOff", log={"served": ~(TEST.is_candidate & TEST.draw(0.4)), "begins": 1}),
+    Fault(alert="ArmsDiffered", log={"before": unpaired.serve_better}),
     Fault(alert="RunFailing", change=_no_list, days=2),
     Fault(alert="NoData", change=_no_list, share=0.7, days=2),
     Fault(alert="TooFewUsers", share=0.0, days=3, rules=_SMALL_RULE),

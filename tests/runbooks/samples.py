@@ -2,6 +2,7 @@
 
 A comment before a block of a page says where it comes from: `message of ALERT` is the message of
 rankwatch or Prometheus about this alert, and `output with ALERT` is what the command prints then.
+In commands, COMPARISON and SLOT are placeholders. `output with ALERT at TIME` gives the slot.
 """
 
 import re
@@ -28,19 +29,22 @@ from runbooks.faults import FAULTS
 from runbooks.world import (
     BEGIN,
     HEALTHY,
+    NAME,
     URL,
     Fault,
     message_of,
     output_of,
     write_fault,
     write_healthy,
+    write_test,
 )
 
 PAGES = Path(__file__).parents[2] / "docs/runbooks"
 MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
 _MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
 _OUTPUT = re.compile(
-    r"(<!-- output with (\w+) -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)", re.DOTALL
+    r"(<!-- output with (\w+)(?: at (\S+))? -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)",
+    re.DOTALL,
 )
 _FAULTS = {fault.alert: fault for fault in FAULTS}
 
@@ -55,7 +59,10 @@ class Worlds:
         folder = self._folder / alert
         if not folder.exists():
             fault = _FAULTS[alert]
-            write_fault(self._healthy(fault), folder, fault)
+            if fault.log is None:
+                write_fault(self._healthy(fault), folder, fault)
+            else:
+                write_test(folder, fault)
         return folder
 
     def _healthy(self, fault: Fault) -> Path:
@@ -78,7 +85,8 @@ def with_samples(page: str, worlds: Worlds) -> str:
         return f"{block[1]}{message_about(block[2], worlds)}\n"
 
     def output(block: re.Match[str]) -> str:
-        return f"{block[1]}{output_of(worlds.of(block[2]), block[3])}\n"
+        command = block[4].replace("COMPARISON", NAME).replace("SLOT", block[3] or "")
+        return f"{block[1]}{output_of(worlds.of(block[2]), command)}\n"
 
     return _OUTPUT.sub(output, _MESSAGE.sub(message, page))
 
@@ -120,20 +128,28 @@ def _stale() -> Message:
     since = BEGIN + timedelta(days=HEALTHY - 1)
     cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
     headline = write_stale(since, cause, has_succeeded=True)
-    return _about(
-        transition(
-            alert="Stale",
-            metric=METRIC_LABELS[RuleKind.CONDITION],
-            statistic=Condition.STALE.value,
-            reason=write_missed(headline, 3),
-            headline=headline,
-            value=None,
-            slot=since,
-            at=since + timedelta(days=3, minutes=10),
-            since=since,
-            runbook_url=f"{URL}/docs/runbooks/Stale",
-        )
+    start = transition(
+        alert="Stale",
+        metric=METRIC_LABELS[RuleKind.CONDITION],
+        statistic=Condition.STALE.value,
+        reason=write_missed(headline, 3),
+        headline=headline,
+        value=None,
+        slot=since,
+        at=since + timedelta(days=3, minutes=10),
+        since=since,
+        runbook_url=f"{URL}/docs/runbooks/Stale",
     )
+    failing = replace(
+        start,
+        alert="RunFailing",
+        statistic=Condition.ERROR.value,
+        slot=since + timedelta(days=2),
+        since=since + timedelta(days=1),
+        dedup_key="failing",
+    )
+    message = _about(start)
+    return replace(message, firing=(start, failing))
 
 
 def _database_away() -> Message:

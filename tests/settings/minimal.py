@@ -27,6 +27,17 @@ MINIMAL = f"""comparisons:
     users: {{file: {{path: users.csv, user: id}}}}
 """
 
+UNPAIRED = """comparisons:
+  - name: test
+    every: 1d
+    unpaired:
+      log: {file: {path: log.parquet, user: user, items: items, served: {time: at, within: 1d}}}
+      arm: variant
+      baseline: a
+      candidate: b
+      split: {a: 0.5, b: 0.5}
+      before: 2024-01-01
+"""
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 BASE = Path("/srv/rankwatch")
 

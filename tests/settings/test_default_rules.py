@@ -1,7 +1,7 @@
 """`rules: default`: the rules that need no numbers."""
 
 from monitor.model.rules import Keep, Learning, RuleKind, is_learned
-from settings.minimal import MINIMAL, RETRAIN, comparison_of, learning_of, rules_on_drift
+from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of, learning_of, rules_on_drift
 
 
 def watched(rules):
@@ -24,6 +24,8 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
         "TailDrop": "extended_tau p05 below drop",
         "UsersBelowHalf": "extended_tau share_below(0) above drop",
         "UsersBelowQuarterTrend": "extended_tau share_below(-0.5) above trend",
+        "SimilarityRise": "extended_tau mean above drop",
+        "UsersAlike": "extended_tau share_below(0.9) below drop",
         "RboDrop": "rbo(p=0.9) mean below drop",
         "TopReversedTrend": "coverage top_reversed(candidate) above trend",
         "MissingLists": "coverage missing(candidate) above drop",
@@ -59,7 +61,8 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     told = watched(rules)
     assert told["SimilarityDrop"] == "footrule_normalized mean above drop"
     assert told["TailDrop"] == "footrule_normalized p95 above drop"
-    assert "UsersBelowHalf" not in told
+    assert told["SimilarityRise"] == "footrule_normalized mean below drop"
+    assert not {"UsersBelowHalf", "UsersAlike"} & told.keys()
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == [
         "KendallDistanceRise",
         "AverageOverlapDrop",
@@ -95,7 +98,8 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms():
         for rule in rules
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
-    lacks = ("missing", "empty", "short", "duplicated", "failed", "shared_list", "unchanged_list")
+    lacks = ("missing", "empty", "short", "duplicated", "failed")
+    lacks += ("shared_list", "unchanged_list", "exposure_jump")
     of_both = {"top_reversed(candidate)", "first_differs(candidate)", "identical_list(candidate)"}
     assert (
         set(jumps)
@@ -108,3 +112,41 @@ def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_
 
     held = {(learning_of(rule), rule.resolve_after) for rule in rules}
     assert held == {(Learning.DROP, 2), (Learning.TREND, 1), (None, 1)}
+
+
+def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage():
+    found = comparison_of(f"{UNPAIRED}    rules: default\n")
+    told = watched(found.judging.rules)
+    assert {name: words for name, words in told.items() if "coverage" not in words} == {
+        "SelfGapRise": "self_gap(extended_tau) mean above drop",
+        "SelfGapDrop": "self_gap(extended_tau) mean below drop",
+        "SelfGapTrend": "self_gap(extended_tau) mean above trend",
+        "FarGapRise": "far_gap(extended_tau) mean above drop",
+        "RunFailing": "condition error above fixed",
+        "NoData": "condition no_data above fixed",
+        "TooFewUsers": "condition too_few above fixed",
+        "Stale": "condition stale above fixed",
+        "SplitOff": "condition split_off above fixed",
+        "ArmsDiffered": "condition arms_differed above fixed",
+    }
+    lacks = {words.split()[1].partition("(")[0] for words in told.values() if "coverage" in words}
+    assert lacks == {
+        "missing",
+        "empty",
+        "short",
+        "duplicated",
+        "failed",
+        "shared_list",
+        "unchanged_list",
+        "exposure_jump",
+    }
+    assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
+    paired = comparison_of(f"{MINIMAL}    rules: default\n")
+    assert not {"SplitOff", "SelfGapRise"} & set(watched(paired.judging.rules))
+
+
+def test_a_distance_has_a_self_gap_and_no_far_gap():
+    text = f"{UNPAIRED}    metrics: [footrule_normalized]\n    rules: default\n"
+    told = watched(comparison_of(text).judging.rules)
+    assert told["SelfGapRise"] == "self_gap(footrule_normalized) mean above drop"
+    assert "FarGapRise" not in told

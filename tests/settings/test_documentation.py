@@ -70,6 +70,7 @@ def test_the_example_loads_with_all_its_options_uncommented(base):
         "cached",
         "cached.b",
         "everybody",
+        "checkout-test",
     ]
     assert len(loaded.receivers) == 6
 

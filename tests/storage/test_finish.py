@@ -17,6 +17,7 @@ from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind
 from monitor.model.runs import EvidenceKind, Findings, Run, RunStatus, Scores
+from monitor.model.unpaired import ArmCounts, BetweenExcess, ItemExposure, UnpairedFindings
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
 from storage.worked import (
@@ -89,17 +90,35 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
         RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=replace(mismatch, examples=("A", "a"))),
         RunReason(kind=RunReasonKind.TOO_FEW, users=1, asked=6, limit=0.9, slot=SLOT),
     )
+    exposure = ItemExposure(
+        item="\x00 \ud800",
+        lists={Arm.BASELINE: 3, Arm.CANDIDATE: 0},
+        first={Arm.BASELINE: 0, Arm.CANDIDATE: 0},
+    )
+    unpaired = UnpairedFindings(
+        baseline_share=0.9,
+        users={arm: ArmCounts(assigned=9, served=8, compared=7) for arm in Arm},
+        switched=1,
+        log_e=-0.5,
+        before_p=0.25,
+        between=(BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125),),
+        items=(exposure,),
+    )
+    of_arms = replace(coverage().all, asked_by_arm={Arm.BASELINE: 4, Arm.CANDIDATE: 1})
     stored = result(
         claimed(store),
         reason="r",
         reasons=reasons,
         labels_until=SLOT,
         models=models,
-        **measured | {"input_hash": "00ff"},
+        coverage=Coverage(rows=(of_arms,)),
+        **measured | {"input_hash": "00ff", "unpaired": unpaired},
     )
     assert store.runs.finish(stored, receivers=())
     (found,) = runs_of(store)
     assert (found.models, found.input_hash, found.reasons) == (models, "00ff", reasons)
+    assert found.unpaired == unpaired
+    assert record(store, found.id).coverage == stored.coverage
     assert [
         each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)
     ] == []

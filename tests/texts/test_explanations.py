@@ -62,7 +62,7 @@ def test_a_fault_is_told_with_whom_it_concerns_and_what_the_mean_did():
     assert write_finding(CUT, None) == f"{told} (No earlier lists to compare with.)"
     assert (
         write_finding(CUT, drop_of(order=-0.1))
-        == f"{told} The similarity of all users did not fall."
+        == f"{told} The similarity of all users rose by 0.1000."
     )
     assert (
         write_finding(CUT, drop_of(order=0.0019))

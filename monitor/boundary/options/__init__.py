@@ -8,7 +8,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +48,7 @@ from monitor.boundary.options.problems import (
 )
 from monitor.boundary.options.secret_files import expand_home, is_secret, with_secrets
 from monitor.boundary.redaction import display_url
+from monitor.model.instants import read_instant
 
 _T = TypeVar("_T")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -125,6 +126,18 @@ Duration = Annotated[
             "examples": ["30s", "15m", "1h30m", "7d"],
         }
     ),
+]
+
+
+def _read_time(value: object) -> datetime:
+    return read_instant(str(value))
+
+
+# A date or a time, as aware UTC.
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_read_time),
+    WithJsonSchema({"type": "string", "examples": ["2026-11-01", "2026-11-01T06:00:00Z"]}),
 ]
 
 

@@ -227,6 +227,22 @@ def number_repeated(codes: Codes) -> Integers:
     return np.where(is_repeated, numbers, -1)
 
 
+def largest_jump(before: Codes, now: Codes, items: int) -> int:
+    """The largest change of an item's number of lists, or of its number of first places.
+
+    ``before`` and ``now`` have a row (k,) for each user, with codes below ``items``, padded with
+    -1. The result is 0 without users.
+    Cost: O(places + items).
+    """
+    largest = 0
+    for depth in (before.shape[1], 1):
+        counts = []
+        for codes in (before, now):
+            counts.append(np.bincount(codes[:, :depth].ravel() + 1, minlength=items + 1)[1:])
+        largest = max(largest, int(np.abs(counts[1] - counts[0]).max(initial=0)))
+    return largest
+
+
 def largest_group(numbers: Integers) -> int:
     """The number of users with the most common list. It is 1 if all lists are different.
 

@@ -192,10 +192,7 @@ class ExtendedTau(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = (
-        "the universe has as many items as both lists together; the start of a longer list scores "
-        "below 1"
-    )
+    uneven = "a list that is only the start of the other list scores below 1"
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -210,10 +207,7 @@ class ExtendedTauUnscaled(metric.Correlation):
     kernel = staticmethod(unweighted.extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
-    uneven = (
-        "the universe has as many items as both lists together; the start of a longer list scores "
-        "below 1"
-    )
+    uneven = "a list that is only the start of the other list scores below 1"
     source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -256,7 +250,7 @@ class ElementWeightedTau(metric.Correlation):
     kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0
     one_empty = -1.0
-    uneven = "the universe has the weight of both lists; a proper prefix scores below 1"
+    uneven = "a list that is only the start of the other list scores below 1"
     need = metric.Need.ITEM_WEIGHTS
     source = (
         "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der "

@@ -25,6 +25,7 @@ Slack and PagerDuty accept longer URLs, but mail programs break them.
 _MARK = "\u200e"
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _LONGEST_NAME = 200
+_LONGEST_NAMES = 500  # of all alerts and segments in one command
 _LONGEST_CAUSE = 300
 
 
@@ -116,12 +117,29 @@ def commands_of(
     commands = [actions.show_command(name, slot)]
     if not change.is_end:
         of_segments = set(segments) or {change.segment}
-        matchers = propose_matchers(change.comparison, of_segments, set(alerts) or {change.alert})
-        commands.append(actions.acknowledge_command(name))
+        of_alerts = set(alerts) or {change.alert}
+        matchers = propose_matchers(change.comparison, of_segments, of_alerts)
+        commands.append(_acknowledge_command(name, of_segments, of_alerts))
         if matchers:
             commands.append(actions.silence_command(matchers, interval))
     commands.append(actions.runs_command(name))
+    if change.is_stale_start:
+        # There is no run to show, so the list of runs comes first.
+        commands = [commands[-1], *commands[1:-1], commands[0]]
     return tuple(commands)
+
+
+def _acknowledge_command(
+    comparison: str, segments: Collection[str], alerts: Collection[str]
+) -> str:
+    """The command for these alerts, or for all alerts of the comparison if the names are too long.
+
+    It is also for all alerts if a name is not printable.
+    """
+    names = "".join([*segments, *alerts])
+    if clean(names, _LONGEST_NAMES) != names:
+        segments, alerts = (), ()
+    return actions.acknowledge_command(comparison, segments, alerts)
 
 
 def _turns(char: str) -> bool:

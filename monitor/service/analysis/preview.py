@@ -15,8 +15,10 @@ from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
+from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.pull import Arms, draw_panel, pull_titles
-from monitor.pipeline.run_measurement import Stopwatch, compare_users, measure_slot
+from monitor.pipeline.run import measure
+from monitor.pipeline.run_measurement import Stopwatch, compare_users
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
 from monitor.sources import SampleOptions
@@ -48,6 +50,7 @@ class Preview:
     unmatched: tuple[UnmatchedName, ...] = ()
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
+    unpaired: UnpairedFindings | None = None
 
     @property
     def unread_setting(self) -> str | None:
@@ -63,17 +66,20 @@ class Preview:
 
 
 def preview_users(watched: Watched, count: int) -> Preview:
-    """Ask both arms of a comparison for the lists of a few users."""
+    """Ask both arms of a comparison for the lists of a few users.
+
+    An unpaired comparison asks for all users, because their number in each arm is shown.
+    """
     comparison = watched.comparison
-    measuring = replace(
-        comparison.measuring, sample=SampleOptions(rotating=count), evidence_users=count
-    )
+    measuring = replace(comparison.measuring, evidence_users=count)
+    if measuring.unpaired is None:
+        measuring = replace(measuring, sample=SampleOptions(rotating=count))
     few = replace(comparison, measuring=measuring)
     now = SystemClock().now()
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
-        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
@@ -81,6 +87,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
     titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     return preview(
         coverage=measured.coverage,
+        unpaired=measured.run.unpaired,
         evidence=measured.run.evidence,
         problems=tuple(filter(None, [untitled])),
         matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),

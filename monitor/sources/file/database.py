@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -46,8 +46,10 @@ KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
 """The name of the column of row numbers, for files whose rows are in order."""
+_MANY_ROWS = 1.2  # for each asked user
 _THREADS = 2  # with more threads, each thread has too little memory
 
+_INSTANTS = frozenset({"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})  # types with microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # in microseconds
@@ -98,8 +100,9 @@ def open_database(
 class FileView:
     """A view of files with these columns.
 
-    If the files are a log, the view has only the rows of the slot's lists. Raises SourceError if
-    the files cannot be read or lack one of the columns.
+    If the files are a log, the view has only the rows of the slot's lists. The rows are selected
+    once, by their places, because reading the times takes long. ``same_rows`` is another view of
+    these rows. Raises SourceError if the files cannot be read or lack one of the columns.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class FileView:
         columns: Sequence[str],
         name: str,
         log: FileSourceOptions | FileUsersOptions | None = None,
+        same_rows: "FileView | None" = None,
     ) -> None:
         self.name = name
         self.where = files.where
@@ -120,7 +124,7 @@ class FileView:
             log_columns = [served.time, *served.arm]
             if served.request is not None:
                 log_columns.append(served.request)
-            columns = tuple(dict.fromkeys([*columns, *log_columns]))
+            columns = tuple(dict.fromkeys([*columns, *log_columns, PLACE]))
         with file_errors([files]):
             file_columns = [column for column in columns if column != PLACE]
             # DuckDB reads 16-bit floats as 32-bit floats.
@@ -135,8 +139,19 @@ class FileView:
         self._empty = {column: empty[column].combine_chunks() for column in columns}
         if files.format == "parquet":
             self._refuse_long_texts()
-        if log is not None and served is not None:
+        if log is None or served is None:
+            return
+        self._newest = f"newest_{name}"
+        if same_rows is None:
             self._select_served(served, log, files.slot)
+        else:
+            self._newest = same_rows._newest  # noqa: SLF001 - of this class
+            self.unreadable = same_rows.unreadable
+        self.name = f"served_{name}"
+        database.execute(
+            f"CREATE TEMP VIEW {self.name} AS SELECT * FROM {name} SEMI JOIN {self._newest} "
+            f"USING ({PLACE})"
+        )
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
         """These columns with their types, but without any rows."""
@@ -202,7 +217,7 @@ class FileView:
 
     def count(
         self, rows: str, checks: Sequence[tuple[str, Need, str]], more: Sequence[str] = ()
-    ) -> tuple[tuple[Unreadable, ...], list[int]]:
+    ) -> tuple[tuple[Unreadable, ...], list[Any]]:
         """The results of `count_unreadable` and of further SQL aggregates, by one query."""
         filters = [f"count(*) FILTER (WHERE {condition})" for _, _, condition in checks]
         query = f"SELECT {', '.join(['count(*)', *filters, *more])} FROM {rows}"
@@ -262,7 +277,7 @@ class FileView:
         log: FileSourceOptions | FileUsersOptions,
         slot: datetime,
     ) -> None:
-        """Select the rows of each user's newest list of the slot.
+        """Write the places of the rows of each user's newest list into a table.
 
         If two lists of a user have the same time, the list with the greater request id is selected.
         """
@@ -271,13 +286,17 @@ class FileView:
         for column, value in served.arm.items():
             conditions.append(f"{self.ids(column)} = {sql_text(value)}")
         time = _instant_sql(self.raw_text(served.time))
+        if str(self._types[served.time]) in _INSTANTS:
+            time = f"epoch_us({sql_name(served.time)})"
         checks = [
             (served.time, Need.TIMES, "rankwatch_at IS NULL"),
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
         ]
         request = "rankwatch_at"
+        last_request = "max(rankwatch_as)"
         if served.request is not None:
             request = self.ids(served.request)
+            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
         arm = f"arm_{self.name}"
         execute(
@@ -285,38 +304,53 @@ class FileView:
             f"AS rankwatch_at, {request} AS rankwatch_as FROM {self.name} "
             f"WHERE {' AND '.join(conditions)}"
         )
-        self.unreadable = self.count_unreadable(arm, checks)
+        start, end = served.period(slot)
+        is_in_time = f"rankwatch_at <= {_microseconds(end)}"
+        if start is not None:
+            is_in_time += f" AND rankwatch_at > {_microseconds(start)}"
+        aggregates = [f"count(*) FILTER (WHERE {is_in_time})", "max(rankwatch_at)"]
+        self.unreadable, (count, last_at) = self.count(arm, checks, aggregates)
         require_readable(self.unreadable, log.max_unreadable)
-        end = (slot - _EPOCH) // _MICROSECOND
-        start = end - served.within // _MICROSECOND
-        is_in_time = f"rankwatch_at > {start} AND rankwatch_at <= {end}"
-        span = f"{format_duration(served.within)} up to {slot:%Y-%m-%dT%H:%M:%SZ}"
-        self._require_served(arm, is_in_time, span)
-        in_time = f"served_{self.name}"
-        execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {arm} WHERE {is_in_time}")
-        last = (
-            "SELECT rankwatch_to, max_by(rankwatch_as, struct_pack(rankwatch_at := rankwatch_at, "
-            f"rankwatch_as := rankwatch_as)) AS rankwatch_as FROM {in_time} GROUP BY rankwatch_to"
-        )
-        newest = f"newest_{self.name}"
+        if not count:
+            self._refuse_unserved(last_at, _span(served, end))
+        in_time = f"in_time_{self.name}"
         execute(
-            f"CREATE TEMP VIEW {newest} AS SELECT * FROM {in_time} SEMI JOIN ({last}) "
-            "USING (rankwatch_to, rankwatch_as)"
+            f"CREATE TEMP TABLE {in_time} AS SELECT {PLACE}, rankwatch_to, rankwatch_at, "
+            f"rankwatch_as FROM {arm} WHERE {is_in_time}"
         )
-        self.name = newest
+        last = (
+            f"SELECT rankwatch_to, {last_request} AS rankwatch_as FROM {in_time} "
+            "GROUP BY rankwatch_to"
+        )
+        execute(
+            f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE} FROM {in_time} "
+            f"SEMI JOIN ({last}) USING (rankwatch_to, rankwatch_as)"
+        )
+        execute(f"DROP TABLE {in_time}")
 
-    def _require_served(self, rows: str, is_in_time: str, span: str) -> None:
-        query = f"SELECT count(*) FILTER (WHERE {is_in_time}), max(rankwatch_at) FROM {rows}"
-        ((count, last),) = self._database.execute(query).fetchall()
-        if count:
-            return
+    def leave_out_others(self, key: str, users: str, count: int) -> None:
+        """If many rows of a log are of users that are not asked, leave these rows out.
+
+        Then less is joined. ``key`` is the SQL expression for the key of a row. ``users`` is a view
+        with the keys of the ``count`` asked users.
+        """
+        execute = self._database.execute
+        ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
+        if rows > _MANY_ROWS * count:
+            execute(
+                f"CREATE OR REPLACE TEMP TABLE {self._newest} AS SELECT {PLACE} "
+                f"FROM (SELECT {PLACE}, {key} AS {KEY} FROM {self.name}) "
+                f"SEMI JOIN {users} USING ({KEY})"
+            )
+
+    def _refuse_unserved(self, last_at: int | None, span: str) -> NoReturn:
         newest = "no row of this arm"
-        if last is not None:
+        if last_at is not None:
             # A time in the wrong unit may have a year that Python cannot represent.
-            at = _EPOCH + timedelta(microseconds=min(max(last, -_LONGEST_SPAN), _LONGEST_SPAN))
+            at = _EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
             newest = f"the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ}"
         msg = (
-            f"{self.where} has no list that was served in the {span} ({newest}): check "
+            f"{self.where} has no list that was served {span} ({newest}): check "
             "`served`, and check that the log is written"
         )
         raise SourceError(msg, permanent=False)
@@ -334,6 +368,21 @@ class FileView:
                     f"texts of more than {_LONGEST_TEXT} bytes"
                 )
                 raise SourceError(msg)
+
+
+def _microseconds(instant: datetime) -> int:
+    """The number of microseconds since 1970."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _span(served: ServedOptions, end: datetime) -> str:
+    """The time in which rows are read, in words."""
+    span = f"up to {end:%Y-%m-%dT%H:%M:%SZ}"
+    if served.within is not None:
+        span = f"in the {format_duration(served.within)} {span}"
+    if served.since is not None:
+        span = f"after {served.since:%Y-%m-%dT%H:%M:%SZ} and {span}"
+    return span
 
 
 def _short_text(value: str) -> str:

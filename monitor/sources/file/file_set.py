@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -45,9 +46,9 @@ T = TypeVar("T")
 class FileSet:
     """Files of one format.
 
-    ``where`` is the path in the options. ``store`` is the file system of fsspec, or None for files
-    on disk. If a file changes, its signature in ``signatures`` changes. ``find`` looks for the
-    files again.
+    ``where`` is the path in the options. ``slot`` is the time up to which rows are read. ``store``
+    is the file system of fsspec, or None for files on disk. If a file changes, its signature in
+    ``signatures`` changes. ``find`` looks for the files again.
     """
 
     where: str
@@ -83,8 +84,18 @@ class FileSet:
             raise SourceError(msg, permanent=False)
 
 
+def end_of(options: FileOptions, slot: datetime) -> datetime:
+    """The time up to which rows are read. It is the slot, except for a log with ``until``."""
+    served = getattr(options, "served", None)
+    if served is None:
+        return slot
+    end: datetime = served.period(slot)[1]
+    return end
+
+
 def find_files(options: FileOptions, slot: datetime) -> FileSet:
     """The slot's files, ordered by path. Raises MissingTableError if there is no file."""
+    slot = end_of(options, slot)
     where = fill_slot(options.path, slot)
 
     def find() -> FileSet:
@@ -123,11 +134,16 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
 
 @contextmanager
 def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
-    """The slot's files. Logs on disk can grow, so a copy of their complete lines is read."""
+    """The slot's files. Logs on disk can grow, so a copy of their complete lines is read.
+
+    A log of several files may get further files while it is read. They are read by later runs.
+    """
     files = find_files(options, slot)
-    is_log = getattr(options, "served", None) is not None
-    if not is_log or files.store is not None or files.format == "parquet":
+    if getattr(options, "served", None) is None:
         yield files
+        return
+    if files.store is not None or files.format == "parquet":
+        yield replace(files, find=partial(_find_again, files))
         return
     with ExitStack() as stack:
         try:
@@ -144,6 +160,17 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
                 paths.append(_copy_lines(Path(path), Path(folder, str(place))))
         copies = replace(files, paths=tuple(paths))
         yield replace(copies, find=lambda: copies)
+
+
+def _find_again(files: FileSet) -> FileSet:
+    """The files without those that were added. The signature of a deleted file is None."""
+    now = files.find()
+    signatures = dict(zip(now.paths, now.signatures, strict=True))
+    return replace(
+        now,
+        paths=files.paths,
+        signatures=tuple(map(signatures.get, files.paths)),
+    )
 
 
 def _copy_lines(log: Path, folder: Path) -> str:

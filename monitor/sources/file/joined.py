@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import SourceError
 from monitor.model.rankings import ALL, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
@@ -23,9 +25,9 @@ from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database
-from monitor.sources.file.file_set import FileSet, held_files
+from monitor.sources.file.file_set import FileSet, end_of, held_files
 from monitor.sources.file.formats import sql_name
-from monitor.sources.file.source import GIVEN, ListView, UserView, rows_read
+from monitor.sources.file.source import GIVEN, ListView, UserView, needs_order, rows_read
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 
 _BATCH_BYTES = 1 << 27
@@ -58,13 +60,14 @@ class JoinedFiles:
         deadline = Deadline.after(request.timeout_s)
         timely = partial(_timely, deadline)
         with _late_is_an_error(), ExitStack() as stack:
-            opened = dict[tuple[str, bool], FileSet]()
+            opened = dict[tuple[str, bool], FileSet]()  # both arms may read one log at two times
 
             def open_once(options: FileSourceOptions | FileUsersOptions) -> FileSet:
-                key = (options.path, options.served is None)
+                slot = end_of(options, request.slot)
+                key = (fill_slot(options.path, slot), options.served is None)
                 if key not in opened:
-                    opened[key] = stack.enter_context(held_files(options, request.slot))
-                return opened[key]
+                    opened[key] = stack.enter_context(held_files(options, slot))
+                return replace(opened[key], slot=slot)
 
             user_files = timely(open_once, self._users)
             list_files = dict[str, FileSet]()
@@ -73,7 +76,7 @@ class JoinedFiles:
                 with _noted(unread, name, request):
                     list_files[name] = timely(open_once, options)
             all_files = [user_files, *list_files.values()]
-            in_order = any(options.in_order for options in self._lists.values())
+            in_order = needs_order(self._users) or any(map(needs_order, self._lists.values()))
             with open_database(all_files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, files in list_files.items():
@@ -82,9 +85,11 @@ class JoinedFiles:
                         lists[name] = timely(ListView, database, name, options, files, request.k)
                 users_read = rows_read(user_files, self._users)
                 list_columns = list[str]()
+                same_rows = None
                 for view in lists.values():
                     if view.read == users_read:
                         list_columns += view.options.columns
+                        same_rows = view.file
                 users = timely(
                     UserView,
                     database,
@@ -92,7 +97,10 @@ class JoinedFiles:
                     self._users,
                     self._dimensions,
                     list_columns,
+                    same_rows,
                 )
+                for view in lists.values():
+                    timely(view.leave_out_others, users)
                 segments = users.read_segments(request.max_segment_values)
                 yield _JoinedAnswers(database, users, segments, lists, unread, deadline)
                 for files in all_files:

@@ -45,6 +45,11 @@ def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> 
     return files.paths, options.user, options.user_ids, options.served
 
 
+def needs_order(options: FileSourceOptions | FileUsersOptions) -> bool:
+    """Whether the places of the rows matter, as in a log."""
+    return options.served is not None or bool(getattr(options, "in_order", None))
+
+
 class ListView:
     """The lists of one arm as three views.
 
@@ -73,18 +78,18 @@ class ListView:
         self._database = database
         self._k = k
         self._where = files.where
-        self._file = FileView(database, files, options.columns, f"rows_{name}", options)
+        self.file = FileView(database, files, options.columns, f"rows_{name}", options)
         # This reads no rows. It raises an error before the join if a column cannot contain lists.
-        self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
+        self._pull(options, pd.Index([], dtype="str"), [self.file.empty(options.columns)])
         selected = [
-            f"{self._file.ids(options.user, options.user_ids)} AS {KEY}",
-            f"{self._file.ids(options.user)} AS {GIVEN}",
+            f"{self.file.ids(options.user, options.user_ids)} AS {KEY}",
+            f"{self.file.ids(options.user)} AS {GIVEN}",
         ]
         for column in self.names:
             selected.append(f"{self.taken(column)} AS {sql_name(column)}")
         create = "CREATE TEMP VIEW"
         database.execute(
-            f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self._file.name}"
+            f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self.file.name}"
         )
         database.execute(
             f"{create} {self.rows} AS SELECT * FROM {self.all_rows} WHERE {KEY} IS NOT NULL"
@@ -101,12 +106,12 @@ class ListView:
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
         """The rows of a log that were skipped when the log was opened."""
-        return self._file.unreadable
+        return self.file.unreadable
 
     def taken(self, column: str) -> str:
         """The SQL expression for any column except the column of users."""
         options = self.options
-        file = self._file
+        file = self.file
         value = sql_name(column)
         most = None if options.no_item else self._k
         items = options.items
@@ -121,6 +126,13 @@ class ListView:
         if self.is_long:
             return file.item(column)
         return file.items(column, most)
+
+    def leave_out_others(self, users: UserView) -> None:
+        """Leave out rows of a log whose users are not asked."""
+        options = self.options
+        if options.served is not None:
+            key = self.file.ids(options.user, options.user_ids)
+            self.file.leave_out_others(key, users.name, users.count)
 
     @property
     def batch_rows(self) -> int:
@@ -168,8 +180,8 @@ class ListView:
     def count_unreadable(self) -> tuple[Unreadable, ...]:
         """The number of rows without a user."""
         user = self.options.user
-        checks = [(user, Need.IDS, f"{self._file.ids(user)} IS NULL")]
-        return self._file.count_unreadable(self._file.name, checks)
+        checks = [(user, Need.IDS, f"{self.file.ids(user)} IS NULL")]
+        return self.file.count_unreadable(self.file.name, checks)
 
     def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
@@ -180,11 +192,11 @@ class ListView:
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
             yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
-        yield self._file.empty(self.options.columns)
+        yield self.file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
         values = {
-            name: self._file.values(name, one_array(column)) for name, column in columns.items()
+            name: self.file.values(name, one_array(column)) for name, column in columns.items()
         }
         values[self.options.user] = users
         return values
@@ -211,7 +223,8 @@ class UserView:
 
     ``columns`` are the names of the columns with segment values, one for each dimension. If a user
     has several rows, the smallest value of each dimension is used. ``also`` names further columns
-    of the view. The view has them only if no user has several rows.
+    of the view. The view has them only if no user has several rows. ``same_rows`` is a view of the
+    same rows of a log.
     """
 
     name = "asked"
@@ -223,6 +236,7 @@ class UserView:
         options: FileUsersOptions,
         dimensions: Sequence[str],
         also: Sequence[str] = (),
+        same_rows: FileView | None = None,
     ) -> None:
         user = options.user
         self._database = database
@@ -231,7 +245,7 @@ class UserView:
         self.where = files.where
         self.read = rows_read(files, options)
         names = tuple(dict.fromkeys((user, *dimensions, *also)))
-        rows = FileView(database, files, names, "asked_rows", options)
+        rows = FileView(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
         for column, name in zip(self.columns, dimensions, strict=True):
@@ -301,7 +315,7 @@ class FileLists:
         options = self._options
         try:
             deadline.require_time()
-            with open_database([files], deadline, in_order=bool(options.in_order)) as database:
+            with open_database([files], deadline, in_order=needs_order(options)) as database:
                 lists = ListView(database, "asked", options, files, request.k)
                 pull = lists.pull_asked(request.users, deadline, options.max_bytes)
         except OverdueError:
@@ -330,7 +344,7 @@ class FileUsers:
         cache_key = (files.paths, files.signatures, tuple(dimensions), log_slot)
         if self._cached is not None and self._cached[0] == cache_key:
             return self._cached[1]
-        with open_database([files]) as database:
+        with open_database([files], in_order=needs_order(self._options)) as database:
             view = UserView(database, files, self._options, dimensions)
             # The size is checked before any user is read, because reading takes much memory.
             check_size(view.count * _USER_BYTES, self._options.max_bytes, files.where)

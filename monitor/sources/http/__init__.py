@@ -192,7 +192,10 @@ class HttpOptions(Options):
 
 
 class HttpSourceOptions(HttpOptions):
-    """A recommender that answers with JSON. An answer has one user's list, or those of a batch."""
+    """A recommender that answers with JSON.
+
+    An answer has the list of one user, or the lists of a batch of users.
+    """
 
     url: Annotated[SecretStr, readable_by(_check_url)]
     """The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. `{users}`
@@ -212,9 +215,9 @@ class HttpSourceOptions(HttpOptions):
     `max_bytes`, all further requests ask for half as many users."""
     answers: Expression | None = None
     """With `batch`: JMESPath to the part of the answer that has one entry for each user (default:
-    the whole answer). It is an object with the users' keys, or an array. Without `user`, the
-    entries of an array must be in the order of the request. `items`, `scores` and `user` are
-    applied to each entry."""
+    the whole answer). This part is an object with the users' keys, or an array. If `user` is
+    not set, the entries of an array must be in the order of the request. `items`, `scores` and
+    `user` are applied to each entry."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the answer, best first."""
     scores: Expression | None = None
@@ -227,20 +230,22 @@ class HttpSourceOptions(HttpOptions):
     wrong_user."""
     error: Expression | None = None
     """JMESPath to an error in the answer. If its value is true, the answer is counted as
-    http_error. With `batch` it is applied to the whole answer, and to the answer of each user."""
+    http_error. With `batch`, the path is applied to the whole answer and to the answer of each
+    user."""
     model_version: Annotated[Expression | None, NOT_IN_HASH] = None
-    """JMESPath to the version of the model that answered. With `batch` it is applied to each user's
-    answer, and to the whole answer if it finds nothing there."""
+    """JMESPath to the version of the model that answered. With `batch`, the path is applied to
+    each user's answer. If it finds nothing there, it is applied to the whole answer."""
     model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = None
     """Name of the answer's header with the version, used if `model_version` finds nothing."""
     method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = "GET"
     """The HTTP method. The request must be safe to repeat."""
     # The body may contain a key, so neither repr nor a dump shows it.
     body: Any = Field(default=None, repr=False, exclude=True)
-    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. The text `"{k}"`
-    becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as numbers. With
-    `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes their number.
-    If an array has one element, and the element contains `{user}`, it is repeated for each user."""
+    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in the texts of this JSON are filled in. The
+    text `"{k}"` becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as
+    numbers. With `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes
+    their number. If an array has only one element, which contains `{user}`, this element is
+    repeated for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[
@@ -254,7 +259,8 @@ class HttpSourceOptions(HttpOptions):
     daemon."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The largest number of requests in a day (UTC) to the host of `url`, from all sources that set
-    this. Retries are counted too. Users that are not asked because of this are `too_slow`. The
+    this. Retries are counted too. Users that are not asked because of this are counted as
+    `too_slow`. The
     count begins at zero when the daemon starts, and in each command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How often a request is retried after a failed connection, a timeout, 429 or 5xx. If the host
@@ -320,7 +326,7 @@ class HttpUsersOptions(UserColumnOptions, HttpOptions):
     """
 
     user: ColumnName = "user"
-    """Name of the user's key in each object."""
+    """Name of the field with the user's key in each object."""
     users: Expression = "@"
     """JMESPath to the array of users in the answer."""
 

@@ -45,9 +45,9 @@ class RedisOptions(Options):
 
     url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
     """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
-    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. `rediss` instead of
-    `redis` uses TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, `&sentinel_password=...` may
-    follow. rankwatch only reads, so use an account that may only read."""
+    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. Write `rediss` instead of
+    `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
+    `&sentinel_password=...`. rankwatch only reads, so use an account that may only read."""
 
 
 class RedisSourceOptions(RedisOptions):
@@ -94,11 +94,12 @@ class RedisSourceOptions(RedisOptions):
 
 
 class RedisUsersOptions(RedisOptions):
-    """Users in Redis. They are the members of a set, or parts of the names of keys."""
+    """Users in Redis. The users are the members of a set, or parts of the names of keys."""
 
     key: Template
-    """The key of a set of users, or the form of keys that contain a user, such as `recs:v2:{user}`.
-    SCAN searches for keys of this form. `{slot:%Y-%m-%d}` is replaced."""
+    """The key of a set whose members are the users. Or a pattern, such as `recs:v2:{user}`:
+    SCAN finds the keys that fit, and the part of a key in place of `{user}` is a user.
+    `{slot:%Y-%m-%d}` is replaced."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE

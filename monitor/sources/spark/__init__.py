@@ -82,8 +82,9 @@ SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
         _NOT_PULLED,
-        "A table or path that Spark reads. The cluster joins and measures both arms and the users. "
-        "So all of these must be `spark`, and all users are asked. Needs the extra `spark`.",
+        "A table or path that Spark reads. The cluster joins both arms with the users and "
+        "measures them. So both arms and `users` must be `spark`, and all users are asked. Needs "
+        "the extra `spark`.",
     ),
     is_live=_is_live,
     all_users=_all_users,

@@ -61,7 +61,7 @@ class SqlOptions(Options):
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Table or view that is read completely, with its schema if needed: `recs.lists`."""
     query: QueryText | None = None
-    """One SELECT of these columns. It may bind `:slot`."""
+    """One SELECT that returns the columns named here. It may bind `:slot`."""
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=20_000_000, ge=1, le=10**10)
     """The largest number of rows in one pull. A value may have at most 4 MiB of text."""
 
@@ -110,8 +110,8 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
     query: QueryText | None = None
     """One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's users, batch by
-    batch. It may also bind `:k` and `:slot`. In PostgreSQL, `:users` may be an array, such as
-    `unnest(:users)`."""
+    batch. It may also bind `:k` and `:slot`. In PostgreSQL you can use `:users` as an array, as
+    in `unnest(:users)`."""
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(default=1000, ge=1, le=30_000)
     """The number of users that one statement binds to `:users`."""
@@ -141,7 +141,7 @@ class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
 
 
 class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
-    """What users found relevant, in a database. A run waits if its slot has no row."""
+    """What users found relevant, in a database. A run waits while its slot has no rows."""
 
 
 def _is_live(options: SqlSourceOptions) -> bool:

@@ -58,14 +58,15 @@ def _newest(
     time = _instant(served, dialect)
     # PostgreSQL ignores the time zone if the column has none.
     time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
-    start = _untyped((slot - served.within).strftime(time_format))
-    end = _untyped(slot.strftime(time_format))
+    start, end = served.period(slot)
     request = time if served.request is None else sa.column(served.request)
     newest = sa.func.first_value(request).over(
         partition_by=sa.column(user), order_by=[time.desc(), request.desc()]
     )
     log = rows.add_columns((request == newest).label("rankwatch_is_newest"))
-    log = log.where(time > start, time <= end, *_of_arm(served))
+    log = log.where(time <= _untyped(end.strftime(time_format)), *_of_arm(served))
+    if start is not None:
+        log = log.where(time > _untyped(start.strftime(time_format)))
     *columns, is_newest = log.subquery().c
     return sa.select(*columns).where(is_newest)
 

@@ -18,7 +18,7 @@ from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps,
 _TOP = 3
 
 # An item counts as removed if it is still in at most this share of the lists that it was in.
-_LEFT = 0.02
+LEFT = 0.02
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
 CHANGES = tuple(Change)
@@ -81,6 +81,31 @@ class OwnLists:
         is_there = is_first.any(axis=1) & (self.lengths > _TOP) & (self.former_lengths > 0)
         return np.where(is_there, is_first.argmax(axis=1), -1)
 
+    @cached_property
+    def item_counts(self) -> tuple[Codes, Integers, Integers]:
+        """All items, and in how many former and present lists each is, (items,) each.
+
+        Only users with lists in both runs are counted.
+        """
+        has_both = (self.former_lengths > 0) & (self.lengths > 0)
+        former, present, items = compact_codes(self.former[has_both], self.present[has_both])
+        return items, _count_items(former, len(items)), _count_items(present, len(items))
+
+    @property
+    def has_most_moved(self) -> Flags:
+        """Whether the user's list gained or lost the item whose number of lists changed most."""
+        items, before, after = self.item_counts
+        if not len(items):
+            return np.zeros(len(self.lengths), dtype=np.bool_)
+        change = after - before
+        most_moved = int(np.argmax(np.abs(change)))
+        was_there = (self.former == items[most_moved]).any(axis=1)
+        is_there = (self.present == items[most_moved]).any(axis=1)
+        has_changed: Flags = is_there & ~was_there
+        if change[most_moved] < 0:
+            has_changed = was_there & ~is_there
+        return has_changed
+
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
         """Items that were in at least ``least_lists`` lists and that hardly any list still has.
 
@@ -88,7 +113,7 @@ class OwnLists:
         """
         former, present, items = compact_codes(self.former, self.present)
         before, after = _count_items(former, len(items)), _count_items(present, len(items))
-        is_removed = (before >= least_lists) & (after <= _LEFT * before)
+        is_removed = (before >= least_lists) & (after <= LEFT * before)
         return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
 
 
@@ -311,6 +336,7 @@ def group_users(
     before: Mapping[Change, float] | None = None,
     show: Callable[[int], ExampleLists],
     examples: int = 1,
+    hit: Flags | None = None,
 ) -> tuple[UserGroup, ...]:
     """Group the users of these rows by kind of change.
 
@@ -320,7 +346,7 @@ def group_users(
 
     Users with undefined parts are in no group. They are still counted when a share of all users is
     computed. ``show`` returns the lists of a row. It is called for the most central users of each
-    group, at most ``examples`` of them.
+    group, at most ``examples`` of them. Users in ``hit`` come before other users.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
@@ -328,7 +354,10 @@ def group_users(
         members = defined[kinds[defined] == place]
         if not len(members):
             continue
-        central = members[find_central(parts, members)[:examples]]
+        central = members[find_central(parts, members)]
+        if hit is not None:
+            central = central[np.argsort(~hit[central], kind="stable")]
+        central = central[:examples]
         group = UserGroup(
             change=change,
             users=len(members),

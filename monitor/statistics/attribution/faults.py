@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -52,6 +51,8 @@ _NEARLY_ALL = 0.8
 # If at least this share of the usual lists would become outliers by being reversed, we assume that
 # all reversed lists are outliers.
 _APART = 0.95
+# An estimate divides by the share of the hit users that are seen, if it is at least this.
+_LEAST_SEEN = 0.5
 # `Habit.FIRST_MOVED` has three places: the first place and these others.
 _OTHER_PLACES = 2
 
@@ -66,8 +67,8 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     everybody = rows.get(ALL)
     if everybody is None or not everybody.asked:
         return None
-    arm = max(Arm, key=partial(_count_lost, everybody))
-    lost_by_segment = {name: _count_lost(row, arm) for name, row in rows.items()}
+    arm = max(Arm, key=everybody.count_lost)
+    lost_by_segment = {name: row.count_lost(arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
     users = everybody.asked
     expected = (usual or 0.0) * users
@@ -82,7 +83,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
         detail["before"] = usual
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if _count_lost(everybody, each) >= lost / 2),
+        arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
         segment=segment,
         segment_share=share_of_segment,
         users=lost,
@@ -117,24 +118,14 @@ def _find_segment_of_lost(
     return likeliest
 
 
-def _count_lost(row: CoverageRow, arm: Arm) -> int:
-    """Count the segment's users without a usable list of this arm.
-
-    A list that is short or that had duplicates is usable.
-    """
-    harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-    lost = 0
-    for (reason_arm, reason), count in row.users_by_reason.items():
-        if reason_arm is arm and reason not in harmless:
-            lost += count
-    return lost
-
-
-def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
+def find_fault(scene: Scene) -> tuple[Finding, bool | None, Flags | None] | None:
     """Find the fault that explains best what happened. None if no hypothesis holds.
 
     The second value concerns the other arm. It is True if hardly any list of that arm changed. It
     is False if its lists changed, but no more than usual. Otherwise it is None.
+
+    The third value has the users that look as if the fault hit them. It is None if they have no
+    lists.
 
     We report the most specific kind that explains at least half as much of the drop as the best
     kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
@@ -161,7 +152,11 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
             finding = missing
     if finding is None:
         return None
-    return finding, _is_other_arm_unchanged(scene, finding, suspected)
+    hit = None
+    for suspicion in suspicions:
+        if suspicion.kind is finding.kind and suspicion.arm in finding.arms:
+            hit = suspicion.hit if hit is None else hit | suspicion.hit
+    return finding, _is_other_arm_unchanged(scene, finding, suspected), hit
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
@@ -295,6 +290,12 @@ def _estimate_share(
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
+    if habit is Habit.FIRST_GONE:
+        # If the best items are dropped, a user's former first item is gone only if it would be
+        # among them now.
+        places = usual_shares(scene, suspicion.arm, Habit.FIRST_MOVED)
+        seen = sum(places[: round(suspicion.detail["places"])])
+        return min(1.0, share / max(_LEAST_SEEN, seen))
     return share
 
 

@@ -37,6 +37,9 @@ class Habit(StrEnum):
     TURNED = "turned"  # share of the pairs of common items in reversed order
     MOVED = "moved"  # the sum of the bins of `REPLACED` and `TURNED`
     FIRST_MOVED = "first_moved"  # place of the former first item, if it is among the first three
+    FIRST_GONE = "first_gone"  # the former first item is not in the list any more
+    FIRST_NEW = "first_new"  # the first item was not in the former list
+    ITEM_MOVED = "item_moved"  # the list has changed in the item that came or went most often
     STILL = "still"  # the list is unchanged
     SHARED = "shared"  # many users have the list
     IDENTICAL = "identical"  # both arms give the same list; computed for the candidate only
@@ -55,6 +58,9 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
         Habit.TURNED: turned,
         Habit.MOVED: replaced + turned,
         Habit.FIRST_MOVED: lists.place_of_first,
+        Habit.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
+        Habit.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
+        Habit.ITEM_MOVED: lists.has_most_moved,
         Habit.STILL: is_still,
         Habit.SHARED: find_shared(lists.present)[0],
     }
@@ -183,14 +189,14 @@ _LIKE_ONE = 0.75
 _LIKE_ALL = 0.6
 
 
-def find_shared(codes: Codes) -> tuple[Flags, Integers]:
+def find_shared(codes: Codes, many: int = _MANY) -> tuple[Flags, Integers]:
     """Find the users with a list that many users have, and number the lists, (n,) each.
 
     Equal lists have the same number. The number is -1 if only one user has the list.
     """
     group = number_repeated(codes)
     users = np.bincount(group + 1, minlength=1)[group + 1]
-    return (users >= max(_MANY, _LEAST_SHARE * len(codes))) & (group >= 0), group
+    return (users >= max(many, _LEAST_SHARE * len(codes))) & (group >= 0), group
 
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:

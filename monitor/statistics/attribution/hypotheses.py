@@ -1,7 +1,7 @@
 """Tests which faults can explain the lists of a run. Each kind of fault has one function."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,10 +10,11 @@ import numpy as np
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
-from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.changes import LEFT, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
     BINS,
     Habit,
+    Outliers,
     bin_lists,
     find_excess,
     find_shared,
@@ -24,11 +25,32 @@ from monitor.statistics.attribution.habits import (
 
 # A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
+# Nearly the same lists are reported for at least this share of the users of a segment. In some
+# healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
+_LEAST_ALIKE = 0.1
+# If both arms now have the same lists, the baseline is named only if its lists changed by more than
+# this multiple of the candidate's change. Two trainings of one model differ by less.
+_CLEARLY_MORE = 1.25
 # At most this many segments are searched one by one. These are the largest segments.
 _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
 _MORE = 2.2
+# An item is at fault if the number of its lists changed by more than this multiple of the usual
+# change of the item that changed most. In real lists of 700 users the usual change is 2 to 4 %.
+_TIMES_MOVED = 1.5
+# The share of users with another item in front must also exceed the largest usual share by this
+# factor, because a training often changes the first item of users with little history.
+_TIMES_SHIFTED = 2
+# Lists are shifted only if the items that were added or removed in front differ from user to user.
+# So no item is that of more than this share of the users.
+_MOST_COMMON = 0.5
+# The other items must have moved by at least this part of the number of items in front.
+_LEAST_MOVE = 0.5
+# At most about this many lists are read to find by how many places lists are shifted.
+_SAMPLE = 2000
+# A list of so many users is reported if nothing else is found, and if nobody shared a list before.
+_FEW = 3
 # Items count as removed if they filled at least this share of all places in the former lists.
 _LEAST_REMOVED = 0.02
 # Only items that were in at least this many lists are counted for this share.
@@ -70,6 +92,7 @@ class Scene:
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
     drop: float | None = None  # the drop of the mean, None if it is not significant
+    is_rise: bool = False  # whether the mean rose significantly
 
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
@@ -101,10 +124,20 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         suspicions.append(_find_identical(scene, scene.changes))
+        suspicions.append(_find_alike(scene, scene.changes))
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        for find in (_find_stale, _find_removed_items, _find_replaced, _find_reordered):
+        for find in (
+            _find_stale,
+            _find_removed_items,
+            _find_moved_items,
+            _find_shifted,
+            _find_replaced,
+            _find_reordered,
+        ):
             suspicions += [find(scene, scene.changes, arm) for arm in Arm]
+    if not any(suspicions):
+        suspicions = [_find_few_sharing(scene, arm) for arm in Arm]
     return [suspicion for suspicion in suspicions if suspicion is not None]
 
 
@@ -150,6 +183,21 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     return _describe_shared(scene, largest, group)
 
 
+def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
+    """Find a few users with one list of popular items. None if any users shared a list before."""
+    if scene.changes is None:
+        return None
+    codes, _ = scene.batch.of(arm)
+    is_shared, group = find_shared(codes, _FEW)
+    was_shared, _ = find_shared(_lists_before(scene, arm)[0], _FEW)
+    if not is_shared.any() or was_shared.any():
+        return None
+    everybody = np.ones(len(codes), dtype=np.bool_)
+    few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    suspicion = _describe_shared(scene, few, group)
+    return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
+
+
 def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
     """Add the number of shared lists, and the share of popular items in the most common one.
 
@@ -192,11 +240,60 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     if find_excess(bins, usual) is None:
         return None
     hit = (bins == 1) & (bins_before != 1)
-    baseline, candidate = changes.lists.values()
-    arm = Arm.CANDIDATE
-    if _mean_change(baseline, hit) > _mean_change(candidate, hit):
-        arm = Arm.BASELINE
+    arm = _changed_more(changes, hit)
     return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
+
+
+def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+    """Find users whose lists of both arms are nearly the same, and were not in the earlier run.
+
+    None if similarity did not rise, or if there are hardly more such users than before.
+    """
+    if not scene.is_rise:
+        return None
+    bins = _bin_likeness(scene.batch, changes.is_known)
+    bins_before = _bin_likeness(changes.former, changes.is_known)
+
+    def find(rows: Rows) -> Outliers | None:
+        return find_excess(bins[rows], share_bins(bins_before[rows]))
+
+    outliers = _search_segments(scene, find)
+    if outliers is None:
+        return None
+    segment, excess = outliers
+    rows = scene.segments[segment]
+    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit[rows] = (bins[rows] >= excess.least) & (bins_before[rows] < excess.least)
+    if hit[rows].mean() < _LEAST_ALIKE:
+        return None
+    arm = _changed_more(changes, hit)
+    return Suspicion(
+        kind=FaultKind.ALIKE, arm=arm, hit=hit, judged=changes.is_known, segment=segment
+    )
+
+
+def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
+    """The bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown."""
+    lists = OwnLists(
+        former=batch.baseline,
+        former_lengths=batch.baseline_lengths,
+        present=batch.candidate,
+        lengths=batch.candidate_lengths,
+    )
+    distances = bin_lists(lists, is_known)[Habit.MOVED]
+    return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
+
+
+def _changed_more(changes: PairChanges, hit: Flags) -> Arm:
+    """The arm whose lists of these users changed more.
+
+    If in doubt it is the candidate, because usually the experiment is not applied, and then the
+    candidate has the baseline's lists.
+    """
+    baseline, candidate = changes.lists.values()
+    if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
+        return Arm.BASELINE
+    return Arm.CANDIDATE
 
 
 def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
@@ -287,6 +384,109 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     )
 
 
+def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Find items that are in far more or in far fewer lists than in the earlier run.
+
+    None if there are none, or if the lists changed in other items too.
+    """
+    lists = changes.lists[arm]
+    items, before, after = lists.item_counts
+    users = int(changes.is_known.sum())
+    usual = users * sum(usual_shares(scene, arm, Habit.ITEM_MOVED)[1:])
+    least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
+    change = after - before
+    if np.abs(change).max(initial=0) < least:
+        return None
+    has_risen = change.max() >= -change.min()
+    is_moved = change >= least if has_risen else change <= -least
+    had = np.isin(lists.former, items[is_moved]).sum(axis=1)
+    has = np.isin(lists.present, items[is_moved]).sum(axis=1)
+    hit = (has > had) if has_risen else (has < had)
+    if not _keeps_rest(scene, changes, arm, hit, np.abs(has - had)):
+        return None
+    most = np.argmax(np.abs(change))
+    detail = {"items": float(is_moved.sum())}
+    kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
+    if not has_risen and after[is_moved].sum() <= LEFT * before[is_moved].sum():
+        kind = FaultKind.ITEMS_GONE
+        detail["exposure"] = float(before[is_moved].sum() / max(1, before.sum()))
+    else:
+        detail |= {"before": float(before[most] / users), "now": float(after[most] / users)}
+    return Suspicion(
+        kind=kind, arm=arm, hit=hit & changes.is_known, judged=changes.is_known, detail=detail
+    )
+
+
+def _keeps_rest(
+    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, moved: Integers | int
+) -> bool:
+    """Whether these users kept as many of their other items as usual.
+
+    ``moved`` is the number of places that the fault concerns, one number or (n,).
+    """
+    lists = changes.lists[arm]
+    longer = np.maximum(lists.lengths, lists.former_lengths)
+    kept = lists.kept_share * longer / np.maximum(1, longer - moved)
+    kept = kept[hit & changes.is_known].clip(0, 1)
+    if not len(kept):
+        return False
+    return bool(kept.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+
+
+def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+    """Find users whose items stand some places higher or lower than in the earlier run.
+
+    None if there are hardly more than usual, if the items in front are the same for many users, if
+    the other items did not move, or if they changed too.
+    """
+    lists = changes.lists[arm]
+    ways = (
+        (Habit.FIRST_GONE, lists.former, lists.present),
+        (Habit.FIRST_NEW, lists.present, lists.former),
+    )
+    for habit, full, other in ways:
+        suspicion = _exceed_habit(scene, arm, habit)
+        if suspicion is None:
+            continue
+        hit_share = float(suspicion.hit[scene.segments[suspicion.segment]].mean())
+        if hit_share < _TIMES_SHIFTED * suspicion.usual:
+            continue
+        firsts = np.unique(full[suspicion.hit, 0], return_counts=True)[1]
+        places = _count_in_front(full[suspicion.hit], other[suspicion.hit])
+        is_own = firsts.max() <= _MOST_COMMON * firsts.sum()
+        moved = _median_move(full[suspicion.hit], other[suspicion.hit])
+        is_shifted = is_own and moved >= _LEAST_MOVE * places
+        if is_shifted and _keeps_rest(scene, changes, arm, suspicion.hit, places):
+            detail = {"places": float(places), "up": float(habit is Habit.FIRST_GONE)}
+            return replace(suspicion, kind=FaultKind.SHIFTED, detail=detail)
+    return None
+
+
+def _count_in_front(full: Codes, other: Codes) -> int:
+    """The usual number of first items of each full list that are not in the other list."""
+    is_absent = _find_in(full, other) < 0
+    in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
+    return int(np.percentile(in_front, 75, method="nearest"))
+
+
+def _median_move(full: Codes, other: Codes) -> float:
+    """By how many places common items are usually higher in the other list."""
+    places = _find_in(full, other)
+    moves = np.arange(full.shape[1]) - places
+    return float(np.median(moves[places >= 0])) if (places >= 0).any() else 0.0
+
+
+def _find_in(full: Codes, other: Codes) -> Integers:
+    """The place of each item in the other list, -1 if it is not there. Reads a sample of lists."""
+    step = max(1, len(full) // _SAMPLE)
+    places = np.full(full[::step].shape, -1)
+    for place in range(full.shape[1]):
+        is_equal = other[::step] == full[::step, place : place + 1]
+        is_there = is_equal.any(axis=1) & (full[::step, place] >= 0)
+        places[:, place] = np.where(is_there, is_equal.argmax(axis=1), -1)
+    return places
+
+
 def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
     """Mean share that lists kept of the items that were not removed, 0 to 1.
 
@@ -359,20 +559,15 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
     segment has such users. The caller sets the ``kind``.
     """
     bins = scene.bins[arm][habit]
-    segment = ALL
-    excess = find_excess(bins, usual_shares(scene, arm, habit))
-    if excess is None:
-        # If many healthy users look like hit users, a few hit users are outliers only in their
-        # segment.
-        most_users = 0.0
-        by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
-        for name in by_size[:_SEARCHED]:
-            rows = scene.segments[name]
-            candidate = find_excess(bins[rows], usual_shares(scene, arm, habit, rows))
-            if candidate is not None and candidate.beyond * len(rows) > most_users:
-                segment, excess, most_users = name, candidate, candidate.beyond * len(rows)
-    if excess is None:
+
+    def find(rows: Rows) -> Outliers | None:
+        searched = None if len(rows) == len(bins) else rows
+        return find_excess(bins[rows], usual_shares(scene, arm, habit, searched))
+
+    outliers = _search_segments(scene, find)
+    if outliers is None:
         return None
+    segment, excess = outliers
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[rows] = bins[rows] >= excess.least
@@ -385,6 +580,29 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
         habit=habit,
         segment=segment,
     )
+
+
+def _search_segments(
+    scene: Scene, find: Callable[[Rows], Outliers | None]
+) -> tuple[str, Outliers] | None:
+    """Search all users together. If that finds nothing, search single segments.
+
+    Returns the segment with the largest number of outliers, and these. If many healthy users look
+    like hit users, a few hit users are outliers only in their segment.
+    """
+    excess = find(scene.segments[ALL])
+    if excess is not None:
+        return ALL, excess
+    largest = None
+    most_users = 0.0
+    by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
+    for name in by_size[:_SEARCHED]:
+        rows = scene.segments[name]
+        excess = find(rows)
+        if excess is not None and excess.beyond * len(rows) > most_users:
+            largest = name, excess
+            most_users = excess.beyond * len(rows)
+    return largest
 
 
 def usual_shares(
@@ -412,7 +630,7 @@ def usual_shares(
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
     """Return codes and lengths of the arm's earlier lists.
 
-    If there are no earlier lists, return those of the other arm's lists in this run.
+    If there are no earlier lists, return codes and lengths of the other arm's lists in this run.
     """
     if scene.changes is None:
         return scene.batch.of(arm.other)

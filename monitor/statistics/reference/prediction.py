@@ -52,6 +52,7 @@ class Reference:
     errors: Floats  # (runs, m), the sampling errors of the same runs
     since: Integers  # first row of the newest level if nobody has accepted it, otherwise -1
     has_moved: Flags  # whether that level differs from the level before
+    before: Floats  # the level before, if nobody has accepted the newest level, otherwise NaN
 
 
 def refer(
@@ -106,6 +107,7 @@ def refer(
         errors=past_errors,
         since=levels.since,
         has_moved=levels.has_moved,
+        before=levels.before,
     )
 
 

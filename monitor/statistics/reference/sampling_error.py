@@ -50,9 +50,9 @@ MOST_RARE = 0.5
 Otherwise a fault that hits all 88 users of a segment would not be detected at a chance of 1e-9.
 """
 _MOST_USERS = 1000.0
-"""The largest limit that a count can have."""
+"""`CountReference.limit` is never above this number of users."""
 _STEPS = 16
-"""The number of bisection steps. The limit of a count is then exact to a sixtieth of a user."""
+"""The number of bisection steps. The error of a limit is then less than 0.02 users."""
 
 
 def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:

@@ -214,6 +214,8 @@ class Levels:
     # (m,), first row of the newest level. -1 if it is the only level or was accepted
     since: Integers
     has_moved: Flags  # (m,), whether the newest level differs from the level before
+    # (m,), the level before a newest level that nobody has accepted. NaN without such a level
+    before: Floats
     # (m,), the variance of the level's mean, as a multiple of the variance between runs
     doubt: Floats
 
@@ -230,6 +232,7 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
         teaches=teaches,
         since=none.astype(np.intp) - 1,
         has_moved=none > 0,
+        before=np.full(values.shape[1], np.nan),
         doubt=none,
     )
     columns = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
@@ -250,6 +253,7 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
     levels.teaches[:, columns] = scanned.teaches
     levels.since[columns] = scanned.since
     levels.has_moved[columns] = scanned.has_moved
+    levels.before[columns] = scanned.before
     levels.doubt[columns] = scanned.doubt
     return levels
 
@@ -385,6 +389,7 @@ class _Scan:
             teaches=self.teaches & (~is_old | is_short),
             since=np.where(self.is_open, self.origin, -1),
             has_moved=self.has_moved,
+            before=np.where(self.is_open, self.normal, np.nan),
             doubt=is_short / np.maximum(runs, 1),
         )
 

@@ -21,6 +21,7 @@ from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import EvidenceKind, Histogram, RunStatus
+from monitor.model.unpaired import UnpairedFindings
 from monitor.storage.column_types import (
     Count,
     Document,
@@ -64,6 +65,7 @@ runs = numbered_table(
     Column("reasons", Values(RunReasons, absent=())),
     Column("stage_seconds", Document),
     Column("split", Values(Split)),
+    Column("unpaired", Values(UnpairedFindings)),
     Column("standstills", Values(tuple[Standstill, ...], absent=())),
     UniqueConstraint("comparison", "slot"),
     Index(None, "comparison", "status", "slot", postgresql_include=["id"]),
@@ -83,7 +85,8 @@ During a rerun, the row still shows the results of the earlier attempt. ``labels
 metrics of relevance are wanted. ``labelled_at`` is set when they are stored. ``epoch`` is the epoch
 of the lease under which a daemon claimed the slot. It is NULL if a command claimed the slot.
 ``models`` is NULL if no version is known. ``reason`` is the text for the values in ``reasons``.
-Later runs are compared with ``split``, and continue the counts in ``standstills``.
+Later runs are compared with ``split``, and continue the counts in ``standstills``. ``unpaired`` is
+what a run of an unpaired comparison found in addition to its summaries.
 """
 
 coverage = table_of_runs(
@@ -92,9 +95,13 @@ coverage = table_of_runs(
     *filled(Integer, "position"),
     *filled(Count, "asked", "paired"),
     *filled(UsersByReason, "users_by_reason"),
+    Column("asked_by_arm", Values(dict[Arm, int])),
     key=("segment",),
 )
-"""``users_by_reason`` has the number of users by arm and reason."""
+"""``users_by_reason`` has the number of users by arm and reason.
+
+``asked_by_arm`` is NULL unless each user belongs to one arm.
+"""
 
 summaries = table_of_runs(
     "summaries",

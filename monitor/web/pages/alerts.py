@@ -59,8 +59,8 @@ class Incident:
 
     @property
     def acknowledge_command(self) -> str:
-        """The command that acknowledges the firing alerts of the comparison."""
-        return acknowledge_command(self.comparison)
+        """The command that acknowledges the firing alerts of the incident."""
+        return acknowledge_command(self.comparison, self.segments, self.alerts)
 
     @property
     def urgency(self) -> str:
@@ -198,13 +198,14 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
             silences.append(silence)
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
+    reasons = latest.reasons if latest else ()
     details = _incident(transitions, firing)
     command = ""
     if details.silence_matchers:
         interval = site.policy().intervals.get(comparison)
         command = silence_command(details.silence_matchers, interval)
     return AlertPage(
-        details=replace(details, concern=find_concern(lasting, explanation)),
+        details=replace(details, concern=find_concern(lasting, explanation, reasons)),
         transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),

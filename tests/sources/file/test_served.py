@@ -10,8 +10,9 @@ import pytest
 
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.sources.file import FILE, FileSourceOptions
-from monitor.sources.file.source import ListView
+from monitor.sources.file import FILE, FileSourceOptions, FileUsersOptions
+from monitor.sources.file.file_set import held_files
+from monitor.sources.file.source import FileUsers, ListView
 from servers.lists import SLOT, as_lists, pull_of
 from sources.file.test_joined import DIMENSIONS, WRITERS, arms_of, measure, second_ring
 
@@ -29,6 +30,17 @@ LOG = json.loads("""[
 ]""")
 SERVED = json.loads("""{
     "a": {"u1": ["1a", "y"], "u2": ["2a", "x"], "u4": ["tied, later request", "z"]},
+    "b": {"u1": ["1b", "y"], "u3": ["only", "b"]}
+}""")
+
+# Between these fixed times, whatever the slot.
+PERIOD = {
+    "within": None,
+    "since": (SLOT - timedelta(minutes=60)).isoformat(),
+    "until": (SLOT - timedelta(minutes=2)).isoformat(),
+}
+EARLIER = json.loads("""{
+    "a": {"u1": ["older"], "u4": ["tied, later request", "z"]},
     "b": {"u1": ["1b", "y"], "u3": ["only", "b"]}
 }""")
 
@@ -75,9 +87,11 @@ def of_arm(log, arm):
 )
 def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path, kept, form, time):
     log = write_log(tmp_path, kept, form, time)
+    fixed = log | {"served": log["served"] | PERIOD}
 
-    for arm, lists in SERVED.items():
-        assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(log, arm))) == lists
+    for options, expected in ((log, SERVED), (fixed, EARLIER)):
+        for arm, lists in expected.items():
+            assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(options, arm))) == lists
 
 
 def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path):
@@ -119,10 +133,62 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     assert as_lists(pull_of("u1", "u2", "u4", file=of_arm(log, "a"))) == SERVED["a"]
 
 
-def test_a_log_without_a_list_in_time_says_so(tmp_path):
+@pytest.mark.parametrize(
+    ("period", "span"),
+    [
+        ({}, "in the 1h up to 2024-01-08T12:30:00Z"),
+        (PERIOD, "after 2024-01-08T11:30:00Z and up to 2024-01-08T12:28:00Z"),
+    ],
+)
+def test_a_log_without_a_list_in_time_says_so(tmp_path, period, span):
     log = write_log(tmp_path)
-    with pytest.raises(
-        SourceError,
-        match=r"no list that was served in the 1h up to 2024-01-08T12:30:00Z \(no row of this arm",
-    ):
+    log["served"] |= period
+    with pytest.raises(SourceError, match=rf"no list that was served {span} \(no row of this arm"):
         pull_of("u1", file=of_arm(log, "c"))
+
+
+@pytest.mark.parametrize("kept", ["csv", "parquet"])
+def test_todays_lists_are_compared_with_the_lists_of_a_fixed_time_in_one_log_or_in_a_file_a_day(
+    tmp_path, kept
+):
+    log = write_log(tmp_path, kept, form="long")
+    today = of_arm(log, "a")
+    Path(log["path"]).rename(tmp_path / f"12-28.{kept}")
+    (tmp_path / f"12-30.{kept}").write_bytes((tmp_path / f"12-28.{kept}").read_bytes())
+    for path in (f"12-30.{kept}", f"{{slot:%H-%M}}.{kept}"):
+        today["path"] = str(tmp_path / path)
+        baseline = FileSourceOptions(**today | {"served": today["served"] | PERIOD})
+        candidate = FileSourceOptions(**today)
+        arms = arms_of(baseline, candidate, FILE.all_users(candidate))  # type: ignore[misc]
+        pulled, joined = (measure(given, slot=SLOT) for given in (replace(arms, joined=None), arms))
+
+        for found in (pulled, joined):
+            assert (found.coverage.all.asked, found.coverage.all.paired) == (4, 2)
+            lists = {each.user: (each.baseline, each.candidate) for each in found.run.evidence}
+            assert lists["u1"] == (("older",), ("1a", "y"))
+            assert lists["u4"] == (("tied, later request", "z"), ("tied, later request", "z"))
+
+
+def test_the_users_of_a_log_may_be_of_any_age_but_not_its_lists(tmp_path):
+    log = write_log(tmp_path)
+    log["served"]["within"] = None
+    users = FileUsersOptions(**{key: log[key] for key in ("path", "user", "served")})
+
+    assert set(FileUsers(users).users(SLOT + timedelta(days=4000), ()).users) == {
+        "u1",
+        "u2",
+        "u3",
+        "u4",
+    }
+    with pytest.raises(ValueError, match="served needs within or since"):
+        FileSourceOptions(**log)
+
+
+def test_a_log_of_several_files_may_get_another_file_while_it_is_read(tmp_path):
+    log = write_log(tmp_path, "parquet")
+    options = FileSourceOptions(**log | {"path": str(tmp_path)})
+    with held_files(options, SLOT) as files:
+        Path(log["path"]).with_name("later.parquet").write_bytes(b"")
+        assert not files.is_changed()
+        Path(log["path"]).unlink()
+        assert files.is_changed()

@@ -14,7 +14,7 @@ from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources
-from sources.file.test_served import LOG, SERVED
+from sources.file.test_served import EARLIER, LOG, PERIOD, SERVED
 from tables import parsed
 
 COLUMNS = {"user": "who", "items": "what"}
@@ -65,12 +65,14 @@ def assert_newest_lists_count(url, *times):
                 row = f"'{text}', '{user}', '{arm}', {number}, '{what}', {rank}"
                 statements.append(f"INSERT INTO served VALUES ({row})")
         execute(url, *statements)
-        for arm, lists in SERVED.items():
-            log = {"url": url, "table": "served", "served": served | {"arm": {"variant": arm}}}
-            baseline = SourceOptions.model_validate({"sql": form | log})
-            users = open_users(UsersOptions(all=True), baseline).users(SLOT, ()).users
-            assert set(users) == {"u1", "u2", "u3", "u4"}
-            assert as_lists(open_source(baseline).pull(request(*users))) == lists
+        for period, expected in (({}, SERVED), (PERIOD, EARLIER)):
+            for arm, lists in expected.items():
+                of_arm = served | period | {"arm": {"variant": arm}}
+                log = {"url": url, "table": "served", "served": of_arm}
+                baseline = SourceOptions.model_validate({"sql": form | log})
+                users = open_users(UsersOptions(all=True), baseline).users(SLOT, ()).users
+                assert set(users) == {"u1", "u3", "u4"} | (set() if period else {"u2"})
+                assert as_lists(open_source(baseline).pull(request(*users))) == lists
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):

@@ -1,0 +1,80 @@
+"""Plan and findings of an unpaired comparison, in which each user is served by one arm only.
+
+A user's list of now is compared with the user's own list from before the test. Then the users of
+both arms are compared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from datetime import datetime
+
+from monitor.model.immutable import immutable
+from monitor.model.rankings import Arm
+
+ENOUGH_EVIDENCE = 1000.0
+"""The users are not split as planned if the evidence against the plan is at least this large."""
+
+
+@immutable
+class UnpairedPlan:
+    """How an unpaired comparison is measured. All times are aware UTC."""
+
+    # A user's list of before is the last list that was served up to this time
+    before: datetime
+    since: datetime  # start of the test: users count as assigned from this time on
+    baseline_share: float  # planned share of users in the baseline arm, above 0 and below 1
+
+
+@immutable
+class ArmCounts:
+    """Counts of one arm's users. Users that switched arms are left out."""
+
+    assigned: int  # users that were assigned to the arm since the test began
+    served: int  # users of the run with a list of now
+    compared: int  # users of the run with a list of now and a list of before
+
+
+@immutable
+class BetweenExcess:
+    """How much less alike two users of different arms are than two users of one arm.
+
+    All values are mean RBO over pairs of users of one segment, from 0 to 1.
+    """
+
+    segment: str
+    baseline: float  # two users of the baseline arm
+    candidate: float  # two users of the candidate arm
+    across: float  # one user of each arm
+
+    @property
+    def excess(self) -> float:
+        """The mean within the arms, minus the mean across them. Near 0 if the arms are alike."""
+        return (self.baseline + self.candidate) / 2 - self.across
+
+
+@immutable
+class ItemExposure:
+    """In how many lists of each arm an item is, and in how many of them it is first."""
+
+    item: str
+    lists: Mapping[Arm, int]
+    first: Mapping[Arm, int]
+
+
+@immutable
+class UnpairedFindings:
+    """What an unpaired run found in addition to its summaries."""
+
+    baseline_share: float  # planned share of users in the baseline arm
+    users: Mapping[Arm, ArmCounts]
+    switched: int  # users that both arms served since the test began
+    # Evidence that the users are not split as planned. ln 1000 or more means that they are not
+    log_e: float
+    # Chance of a larger difference of the arms' lists of before, if users are assigned at random.
+    # None if there are too few lists of before
+    before_p: float | None = None
+    between: tuple[BetweenExcess, ...] = ()
+    # The items whose share of lists differs most between the arms, largest first
+    items: tuple[ItemExposure, ...] = ()
+    # The number of each arm's lists in which items were counted
+    counted: Mapping[Arm, int] = field(default_factory=dict)

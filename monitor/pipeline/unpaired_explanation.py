@@ -1,0 +1,263 @@
+"""Explains how the lists of two arms differ, if each user is served by one arm only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+
+from monitor.measures.kernels.exposure import compact_codes
+from monitor.measures.metrics import Metric
+from monitor.model.arrays import Codes, Hashes, Rows
+from monitor.model.explanation import CLEAR_DROP, Explanation, FaultKind, Finding
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
+from monitor.model.runs import Summary
+from monitor.model.statistics import DerivedMetric
+from monitor.model.unpaired import BetweenExcess, ItemExposure
+from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.run_explanation import SHOWN_ITEMS
+from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.decomposition import compare_exposure
+from monitor.statistics.attribution.faults import find_fault
+from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.unpaired.arms_differed import compare_before
+from monitor.statistics.unpaired.between import ListCounts, between_excess
+from monitor.statistics.unpaired.exposure import find_shifted
+from monitor.texts.unpaired import write_unpaired
+
+PERSISTENCE = 0.9
+"""The parameter p of the RBO between users of different arms."""
+KEPT = 0.5
+"""An arm serves old lists if at least this share of its users still get their lists of before."""
+LEADS = 3.0
+"""A segment is named if its self gap exceeds that of all users by this many standard errors."""
+
+
+def divided(arm: Arm, segment: str) -> str:
+    """Return the name of a segment's users of one arm, inside a run."""
+    return f"{arm} {segment}"
+
+
+@immutable
+class DividedSample:
+    """Users of both arms. A pair has the user's list of before and the user's list of now."""
+
+    sample: Sample  # its segments are divided by arm
+    segments: tuple[str, ...]  # the undivided segments
+    coverage: Coverage  # of the undivided segments
+
+    def rows(self, arm: Arm, segment: str = ALL) -> Rows:
+        """Return the rows of the segment's users of this arm."""
+        return self.sample.segments[divided(arm, segment)]
+
+    def name_item(self, code: int) -> str:
+        """Return the item's id."""
+        vocabulary = self.sample.pairing.vocabulary
+        return str(code if vocabulary is None else vocabulary[code])
+
+
+@immutable
+class ArmDifferences:
+    """How the lists of the arms differ, besides the summaries."""
+
+    between: tuple[BetweenExcess, ...]
+    items: tuple[ItemExposure, ...]
+    counted: Mapping[Arm, int]
+    before_p: float | None
+
+    @property
+    def excess(self) -> BetweenExcess | None:
+        """The between excess of all users, if it is known."""
+        return self.between[0] if self.between and self.between[0].segment == ALL else None
+
+
+def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifferences:
+    """Compare the users of both arms. ``hashes`` are random numbers of the sample's users."""
+    batch = users.sample.pairing.batch
+    before, now, codes = compact_codes(batch.baseline, batch.candidate)
+    between = []
+    for segment in users.segments:
+        baseline, candidate = (_count_lists(now[users.rows(arm, segment)], k) for arm in Arm)
+        excess = between_excess(baseline, candidate, PERSISTENCE)
+        if isfinite(excess.value):
+            between.append(
+                BetweenExcess(
+                    segment=segment,
+                    baseline=excess.within_baseline,
+                    candidate=excess.within_candidate,
+                    across=excess.across,
+                )
+            )
+    items = []
+    baseline, candidate = (_count_lists(now[users.rows(arm)], k) for arm in Arm)
+    for item in find_shifted(baseline, candidate):
+        items.append(
+            ItemExposure(
+                item=users.name_item(int(codes[item.code])),
+                lists=dict(zip(Arm, item.lists, strict=True)),
+                first=dict(zip(Arm, item.firsts, strict=True)),
+            )
+        )
+    is_candidate = np.zeros(len(batch), dtype=np.bool_)
+    is_candidate[users.rows(Arm.CANDIDATE)] = True
+    check = compare_before(before, is_candidate, hashes)
+    return ArmDifferences(
+        between=tuple(between),
+        items=tuple(items),
+        counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
+        before_p=check.p if isfinite(check.p) else None,
+    )
+
+
+def _count_lists(codes: Codes, k: int) -> ListCounts:
+    counts = ListCounts(k)
+    counts.add(codes)
+    return counts
+
+
+def explain_unpaired(
+    users: DividedSample,
+    metric: Metric | None,
+    summaries: Sequence[Summary],
+    excess: BetweenExcess | None,
+) -> Explanation | None:
+    """Say which arm's users moved farther from their lists of before, and what happened to them.
+
+    None if no user was compared or no metric was measured. ``excess`` is that of all users.
+    """
+    series = DerivedMetric.SELF_GAP.of(str(metric))
+    gaps = {each.segment: each for each in summaries if each.metric == series and each.n}
+    if ALL not in gaps:
+        return None
+    amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
+    error = gaps[ALL].standard_error or 0.0
+    is_clear = abs(amounts[ALL]) >= CLEAR_DROP * error
+    finding = _find_fault(users)
+    arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
+    segment = _leading_segment(gaps)
+    if finding is not None:
+        arm = finding.arms[0]
+        segment = finding.segment
+    batch = users.sample.pairing.batch
+    shift = compare_exposure(
+        batch.candidate[users.rows(Arm.BASELINE, segment)],
+        batch.candidate[users.rows(Arm.CANDIDATE, segment)],
+        SHOWN_ITEMS,
+        users.name_item,
+    )
+    return Explanation(
+        metric=series,
+        sentence=write_unpaired(finding, amounts, segment, excess, is_clear=is_clear),
+        segment=segment,
+        now=amounts[ALL],
+        gained=shift.gained,
+        lost=shift.lost,
+        entered=shift.entered,
+        left=shift.left,
+        groups=(),
+        finding=finding,
+        arm=arm,
+    )
+
+
+def _leading_segment(gaps: Mapping[str, Summary]) -> str:
+    """Return the segment whose gap differs most from that of all users, or ``all``."""
+    everybody = gaps[ALL].mean or 0.0
+    leader = ALL
+    largest = LEADS
+    for segment, gap in gaps.items():
+        beyond = (gap.mean or 0.0) - everybody
+        if everybody < 0:
+            beyond = -beyond
+        if gap.standard_error and beyond / gap.standard_error > largest:
+            leader, largest = segment, beyond / gap.standard_error
+    return leader
+
+
+def _find_fault(users: DividedSample) -> Finding | None:
+    """Find the fault of an arm. What is usual is the change of the other arm's users since before.
+
+    The users of one arm are put beside users of the other arm, as many as the smaller arm has.
+    """
+    rows = {arm: users.rows(arm) for arm in Arm}
+    fewest = min(map(len, rows.values()))
+    if not fewest:
+        return None
+    # Seeded, so that the same lists have the same explanation.
+    rng = np.random.default_rng(0)
+    chosen = {arm: np.sort(rng.choice(rows[arm], fewest, replace=False)) for arm in Arm}
+    for arm in reversed(Arm):
+        segments = {}
+        for segment in users.segments:
+            is_inside = np.isin(chosen[arm], users.rows(arm, segment))
+            segments[segment] = np.flatnonzero(is_inside)
+        found = find_fault(_make_scene(users, chosen, segments))
+        if found is not None and arm in found[0].arms:
+            finding, _, _ = found
+            kept = None
+            if finding.kind in (FaultKind.REPLACED, FaultKind.REORDERED):
+                kept = _find_kept(users, arm.other)
+            if kept is not None:
+                return kept
+            all_users = round(finding.users * len(rows[arm]) / fewest)
+            return replace(finding, users=all_users, compared=len(rows[arm]))
+    return None
+
+
+def _find_kept(users: DividedSample, arm: Arm) -> Finding | None:
+    """Find out whether most users of this arm still get their lists of before.
+
+    Then the lists of the other arm look as if they had changed more than usual.
+    """
+    pairs = users.sample.pairing.batch.take(users.rows(arm))
+    kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
+    if kept < KEPT * len(pairs):
+        return None
+    return Finding(
+        kind=FaultKind.STALE,
+        arms=(arm,),
+        segment=ALL,
+        segment_share=kept / len(pairs),
+        users=kept,
+        compared=len(pairs),
+        detail={"of_before": 1.0},
+    )
+
+
+def _make_scene(
+    users: DividedSample, rows: Mapping[Arm, Rows], segments: Mapping[str, Rows]
+) -> Scene:
+    batch = users.sample.pairing.batch
+    of_baseline = batch.take(rows[Arm.BASELINE])
+    of_candidate = batch.take(rows[Arm.CANDIDATE])
+    lists = {}
+    for arm, of_arm in ((Arm.BASELINE, of_baseline), (Arm.CANDIDATE, of_candidate)):
+        lists[arm] = OwnLists(
+            former=of_arm.baseline,
+            former_lengths=of_arm.baseline_lengths,
+            present=of_arm.candidate,
+            lengths=of_arm.candidate_lengths,
+        )
+    former = _join_arms(of_baseline.of(Arm.BASELINE), of_candidate.of(Arm.BASELINE))
+    return Scene(
+        batch=_join_arms(of_baseline.of(Arm.CANDIDATE), of_candidate.of(Arm.CANDIDATE)),
+        segments=segments,
+        coverage=users.coverage.rows,
+        changes=PairChanges(
+            former=former,
+            is_known=np.ones(len(former), dtype=np.bool_),
+            lists=lists,
+            by_arm={},
+            is_still={arm: of_arm.is_same for arm, of_arm in lists.items()},
+        ),
+    )
+
+
+def _join_arms(baseline: tuple[Codes, Codes], candidate: tuple[Codes, Codes]) -> PairBatch:
+    return PairBatch(
+        baseline=baseline[0],
+        candidate=candidate[0],
+        baseline_lengths=baseline[1],
+        candidate_lengths=candidate[1],
+    )

@@ -1,0 +1,87 @@
+"""Checks whether the keys of an unpaired comparison fit together."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from math import isclose
+
+from monitor.boundary.options.one_of import OneOf
+from monitor.boundary.options.problems import Partial, Problem, within
+
+_PAIRED = ("baseline", "candidate", "candidates", "pairs", "users", "noise_floor", "relevance")
+_ONE_LOG = (
+    "does not go with unpaired, in which one log has the lists of both arms, and each user gets "
+    "those of one arm: remove this key"
+)
+_SAME_TIME = "does not go with unpaired, which sets the same times for both arms: remove this key"
+_ALL_USERS = (
+    "does not go with assignments, because unpaired measures all users, and unpaired.segments "
+    "names the segments: remove this key"
+)
+
+
+def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
+    """Yield the problems of an unpaired comparison. The key paths start at the comparison."""
+    for key in _PAIRED:
+        if comparison.has(key):
+            yield Problem((key,), _ONE_LOG)
+    if comparison.unpaired is not None:
+        yield from within(("unpaired",), _options(comparison.unpaired, now))
+
+
+def _options(options: Partial, now: datetime) -> Iterator[Problem]:
+    if options.log is not None:
+        yield from _rows("log", options.log, options.arm, needs="within")
+    if options.assignments is not None:
+        yield from _rows("assignments", options.assignments, options.arm)
+        for key in ("segments", "sample"):
+            if getattr(options.assignments, key):
+                yield Problem(("assignments", key), _ALL_USERS)
+    if options.baseline is not None and options.candidate is not None:
+        yield from _split(options)
+    if options.before is None:
+        return
+    if options.before > now:
+        yield Problem(
+            ("before",), "is in the future, so a list of now would be older: give an earlier time"
+        )
+    if options.since is not None and options.since < options.before:
+        yield Problem(
+            ("since",),
+            "must not be earlier than before, because lists of before are older than the test: "
+            "give a later time",
+        )
+
+
+def _rows(key: str, source: OneOf, arm: str | None, needs: str | None = None) -> Iterator[Problem]:
+    """Report a source that is no file or table, or that does not select its rows by time only.
+
+    Of the keys for the period, it may have only the key ``needs``.
+    """
+    if source.kind not in ("file", "sql"):
+        yield Problem((key,), "must be file or sql, because only they have times")
+        return
+    path = (key, source.kind, "served")
+    served = source.given.served
+    if served is None:
+        yield Problem(path, "is missing, and must be given with time (and a log with within)")
+        return
+    for name in ("within", "since", "until"):
+        if name != needs and getattr(served, name) is not None:
+            yield Problem((*path, name), _SAME_TIME)
+    if arm in served.arm:
+        yield Problem((*path, "arm"), "names the column that unpaired.arm names: remove it")
+
+
+def _split(options: Partial) -> Iterator[Problem]:
+    """Report arms that are equal, and planned shares that are not those of the two arms."""
+    arms = (options.baseline, options.candidate)
+    if options.baseline == options.candidate:
+        yield Problem(("candidate",), "is the baseline's value too: give another value")
+    elif options.split is not None:
+        total = sum(options.split.values())
+        if options.split.keys() != set(arms):
+            yield Problem(
+                ("split",), f"must have a share of each arm, {' and '.join(arms)}, and no other"
+            )
+        elif not isclose(total, 1, abs_tol=1e-6):
+            yield Problem(("split",), f"has shares whose sum is {total:g}: make them sum to 1")

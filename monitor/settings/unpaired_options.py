@@ -1,0 +1,119 @@
+"""Options of an unpaired comparison, in which each user is served by one arm only.
+
+They become ordinary sources, which read the same log with other times and arms.
+"""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import Field
+
+from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options
+from monitor.boundary.options.one_of import OneOf
+from monitor.model.rankings import Arm
+from monitor.model.unpaired import UnpairedPlan
+from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions
+from monitor.sources.table_options import ColumnName
+
+_T = TypeVar("_T", bound=OneOf)
+_ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class UnpairedOptions(Options):
+    """An unpaired comparison: each user is served by one arm only, as in an A/B test.
+
+    It cannot detect that the lists of both arms moved equally far in different directions. A paired
+    comparison is better if the candidate can also be asked for the baseline's users.
+    """
+
+    stays_partial: ClassVar[bool] = True
+
+    log: SourceOptions
+    """The log of the lists that both arms served, as files or as a table of a database. It needs
+    `served` with `time` and `within`."""
+    arm: ColumnName
+    """Column with the arm, in the log and in `assignments`."""
+    baseline: _ArmValue
+    """The baseline's value in the column `arm`."""
+    candidate: _ArmValue
+    """The candidate's value in the column `arm`."""
+    split: Annotated[
+        dict[str, Annotated[float, Field(gt=0, lt=1)]],
+        NOT_IN_HASH,
+        Field(examples=[{"a": 0.5, "b": 0.5}]),
+    ]
+    """The planned share of users in each arm. Both shares together are 1. If the split changes,
+    set a new `since`."""
+    before: Instant = Field(examples=["2026-11-01"])
+    """Date or time before the test. A run compares each user's newest list with an earlier list:
+    the last list that any arm served to this user up to this time."""
+    since: Instant | None = Field(default=None, examples=["2026-11-02"])
+    """Date or time when the test began (default: `before`). Earlier assignments to an arm are
+    ignored."""
+    before_within: Duration = timedelta(days=90)
+    """The longest time between serving the earlier list and `before`."""
+    segments: SegmentColumns = Field(default=(), max_length=20)
+    """Columns whose values divide the users into segments. They are columns of `assignments`,
+    or of the log if `assignments` is not set."""
+    assignments: UsersOptions | None = None
+    """Files or a table with the users that were assigned to each arm, and when. It needs `served`
+    with `time`. With this key, a run also asks for assigned users that were never served. Without
+    it, a run asks only for users that were served since the test began."""
+
+    @property
+    def begins_at(self) -> datetime:
+        """When the test began."""
+        return self.since or self.before
+
+    def to_plan(self) -> UnpairedPlan:
+        """The plan for the pipeline."""
+        return UnpairedPlan(
+            before=self.before,
+            since=self.begins_at,
+            baseline_share=self.split[self.baseline],
+        )
+
+    def lists_of(self, arm: Arm) -> SourceOptions:
+        """The newest lists that this arm served since the test began."""
+        return self._select(self.log, arm, since=self.begins_at)
+
+    @property
+    def lists_before(self) -> SourceOptions:
+        """The users' lists of before, which any arm may have served."""
+        return self._select(self.log, within=self.before_within, until=self.before)
+
+    def users_of(self, arm: Arm | None = None) -> UsersOptions:
+        """The users of a run that belong to this arm, with their segments. None means all arms."""
+        if self.assignments is not None:
+            return self.assigned_to(arm)
+        return self._select(self._served_users, arm, since=self.begins_at)
+
+    def assigned_to(self, arm: Arm | None = None) -> UsersOptions:
+        """The users that were assigned to this arm since the test began. None means all arms."""
+        users = self._served_users
+        if self.assignments is not None:
+            users = self.assignments.model_copy(update={"segments": self.segments})
+        return self._select(users, arm, within=None, since=self.begins_at)
+
+    def to_sources(self) -> dict[str, Any]:
+        """The sources of the arms and of all users, by their keys in a comparison."""
+        arms = {arm.value: self.lists_of(arm) for arm in Arm}
+        return {**arms, "users": self.users_of()}
+
+    @property
+    def _served_users(self) -> UsersOptions:
+        all_users = SOURCES[self.log.kind].all_users
+        assert all_users is not None  # noqa: S101 - the checks require files or a table
+        log = self.log.given
+        users = all_users(log).model_copy(update={"served": log.served})
+        return UsersOptions.model_validate({self.log.kind: users, "segments": self.segments})
+
+    def _select(self, source: _T, arm: Arm | None = None, **period: object) -> _T:
+        """The same source with the rows of one arm or all arms, perhaps of another period."""
+        options = source.given
+        chosen = dict(options.served.arm)
+        if arm is not None:
+            chosen[self.arm] = getattr(self, arm)
+        served = options.served.model_copy(update={"arm": chosen, **period})
+        selected = options.model_copy(update={"served": served})
+        return source.model_copy(update={source.kind: selected})

@@ -1,0 +1,26 @@
+"""Compares two arms that serve different users, as in an A/B test. Pure.
+
+Each user has a list of now and a list of before the test. The score of a user is the similarity of
+these two lists. All values are undefined (NaN) if an arm has too few users. The functions:
+
+- `split.log_evidence(baseline, candidate, planned) -> float`: do the numbers of users fit the
+  planned split? The split is off if the result is at least `split.LIMIT`.
+- `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
+- `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps for people, from a
+  `Count` of users for each arm. `gaps.far_floor(disjoint, identical)` is the score below which a
+  list is far.
+- `gaps.angle_gap(baseline, candidate) -> Gap`: the same gaps as angles, for learned limits.
+- `gaps.adjusted_gap(baseline, candidate) -> Gap`: the gap of a metric of one arm, adjusted by the
+  values of before, from the `Moments` of each arm.
+- `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
+  `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
+  of different arms are than two users of one arm.
+- `exposure.find_shifted(baseline, candidate, most) -> tuple[ItemExposure, ...]`: the items whose
+  exposure differs most, from two `ListCounts`.
+- `arms_differed.compare_before(codes, is_candidate, hashes) -> BeforeCheck`: did the arms differ
+  before the test began?
+- `rollout.pair_scores(baseline, candidate, rng) -> Floats`: differences of scores for the gate.
+
+A healthy training changes the self gap and the far gap too. So a gap must never be compared with 0
+and its error. Compare it with the gaps of earlier runs: `monitor.statistics.reference`.
+"""

@@ -1,0 +1,36 @@
+"""Makes scores for the gate of an unpaired comparison: may the candidate get all users?"""
+
+import numpy as np
+
+from monitor.model.arrays import Floats
+
+
+def pair_scores(baseline: Floats, candidate: Floats, rng: np.random.Generator) -> Floats:
+    """The score of a baseline user minus the score of a candidate user, for random pairs, (m,).
+
+    The arguments are the users' similarities of the list of now to their list of before, (n,) for
+    each arm. The mean of the result is the self gap in expectation. The result is between -r and r
+    if the scores have the range r. So ``gate_samples`` judges it with ``Scale(-r, r)``, and the
+    margin is the largest self gap that is allowed.
+
+    Each user is used at most once. m is the number of users of the smaller arm. If the other arm
+    has at least g times as many users, the mean of g of its users is used in each pair. That keeps
+    the range, and has a smaller variance.
+
+    The gate needs pairs that are independent of earlier pairs. So a test may use each user in one
+    run only, for example the users that are new since the last run. NaN is ignored. The result is
+    empty if an arm has no scores.
+    """
+    shuffled_baseline = rng.permutation(baseline[~np.isnan(baseline)])
+    shuffled_candidate = rng.permutation(candidate[~np.isnan(candidate)])
+    pairs = min(len(shuffled_baseline), len(shuffled_candidate))
+    if not pairs:
+        return np.empty(0)
+    return _group(shuffled_baseline, pairs) - _group(shuffled_candidate, pairs)
+
+
+def _group(scores: Floats, pairs: int) -> Floats:
+    """The means of as many equally large groups as there are pairs."""
+    size = len(scores) // pairs
+    means: Floats = scores[: size * pairs].reshape(pairs, size).mean(axis=1)
+    return means

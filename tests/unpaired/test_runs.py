@@ -1,0 +1,232 @@
+"""Runs of unpaired comparisons over lists that were written by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, state
+from monitor.model.alerts import State
+from monitor.model.errors import SourceError
+from monitor.model.memory import Memory
+from monitor.model.rankings import ALL, Arm, CoverageReason
+from monitor.model.rules import Condition, ConditionRule
+from monitor.model.run_reasons import RunReasonKind
+from monitor.model.runs import RunStatus
+from monitor.model.unpaired import ArmCounts, UnpairedPlan
+from monitor.pipeline.pseudonyms import Pseudonyms
+from monitor.pipeline.pull import Arms, UnpairedArms
+from monitor.pipeline.run import execute
+from monitor.pipeline.run_measurement import Stopwatch
+from monitor.pipeline.unpaired_measurement import measure_unpaired
+from monitor.pipeline.unpaired_reasons import MOST_SWITCHED
+from monitor.statistics.unpaired import split
+from monitor.statistics.unpaired.arms_differed import BeforeCheck
+from pipeline.canned import Canned, StillClock, users
+from tables import cells
+
+PLAN = UnpairedPlan(before=SLOT - DAY, since=SLOT - DAY, baseline_share=0.5)
+SPLIT_OFF = ConditionRule(alert="SplitOff", condition=Condition.SPLIT_OFF)
+NO_DATA = ConditionRule(alert="NoData", condition=Condition.NO_DATA)
+ARMS_DIFFERED = ConditionRule(alert="ArmsDiffered", condition=Condition.ARMS_DIFFERED)
+WHAT = comparison(
+    k=2,
+    unpaired=PLAN,
+    metrics=("overlap",),
+    arm_metrics=("shared_list", "identical_list"),
+    rules=(),
+)
+BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
+
+
+def of_arm(before, now, **countries):
+    asked = users(*countries, country=list(countries.values()))
+    return Arms(
+        baseline=Canned(pull(before)),
+        candidate=Canned(pull(now)),
+        users=asked,
+        dimensions=("country",),
+    )
+
+
+def sources(baseline, candidate, assigned=None, **more):
+    """The arms have these lists of now. The users a, b and c are in the baseline if nobody else is named."""
+    of_baseline = of_arm(BEFORE, baseline, a="UK", b="UK", c="DE")
+    of_candidate = of_arm(BEFORE, candidate, d="UK", e="UK", f="DE")
+    arms = {Arm.BASELINE: of_baseline, Arm.CANDIDATE: of_candidate}
+    counted = assigned or ("abc", "def")
+    named = {arm: users(*names) for arm, names in zip(Arm, counted, strict=True)}
+    arms = {arm: replace(each, **more) for arm, each in arms.items()}
+    return replace(of_baseline, unpaired=UnpairedArms(arms=arms, assigned=named), **more)
+
+
+def ran(arms, what=WHAT, **remembered):
+    return execute(what, arms, claim(), Memory(**remembered), StillClock())
+
+
+def test_each_arm_is_compared_with_its_users_lists_of_before():
+    result = ran(sources("a:12 b:34", "d:12 e:78 f:67"))
+    assert (result.status, result.reasons) == (RunStatus.OK, ())
+    found = {(each.segment, each.metric): each for each in result.summaries}
+    of_all = [(each.metric, each.n, each.mean) for each in result.summaries if each.segment == ALL]
+    # The lists of a, b and d did not change, and half of the list of f.
+    assert of_all == [
+        ("self_gap(overlap)", 5, 0.5),
+        ("far_gap(overlap)", 5, pytest.approx(1 / 3)),
+        ("baseline_self(overlap)", 2, 1.0),
+        ("candidate_self(overlap)", 3, 0.5),
+    ]
+    gap = found[ALL, "self_gap(overlap)"]
+    assert gap.standard_error == found[ALL, "candidate_self(overlap)"].standard_error
+    # In DE the baseline has no compared user.
+    assert [found["country=DE", f"{name}(overlap)"].mean for name in ("self_gap", "far_gap")] == [
+        None,
+        None,
+    ]
+    assert found["country=UK", "self_gap(overlap)"].mean == 0.5
+    everybody = result.coverage.all
+    assert (everybody.asked, everybody.paired, everybody.comparable) == (6, 5, 5)
+    assert everybody.users_by_reason == {(Arm.BASELINE, CoverageReason.MISSING): 1}
+    assert [everybody.asked_of(arm) for arm in (*Arm, None)] == [3, 3, 6]
+    (scores,) = result.scores
+    assert list(scores.users) == list("abdef")
+    nan = np.nan
+    np.testing.assert_array_equal(
+        np.stack(list(scores.by_metric.values())),
+        [[1, 1, nan, nan, nan], [nan, nan, 1, 0, 0.5]],
+    )
+    assert {each.user: list(each.scores) for each in result.evidence} == {
+        user: ["candidate_self(overlap)" if user in "def" else "baseline_self(overlap)"]
+        for user in "abdef"
+    }
+    traits = {
+        (each.metric, each.arm): each.value for each in result.arm_scores if each.segment == ALL
+    }
+    assert traits == {
+        ("shared_list", Arm.BASELINE): 0.5,
+        ("shared_list", Arm.CANDIDATE): pytest.approx(1 / 3),
+        ("identical_list", Arm.BASELINE): 1.0,
+        ("identical_list", Arm.CANDIDATE): pytest.approx(1 / 3),
+    }
+    found = result.unpaired
+    assert found.users == {
+        Arm.BASELINE: ArmCounts(assigned=3, served=2, compared=2),
+        Arm.CANDIDATE: ArmCounts(assigned=3, served=3, compared=3),
+    }
+    assert (found.switched, found.log_e) == (0, split.log_evidence(3, 3, 0.5))
+    exposure = {each.item: tuple(each.lists.values()) for each in found.items}
+    assert exposure["3"] == (1, 0)
+    assert exposure["7"] == (0, 2)
+
+
+def test_the_size_of_batches_changes_nothing():
+    arms = sources("a:12 b:34 c:78", "d:12 e:78 f:67")
+    one, all_at_once = (
+        measure_unpaired(WHAT, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=size).run
+        for size in (1, 100)
+    )
+    for name in ("summaries", "coverage", "evidence", "arm_scores", "unpaired", "explanation"):
+        assert getattr(one, name) == getattr(all_at_once, name)
+
+
+def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
+    failed = pull("", dict.fromkeys("def", CoverageReason.UNAVAILABLE))
+    failed = replace(failed, notes={CoverageReason.UNAVAILABLE: "log.parquet is missing"})
+    arms = sources("a:12 b:34 c:12", "")
+    broken = replace(arms.unpaired.arms[Arm.CANDIDATE], candidate=Canned(failed))
+    both = {**arms.unpaired.arms, Arm.CANDIDATE: broken}
+    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=both)))
+    assert result.status is RunStatus.INSUFFICIENT
+    assert result.reason == (
+        "no user has a list from the candidate; the candidate gave no list for 3 of 3 users: "
+        "log.parquet is missing; the baseline answered 3 of 3"
+    )
+
+
+def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ("abcd", "def"))
+    for pseudonyms in (None, Pseudonyms(b"k" * 32)):
+        hidden = replace(arms, pseudonyms=pseudonyms)
+        of_arms = {
+            arm: replace(each, pseudonyms=pseudonyms) for arm, each in arms.unpaired.arms.items()
+        }
+        found = ran(replace(hidden, unpaired=replace(arms.unpaired, arms=of_arms)))
+        assert found.unpaired.switched == 1
+        assert found.unpaired.users == {
+            Arm.BASELINE: ArmCounts(assigned=3, served=3, compared=3),
+            Arm.CANDIDATE: ArmCounts(assigned=2, served=2, compared=2),
+        }
+        assert [each.kind for each in found.reasons] == [RunReasonKind.SWITCHED]
+        assert found.reasons[0].limit == MOST_SWITCHED
+
+
+def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12")
+    new = replace(arms.unpaired.arms[Arm.CANDIDATE], baseline=Canned(pull("d:12")))
+    both = {**arms.unpaired.arms, Arm.CANDIDATE: new}
+    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=both)))
+    assert result.status is RunStatus.INSUFFICIENT
+    assert result.reason == (
+        "only 1 of 3 users of the candidate (33%) have a list of before the test, under "
+        "min_paired_share 50%"
+    )
+
+
+def test_shares_of_an_arm_are_shares_of_its_own_users():
+    missing = coverage_rule("missing(baseline)", threshold=0.3, min_users=1)
+    what = replace(WHAT, judging=replace(WHAT.judging, rules=(missing,)))
+    (judged,) = ran(sources("a:12 b:34", "d:12 e:34 f:12"), what).states
+    assert (judged.value, judged.users, judged.state) == (pytest.approx(1 / 3), 3, State.FIRING)
+
+
+CONDITIONS = """
+# evidence  before  SplitOff  NoData
+-1          quiet   quiet     quiet
+6.8         quiet   quiet     quiet
+6.91        quiet   firing    quiet
+3.5         firing  firing    quiet
+3.4         firing  quiet     quiet
+"""
+
+
+@pytest.mark.parametrize(("evidence", "before", "after", "no_data"), cells(CONDITIONS))
+def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
+    evidence, before, after, no_data, monkeypatch
+):
+    measured = "monitor.pipeline.unpaired_measurement.log_evidence"
+    monkeypatch.setattr(measured, lambda *_: float(evidence))
+    what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))
+    states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
+    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what, states=tuple(states))
+    now = {each.alert: each.state for each in result.states}
+    assert now["SplitOff"] is State(after)
+    assert now.get("NoData", State.QUIET) is State(no_data)
+    is_off = after == "firing"
+    assert result.status is (RunStatus.INSUFFICIENT if is_off else RunStatus.OK)
+    if is_off:
+        assert result.reason.startswith(
+            "the users are not split as planned: 3 of 6 users (50.0%) are in the baseline, and "
+            "50.0% were planned."
+        )
+
+
+@pytest.mark.parametrize(("p", "fires"), [(0.001, True), (0.0011, False), (None, False)])
+def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
+    p, fires, monkeypatch
+):
+    check = BeforeCheck(p=np.nan if p is None else p, users=9)
+    monkeypatch.setattr("monitor.pipeline.unpaired_explanation.compare_before", lambda *_: check)
+    what = replace(WHAT, judging=replace(WHAT.judging, rules=(ARMS_DIFFERED,)))
+    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what)
+    assert result.unpaired.before_p == p
+    (judged,) = result.states
+    assert ((judged.state is State.FIRING), result.status) == (fires, RunStatus.OK)
+
+
+def test_a_run_without_users_fails_and_says_nothing_about_the_split():
+    what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, ARMS_DIFFERED)))
+    arms = sources("a:12", "d:12")
+    gone = {arm: Canned(SourceError("log.parquet is missing", permanent=False)) for arm in Arm}
+    result = ran(replace(arms, unpaired=replace(arms.unpaired, assigned=gone)), what)
+    assert (result.status, result.states) == (RunStatus.FAILED, ())
+    assert "log.parquet is missing" in result.reason

@@ -1,0 +1,273 @@
+"""Logs of A/B tests, whatever they are written in: who is in which arm, and which lists are compared."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+
+from commands import rankwatch
+from monitor.model.errors import ConfigError, SourceError
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.unpaired import ArmCounts
+from monitor.pipeline.run import measure
+from monitor.pipeline.run_measurement import Stopwatch
+from monitor.service.analysis import preview
+from monitor.service.composition import require_reloadable, wire
+from pipeline.canned import StillClock
+from servers.lists import write_csv, write_jsonl
+from settings.minimal import load_text
+from sources.file.test_joined import second_ring
+from unpaired import world
+from unpaired.world import BEGINS, DAY
+
+SLOT = BEGINS + 3 * DAY
+HOUR = timedelta(hours=1)
+NOTHING = Memory()
+COLUMNS = ("at", "user", "variant", "country", "request", "items")
+
+
+def log_rows():
+    """Users 0 to 59 of a, then 60 to 89 of b, and what logs have besides."""
+    rows = []
+    for number in range(90):
+        user = f"u{number:02}"
+        arm = "a" if number < 60 else "b"
+        country = ("UK", "FR")[number % 2]
+        before = [f"i{number % 7}", "x", "y"]
+        now = before if number % 3 else ["new", *before[:2]]
+        rows.append((BEGINS, user, "a", country, "1", before))
+        # Requests are heavy-tailed, and the newest list is the last one of them.
+        for request in range(1 + 200 // (1 + number)):
+            at = SLOT - 20 * HOUR + request * timedelta(minutes=5)
+            rows.append((at, user, arm, country, f"{request:04}", ["older", str(request)]))
+        rows.append((SLOT - HOUR, user, arm, country, "9999", now))
+    tied = SLOT - timedelta(minutes=30)
+    rows += [
+        # Two lists of one time: the greater request is the newer one.
+        (tied, "u05", "a", "FR", "r1", ["wrong"]),
+        (tied, "u05", "a", "FR", "r2", ["right", "x"]),
+        # Another arm served this user too, on the first day of the test.
+        (BEGINS + HOUR, "u89", "a", "FR", "1", ["x"]),
+        # Too old, too new, and served by arm a before the test.
+        (BEGINS - 91 * DAY, "u00", "a", "UK", "1", ["too old"]),
+        (SLOT + HOUR, "u60", "b", "UK", "1", ["too new"]),
+        (BEGINS - HOUR, "only-before", "a", "UK", "1", ["x"]),
+        # Without a list of before
+        (SLOT - HOUR, "newcomer", "b", "UK", "1", ["x", "y"]),
+    ]
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+
+
+def fill_table(url, rows, at="text"):
+    engine = sa.create_engine(url)
+    names = ", ".join(f'"{name}" varchar(200)' for name in COLUMNS[1:])
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE served (at {at}, {names})")
+        values = ", ".join(f":{name}" for name in COLUMNS)
+        texts = [row | {"items": json.dumps(row["items"])} for row in rows]
+        connection.execute(sa.text(f"INSERT INTO served VALUES ({values})"), texts)
+    engine.dispose()
+
+
+def write_log(kind, folder, rows):
+    """The options of the log, as YAML."""
+    path = folder / f"log.{kind}"
+    place: dict[str, str] = {"path": str(path)}
+    texts = [row | {"at": row["at"].isoformat()} for row in rows]
+    if kind == "parquet":
+        pd.DataFrame(rows).to_parquet(path)
+    elif kind == "sqlite":
+        place = {"url": f"sqlite:///{path}", "table": "served"}
+        fill_table(place["url"], texts)
+    else:
+        {"csv": write_csv, "jsonl": write_jsonl}[kind](texts, path)
+    return place
+
+
+def settings_of(place: Mapping[str, str], **changes):
+    """A configuration with one comparison over the log."""
+    served = {"time": "at", "within": "1d", "request": "request"}
+    log = {"user": "user", "items": "items", "served": served, **place}
+    options = {
+        "log": {"sql" if "url" in place else "file": log},
+        "arm": "variant",
+        "baseline": "a",
+        "candidate": "b",
+        "split": {"a": 0.67, "b": 0.33},
+        "before": BEGINS.isoformat(),
+        "segments": ["country"],
+        **changes,
+    }
+    return load_text(f"""comparisons:
+  - name: test
+    every: 1d
+    k: 3
+    metrics: [overlap]
+    unpaired: {json.dumps(options)}
+""")
+
+
+def measured(place: Mapping[str, str], memory=NOTHING, **changes):
+    """One run over the log."""
+    (watched,) = wire(settings_of(place, **changes)).watched.values()
+    clock = Stopwatch(StillClock())
+    return measure(watched.comparison, watched.arms, SLOT, memory, clock).run
+
+
+def seen(findings):
+    """What has to be equal in all formats."""
+    means = {(each.segment, each.metric): (each.n, each.mean) for each in findings.summaries}
+    return findings.unpaired, findings.coverage, means
+
+
+KINDS = ["csv", "jsonl", "sqlite", second_ring("parquet")]
+
+
+def test_each_users_newest_list_of_one_arm_is_compared_with_the_users_last_list_of_before(tmp_path):
+    found = measured(write_log("parquet", tmp_path, log_rows()))
+
+    # u89 switched, and the newcomer has no list of before.
+    assert found.unpaired.users == {
+        Arm.BASELINE: ArmCounts(assigned=60, served=60, compared=60),
+        Arm.CANDIDATE: ArmCounts(assigned=30, served=30, compared=29),
+    }
+    assert found.unpaired.switched == 1
+    means = {(each.segment, each.metric): each for each in found.summaries}
+    # 20 of 60 lists have one new item of three, and so have 9 of 29. Of u05, one of three is left.
+    assert means["all", "baseline_self(overlap)"].mean == pytest.approx(
+        (39 + 20 * 2 / 3 + 1 / 3) / 60
+    )
+    assert means["all", "candidate_self(overlap)"].mean == pytest.approx((19 + 10 * 2 / 3) / 29)
+    assert means["country=UK", "baseline_self(overlap)"].n == 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
+    rows = log_rows()
+    (tmp_path / "first").mkdir()
+    first = seen(measured(write_log("parquet", tmp_path / "first", rows)))
+
+    assert seen(measured(write_log(kind, tmp_path, rows))) == first
+
+
+@pytest.mark.integration
+def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
+    fill_table(postgres_url, log_rows(), "timestamptz")
+    first = seen(measured(write_log("parquet", tmp_path, log_rows())))
+
+    assert seen(measured({"url": postgres_url, "table": "served"})) == first
+
+
+def test_users_that_were_assigned_but_never_served_count(tmp_path):
+    place = write_log("parquet", tmp_path, log_rows())
+    names = [f"u{number:02}" for number in range(100)]
+    assigned = [
+        {
+            "at": (BEGINS + HOUR).isoformat(),
+            "user": name,
+            "variant": "ab"[name >= "u60"],
+            "country": "UK",
+        }
+        for name in names
+    ]
+    write_csv(assigned, tmp_path / "assigned.csv")
+    users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}
+
+    found = measured(place, assignments={"file": users})
+
+    # Not even u89 switched: only the assignments say so.
+    assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)
+    assert found.unpaired.switched == 0
+    assert found.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.MISSING] == 10
+    assert {each.segment for each in found.summaries} == {"all", "country=UK"}
+
+
+def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
+    """Rows that are added between two reads of a run change no result, in a file and in a folder."""
+    rows = log_rows()
+    first = seen(measured(write_log("parquet", tmp_path, rows)))
+    from monitor.sources.file import joined  # noqa: PLC0415 - changed here
+
+    for kind in ("csv", "parquet"):
+        folder = tmp_path / f"parts-{kind}"
+        folder.mkdir()
+        place = write_log(kind, folder, rows)
+        opened = joined.open_database
+
+        def grow(*given, place=place, kind=kind, folder=folder, opened=opened, **options):
+            if kind == "csv":
+                with Path(place["path"]).open("a", newline="") as file:
+                    file.write(f"{SLOT + HOUR},u60,b,UK,1,[]\r\n")
+            else:
+                pd.DataFrame(rows[:1]).to_parquet(folder / f"{len(list(folder.iterdir()))}.parquet")
+            return opened(*given, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(joined, "open_database", grow)
+            assert seen(measured({"path": str(folder)})) == first
+
+
+def test_a_log_with_a_half_character_is_refused_and_its_user_is_not_quoted(tmp_path):
+    place = write_log("jsonl", tmp_path, log_rows())
+    with Path(place["path"]).open("a") as file:
+        file.write(json.dumps({"at": SLOT.isoformat(), "user": "secret \ud83d"}) + "\n")
+
+    with pytest.raises(SourceError, match=r"log\.jsonl cannot be read: its content") as caught:
+        measured(place)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_split_that_changes_within_a_test_is_refused(tmp_path):
+    """The same runs would be judged by another plan. A new `since` is another test."""
+    place = write_log("parquet", tmp_path, log_rows())
+    memory = Memory(planned_share=0.5)
+
+    assert measured(place, memory=replace(memory, planned_share=0.67)).unpaired is not None
+    with pytest.raises(SourceError, match=r"earlier runs of this test planned 0.5: restore"):
+        measured(place, memory=memory)
+
+
+def test_a_reload_with_another_split_is_refused_unless_the_test_begins_again():
+    old = settings_of({"url": "sqlite:///log.db", "table": "served"})
+    split = {"a": 0.5, "b": 0.5}
+    changed = settings_of({"url": "sqlite:///log.db", "table": "served"}, split=split)
+    again = settings_of(
+        {"url": "sqlite:///log.db", "table": "served"}, split=split, since="2026-11-02"
+    )
+
+    with pytest.raises(ConfigError, match=r"test: unpaired.split has changed"):
+        require_reloadable(changed, old)
+    assert require_reloadable(again, old) is again
+
+
+def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
+    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
+    config = world.write_config(tmp_path)
+    first = rankwatch(f"run-once --config {config} --slot 2026-11-02")
+    config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.6, b: 0.4}"))
+    second = rankwatch(f"run-once --config {config} --slot 2026-11-03")
+
+    assert (first.returncode, second.returncode) == (0, 3)
+    assert "earlier runs of this test planned 0.5" in second.stdout
+
+
+def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
+    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
+    config = world.write_config(tmp_path)
+    clock = partial(StillClock, at=BEGINS + 2 * DAY)
+    monkeypatch.setattr(preview, "SystemClock", clock)
+
+    done = rankwatch(f"check --config {config} --users 1")
+
+    assert (
+        "baseline: 156 users since the test began, 156 with a list of now, 156 of them"
+        in done.stdout
+    )
+    assert "candidate: 144 users since the test began, 144 with a list of now" in done.stdout

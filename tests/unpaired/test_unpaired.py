@@ -1,0 +1,350 @@
+"""Estimators for arms with different users, beside worked values and slow definitions."""
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+import scipy
+
+from bench import unpaired
+from factories import summary
+from monitor.measures.kernels import align
+from monitor.measures.kernels.rbo.untied import rbo_truncated
+from monitor.measures.summaries import summarize_one
+from monitor.model.errors import InputError
+from monitor.model.rankings import PairBatch
+from monitor.statistics.sequential.gate import Scale, UserSample, gate_samples, tally
+from monitor.statistics.unpaired import arms_differed, gaps
+from monitor.statistics.unpaired.arms_differed import compare_before
+from monitor.statistics.unpaired.between import ListCounts, between_excess
+from monitor.statistics.unpaired.exposure import ItemExposure, find_shifted
+from monitor.statistics.unpaired.gaps import (
+    Count,
+    Moments,
+    adjusted_gap,
+    angle_gap,
+    mean_gap,
+    share_gap,
+)
+from monitor.statistics.unpaired.rollout import pair_scores
+from monitor.statistics.unpaired.split import CONCENTRATION, LIMIT, log_evidence
+from tables import cells
+
+SSRM_TEST = """
+# baseline candidate planned  log Bayes factor by ssrm-test 0.1.5
+510        490       0.5      -0.02947388142
+10400      9600      0.5      10.1189641027
+9000       1100      0.9      1.84124138934
+0          30        0.5      0.04337211488
+100        0         0.99     0.00496691387
+500300     499700    0.5      -2.1293669976
+"""
+
+
+@pytest.mark.parametrize("row", cells(SSRM_TEST))
+def test_the_evidence_against_the_split_is_that_of_ssrm_test(row):
+    baseline, candidate = map(int, row[:2])
+    assert log_evidence(baseline, candidate, float(row[2])) == pytest.approx(
+        float(row[3]), abs=1e-7
+    )
+
+
+@pytest.mark.parametrize(("baseline", "candidate", "planned"), [(60, 20, 0.5), (3, 9, 0.2)])
+def test_the_evidence_is_the_likelihood_ratio_over_the_prior(baseline, candidate, planned):
+    prior = scipy.stats.beta(CONCENTRATION * planned, CONCENTRATION * (1 - planned))
+    ratio = prior.expect(
+        lambda share: (share / planned) ** baseline * ((1 - share) / (1 - planned)) ** candidate,
+        lb=prior.ppf(1e-12),
+        ub=prior.ppf(1 - 1e-12),
+    )
+    assert log_evidence(baseline, candidate, planned) == pytest.approx(math.log(ratio), abs=1e-6)
+
+
+def test_the_evidence_is_1_in_expectation_for_each_number_of_users():
+    users = np.arange(41)
+    chances = scipy.stats.binom.pmf(users, 40, 0.3)
+    evidence = [math.exp(log_evidence(each, 40 - each, 0.3)) for each in users.tolist()]
+    assert chances @ evidence == pytest.approx(1)
+    assert log_evidence(0, 0, 0.3) == 0
+
+
+def test_a_tenth_of_lost_users_is_off_and_100_million_fitting_users_are_not():
+    assert log_evidence(50_000, 45_000, 0.5) > LIMIT
+    assert -6 < log_evidence(10**8, 10**8, 0.5) < -4
+
+
+@pytest.mark.parametrize("wrong", [(-1, 0, 0.5), (0, -1, 0.5), (1, 1, 0.0), (1, 1, 1.0)])
+def test_counts_and_shares_out_of_range_are_refused(wrong):
+    with pytest.raises(InputError):
+        log_evidence(*wrong)
+
+
+def test_the_self_gap_is_that_of_welch():
+    rng = np.random.default_rng(1)
+    arms = [rng.random(80), rng.random(30) / 2]
+    gap = mean_gap(*(summarize_one("all", "rbo", scores, (0, 1)) for scores in arms))
+    expected = scipy.stats.ttest_ind(*arms, equal_var=False)
+    assert gap.value == pytest.approx(arms[0].mean() - arms[1].mean())
+    assert gap.value / gap.error == pytest.approx(expected.statistic)
+
+
+def test_gaps_of_arms_with_too_few_users_are_undefined():
+    nobody, one = summary(n=0, mean=None, standard_error=None), summary(n=1, standard_error=None)
+    assert all(map(math.isnan, (mean_gap(nobody, one).value, mean_gap(one, nobody).error)))
+    assert mean_gap(one, summary()).value == one.mean - summary().mean
+    assert math.isnan(mean_gap(one, summary()).error)
+    arms = Count(affected=0, users=0), Count(affected=1, users=1)
+    assert math.isnan(share_gap(*arms).value)
+    assert math.isnan(angle_gap(*arms).value)
+
+
+def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
+    arms = Count(affected=10, users=1000), Count(affected=30, users=500)
+    gap = share_gap(*arms)
+    assert gap.value == pytest.approx(0.05)
+    variance = 11 / 1002 * 991 / 1002 / 1002 + 31 / 502 * 471 / 502 / 502
+    assert gap.error == pytest.approx(math.sqrt(variance))
+    angles = [math.asin(math.sqrt(10.375 / 1000.75)), math.asin(math.sqrt(30.375 / 500.75))]
+    assert angle_gap(*arms).value == pytest.approx(angles[1] - angles[0])
+    assert angle_gap(*arms).error == pytest.approx(math.sqrt(0.25 / 1000.5 + 0.25 / 500.5))
+    assert share_gap(Count(affected=0, users=9), Count(affected=0, users=9)).error > 0
+    assert gaps.far_floor(-1, 1) == pytest.approx(-1 + 2 * gaps.FAR)
+    assert gaps.far_floor(50, 0) == pytest.approx(50 * (1 - gaps.FAR))
+
+
+def test_the_benchmark_computes_the_same_gaps():
+    rng = np.random.default_rng(14)
+    scores = [rng.random(400) ** 2, rng.random(300) ** 3]
+    sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
+    values, errors = unpaired.gaps_of(*sums, 400, 300)
+    far = [Count(affected=np.count_nonzero(each < gaps.FAR), users=len(each)) for each in scores]
+    expected = {
+        "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
+        f"far gap below {gaps.FAR:g}": angle_gap(*far),
+        "share of far lists": share_gap(*far),
+    }
+    for name, gap in expected.items():
+        look = unpaired.LOOKS.index(name)
+        assert [values[look], errors[look]] == pytest.approx([gap.value, gap.error], rel=1e-4)
+
+
+def moments(now, before):
+    covariance = np.cov(now, before)
+    return Moments(
+        n=len(now),
+        mean_now=now.mean(),
+        mean_before=before.mean(),
+        variance_now=covariance[0, 0],
+        variance_before=covariance[1, 1],
+        covariance=covariance[0, 1],
+    )
+
+
+def test_the_adjusted_gap_is_that_of_a_regression_on_arm_and_before():
+    rng = np.random.default_rng(2)
+    before = rng.normal(size=300)
+    is_candidate = np.arange(300) >= 100
+    now = 0.8 * before - 0.5 * is_candidate + rng.normal(size=300) / 5
+    design = np.column_stack((np.ones(300), ~is_candidate, before))
+    coefficients = np.linalg.lstsq(design, now, rcond=None)[0]
+    gap = adjusted_gap(moments(now[:100], before[:100]), moments(now[100:], before[100:]))
+    assert gap.value == pytest.approx(coefficients[1])
+    left = now - coefficients[2] * before
+    expected = math.sqrt(left[:100].var(ddof=1) / 100 + left[100:].var(ddof=1) / 200)
+    assert gap.error == pytest.approx(expected)
+
+
+def test_without_before_or_with_one_user_nothing_is_adjusted():
+    arms = moments(np.array([1.0, 3.0]), np.zeros(2)), moments(np.array([0.0, 1.0]), np.zeros(2))
+    assert adjusted_gap(*arms).value == 1.5
+    one = Moments(
+        n=1,
+        mean_now=2.0,
+        mean_before=9.0,
+        variance_now=math.nan,
+        variance_before=math.nan,
+        covariance=math.nan,
+    )
+    assert adjusted_gap(one, arms[1]).value == 1.5
+    assert math.isnan(adjusted_gap(one, arms[1]).error)
+
+
+P = 0.8
+
+
+def counted(*batches):
+    counts = ListCounts(batches[0].shape[1])
+    for batch in batches:
+        counts.add(batch)
+    return counts
+
+
+def random_lists(rng, users, k, items=12, shortest=None):
+    lists = np.argsort(rng.random((users, items)), axis=1)[:, :k].astype(np.int32)
+    lengths = rng.integers(k if shortest is None else shortest, k + 1, users)
+    lists[np.arange(k) >= lengths[:, np.newaxis]] = -1
+    return lists
+
+
+def similarity(first, second):
+    total = 0.0
+    for depth in range(1, len(first) + 1):
+        common = {*first[:depth].tolist()} & {*second[:depth].tolist()} - {-1}
+        total += (1 - P) * P ** (depth - 1) * len(common) / depth
+    return total
+
+
+def slow_excess(baseline, candidate):
+    within = [
+        np.mean([similarity(*pair) for pair in combinations(arm, 2)])
+        for arm in (baseline, candidate)
+    ]
+    across = np.mean([similarity(*pair) for pair in product(baseline, candidate)])
+    return [*within, across, np.mean(within) - across]
+
+
+@pytest.mark.parametrize("shortest", [None, 0])
+def test_the_between_excess_is_that_of_all_pairs(shortest):
+    rng = np.random.default_rng(3)
+    arms = random_lists(rng, 9, 4, shortest=shortest), random_lists(rng, 7, 4, 8, shortest)
+    found = between_excess(counted(arms[0][:2], arms[0][2:]), counted(arms[1]), P)
+    values = [found.within_baseline, found.within_candidate, found.across, found.value]
+    assert values == pytest.approx(slow_excess(*arms))
+
+
+def test_the_similarity_across_arms_is_the_metric_rbo_truncated():
+    rng = np.random.default_rng(4)
+    baseline, candidate = random_lists(rng, 6, 5), random_lists(rng, 8, 5)
+    pairs = [np.repeat(baseline, 8, axis=0), np.tile(candidate, (6, 1))]
+    lengths = np.full(48, 5, dtype=np.int32)
+    batch = PairBatch(
+        baseline=pairs[0], candidate=pairs[1], baseline_lengths=lengths, candidate_lengths=lengths
+    )
+    expected = rbo_truncated(align(batch), P).mean()
+    assert between_excess(counted(baseline), counted(candidate), P).across == pytest.approx(
+        expected
+    )
+
+
+def test_the_between_excess_is_a_quarter_of_the_energy_distance():
+    """By dcor 0.7: `energy_distance` of the vectors sqrt(w_d / d), exponent 2, U-statistic."""
+    baseline = np.array([[0, 1, 2], [1, 0, 3], [4, 2, -1], [0, 2, 1]], dtype=np.int32)
+    candidate = np.array([[3, 4, 5], [0, 1, -1], [5, 4, 3], [1, 5, 0], [2, -1, -1]], dtype=np.int32)
+    found = between_excess(counted(baseline), counted(candidate), 0.9)
+    assert found.value == pytest.approx(-0.0018666666666666)
+
+
+def test_the_excess_of_a_random_split_is_0_in_expectation():
+    """Over all splits of 8 users in two halves."""
+    users = random_lists(np.random.default_rng(5), 8, 3)
+    values = []
+    for chosen in combinations(range(8), 4):
+        arms = users[list(chosen)], np.delete(users, chosen, axis=0)
+        values.append(between_excess(*map(counted, arms), P).value)
+    assert np.mean(values) == pytest.approx(0, abs=1e-12)
+
+
+def test_merged_counts_are_those_of_one_pass():
+    lists = random_lists(np.random.default_rng(6), 20, 4, shortest=0)
+    left, right = counted(lists[:5]), counted(lists[5:])
+    left.merge(right)
+    assert left.users == 20
+    assert np.array_equal(left.counts, counted(lists).counts)
+
+
+def test_an_arm_with_fewer_than_two_users_has_no_pairs():
+    one, none = counted(np.array([[3, 1]], dtype=np.int32)), ListCounts(2)
+    assert math.isnan(between_excess(one, one, P).within_baseline)
+    assert between_excess(one, one, P).across == pytest.approx(1 - P**2)
+    assert math.isnan(between_excess(one, none, P).across)
+    assert find_shifted(one, none) == ()
+
+
+@pytest.mark.parametrize("codes", [np.zeros((2, 3), dtype=np.int32), np.zeros(2, dtype=np.int32)])
+def test_lists_of_another_length_are_refused(codes):
+    with pytest.raises(InputError):
+        ListCounts(2).add(codes)
+    with pytest.raises(InputError):
+        ListCounts(2).merge(ListCounts(3))
+    with pytest.raises(InputError):
+        between_excess(ListCounts(2), ListCounts(3), P)
+    with pytest.raises(InputError):
+        between_excess(ListCounts(2), ListCounts(2), 1.0)
+
+
+def test_items_are_ordered_by_the_larger_difference_of_shares():
+    baseline = counted(np.array([[0, 1], [0, 1], [1, 0], [2, 1]], dtype=np.int32))
+    candidate = counted(np.array([[1, 0], [1, 5]], dtype=np.int32))
+    assert find_shifted(baseline, candidate, 3) == (
+        ItemExposure(code=1, lists=(4, 2), firsts=(1, 2)),
+        ItemExposure(code=0, lists=(3, 1), firsts=(2, 0)),
+        ItemExposure(code=5, lists=(0, 1), firsts=(0, 0)),
+    )
+    assert find_shifted(baseline, baseline) == ()
+
+
+def hashes_of(users, seed):
+    return np.random.default_rng(seed).integers(0, 2**63, users).astype(np.uint64)
+
+
+def test_p_is_the_share_of_shifts_that_are_at_least_as_far():
+    rng = np.random.default_rng(7)
+    codes, is_candidate = random_lists(rng, 30, 4, shortest=0), rng.random(30) < 0.3
+    hashes = hashes_of(30, 8)
+    order = np.argsort(hashes)
+    total = np.zeros(30)
+    for make in (arms_differed._hash_lists, arms_differed._mark_lengths):
+        vectors = make(codes[order])
+        distances = []
+        for shift in range(30):
+            arm = np.roll(is_candidate[order], shift)
+            between = vectors[arm].mean(axis=0) - vectors[~arm].mean(axis=0)
+            distances.append(np.square(between).sum())
+        total += np.array(distances) / np.std(distances)
+    expected = np.mean(total >= total[0] - 1e-9)
+    found = compare_before(codes, is_candidate, hashes)
+    assert (found.p, found.users, found.differed) == (pytest.approx(expected), 30, False)
+
+
+def test_arms_differ_by_items_and_by_missing_lists_but_not_by_chance():
+    rng = np.random.default_rng(9)
+    codes = random_lists(rng, 4000, 5, 50)
+    is_candidate = rng.random(4000) < 0.1
+    hashes = hashes_of(4000, 10)
+    assert not compare_before(codes, is_candidate, hashes).differed
+    others = codes.copy()
+    others[np.flatnonzero(is_candidate)[::4]] += 25
+    assert compare_before(others, is_candidate, hashes).differed
+    missing = codes.copy()
+    missing[np.flatnonzero(is_candidate)[::10]] = -1
+    assert compare_before(missing, is_candidate, hashes).differed
+
+
+def test_one_arm_alone_is_not_compared():
+    found = compare_before(
+        np.zeros((3, 2), dtype=np.int32), np.zeros(3, dtype=bool), hashes_of(3, 1)
+    )
+    assert math.isnan(found.p)
+    assert not found.differed
+
+
+def test_pairs_use_each_user_once_and_groups_of_the_larger_arm():
+    rng = np.random.default_rng(11)
+    baseline = np.array([0.1, 0.2, np.nan, 0.4, 0.8, 1.6])
+    candidate = np.array([0.5, np.nan, 0.25])
+    scores = pair_scores(baseline, candidate, rng)
+    assert len(scores) == 2
+    sums = {round(sum(each) / 2 - 0.75, 9) for each in combinations([0.1, 0.2, 0.4, 0.8, 1.6], 4)}
+    assert round(scores.sum(), 9) in sums
+    assert len(pair_scores(baseline, np.array([np.nan]), rng)) == 0
+
+
+def test_the_gate_judges_the_self_gap_by_pairs():
+    rng = np.random.default_rng(12)
+    scale = Scale(-1, 1)
+    for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
+        scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
+        sample = UserSample(tally(scale.to_unit(scores)))
+        (result,) = gate_samples({"all": sample}, scale, 0.05, 0.01)
+        assert result.verdict.value == verdict
