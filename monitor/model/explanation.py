@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
+from monitor.model.statistics import DerivedMetric, parse_derived
 
 CLEAR_DROP = 2.0
 """A drop is clear if it is at least this many standard errors over users.
@@ -62,6 +64,17 @@ class FaultKind(StrEnum):
     REORDERED = "reordered"  # the same items in another order
 
 
+_ESTIMATED = (
+    FaultKind.ALIKE,
+    FaultKind.SHIFTED,
+    FaultKind.MIXED_UP,
+    FaultKind.NOISE,
+    FaultKind.REPLACED,
+    FaultKind.REORDERED,
+)
+"""Faults whose users are estimated, because healthy users can look the same."""
+
+
 @immutable
 class Finding:
     """The cause that explains most of the drop: what happened to which lists of which arms."""
@@ -81,6 +94,11 @@ class Finding:
     note: str | None = None  # why users got no list, in the source's words
     # The two spellings of respelled ids: before and now in one arm, or baseline and candidate
     spelling: IdMismatch | None = None
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether ``users`` is an estimate."""
+        return self.kind in _ESTIMATED
 
     @property
     def without_examples(self) -> "Finding":
@@ -267,9 +285,14 @@ class Explanation:
     is_recalled: bool = False  # whether this explains an earlier run, see `recall_fault`
 
     @property
+    def is_unpaired(self) -> bool:
+        """Whether the lists of now of the arms' users are compared, in place of before and now."""
+        return parse_derived(self.metric)[0] is DerivedMetric.SELF_GAP
+
+    @property
     def examples(self) -> tuple[ExampleLists, ...]:
-        """One user of each of the first two groups with examples."""
-        return tuple(group.examples[0] for group in self.groups if group.examples)[:2]
+        """Two users of the first group with examples. If it has one example, one of the next."""
+        return tuple(chain.from_iterable(group.examples[:2] for group in self.groups))[:2]
 
     @property
     def drop(self) -> float:

@@ -151,6 +151,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         before_p=differences.before_p,
         between=differences.between,
         items=differences.items,
+        counted=differences.counted,
     )
     lacks: dict[str, None] = {}
     for answer in answers.values():

@@ -11,13 +11,15 @@ from datetime import datetime, timedelta
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import ALL, Arm
-from monitor.model.rules import Severity
+from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Concern
 
 WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
 USUAL_INTERVAL = timedelta(days=1)
 """The time between two runs if the configuration is unknown."""
+CONTACT_LABELS = ("owner", "team", "contact")
+"""The labels that say whom to call."""
 CHECK_DATABASE = "rankwatch db check"
 """This command checks whether rankwatch can use the database."""
 
@@ -34,6 +36,8 @@ _ADVICE: Mapping[Severity, str] = {
     Severity.WARNING: "look at it within this working day.",
     Severity.INFO: "nobody has to act at night.",
 }
+_ADVICE_BY_USERS = "look at it within this working day, or now if the runbook says so."
+"""The advice for a warning that concerns too few users to be urgent."""
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
@@ -88,6 +92,39 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "ask whether a new ranking of {arms} was wanted. If so, accept it. If not, withdraw it."
     ),
 }
+_CONDITION_STEPS: Mapping[Condition, str] = {
+    Condition.SPLIT_OFF: (
+        "use no result of this test, and find out why users of one arm are lost or counted twice. "
+        "Usual causes: an arm that fails for some users, a redirect, or logs that arrive late. "
+        "When it is repaired, begin the test again with a new `since`."
+    ),
+    Condition.ARMS_DIFFERED: (
+        "find out whether users are assigned at random. If an earlier test had the same arms, "
+        "assign the users again, and begin the test again with a new `since`."
+    ),
+}
+_GAP_STEPS: Mapping[Direction, str] = {
+    Direction.ABOVE: (
+        "ask what changed in the candidate since the last healthy run, or what stopped changing "
+        "in the baseline. If it was wanted, accept it. If not, withdraw it."
+    ),
+    Direction.BELOW: (
+        "ask what changed in the baseline since the last healthy run, or what stopped changing in "
+        "the candidate. If it was wanted, accept it. If not, withdraw it."
+    ),
+}
+
+
+def write_condition_step(condition: str) -> str | None:
+    """Say what to do first if this condition of an unpaired comparison begins. Else None."""
+    if condition not in set(_CONDITION_STEPS):
+        return None
+    return f"What to do: {_CONDITION_STEPS[Condition(condition)]}"
+
+
+def write_gap_step(direction: Direction) -> str:
+    """Say what to do first if the users of one arm move farther than usual, for no known cause."""
+    return f"What to do: {_GAP_STEPS[direction]}"
 
 
 def write_first_step(kind: FaultKind, arms: Sequence[Arm]) -> str:
@@ -107,6 +144,8 @@ def write_urgency(severity: Severity, concern: Concern | None = None) -> str:
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
+    if severity is Severity.WARNING:
+        advice = _ADVICE_BY_USERS
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
 
 
@@ -114,9 +153,10 @@ def _write_concern(concern: Concern) -> str:
     if not concern.compared:
         return "no user could be compared."
     verb = "is" if concern.users == 1 else "are"
+    about = "about " if concern.is_estimated else ""
     percent = 100 * concern.share
     share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
-    return f"{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
+    return f"{about}{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
 
 
 def _write_owner(concern: Concern) -> str:
@@ -125,10 +165,21 @@ def _write_owner(concern: Concern) -> str:
     return "the owners of both arms" if concern.arms else "the owner of the arm that failed"
 
 
+def write_contacts(labels: Mapping[str, str]) -> str | None:
+    """Name the contacts that the labels of an alert give. None if there are none."""
+    contacts = [f"{name} {labels[name]}" for name in CONTACT_LABELS if labels.get(name)]
+    return f"Contacts: {', '.join(contacts)}." if contacts else None
+
+
 def write_firing(extent: str, since: datetime) -> str:
     """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
     return f"Still going on{where}, since {format_second(since)}."
+
+
+def write_stale_since(since: datetime) -> str:
+    """Say since when a comparison has had no good run."""
+    return f"Still going on. No good run since {format_second(since)}."
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:

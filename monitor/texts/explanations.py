@@ -42,9 +42,7 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
     FaultKind.ALIKE: "get lists from the {arms} that are nearly the {other}'s",
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
-    FaultKind.STALE: (
-        "get the same list from the {arms} as in the last run, while other lists changed"
-    ),
+    FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
@@ -61,14 +59,6 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
 _OF_ITEMS = (FaultKind.ITEMS_GONE, FaultKind.ITEMS_RISEN, FaultKind.ITEMS_FALLEN)
-_ESTIMATED = (
-    FaultKind.ALIKE,
-    FaultKind.SHIFTED,
-    FaultKind.MIXED_UP,
-    FaultKind.NOISE,
-    FaultKind.REPLACED,
-    FaultKind.REORDERED,
-)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -209,7 +199,7 @@ def _write_parts(parts: Mapping[Part, float], total: float) -> str:
 
 
 def _write_who(finding: Finding) -> str:
-    is_estimated = finding.kind in _ESTIMATED
+    is_estimated = finding.is_estimated
     who = f"{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
     if is_estimated:
         who = f"About {who}"
@@ -223,7 +213,7 @@ def _write_who(finding: Finding) -> str:
 
 def _write_share(finding: Finding) -> list[str]:
     """Write which share of the segment's users has the fault, if the first sentence does not."""
-    is_exact = finding.is_exact and finding.kind not in _ESTIMATED
+    is_exact = finding.is_exact and not finding.is_estimated
     if finding.segment == ALL or is_exact:
         return []
     share, segment = _percent(finding.segment_share, 1), shorten_name(finding.segment)
@@ -238,7 +228,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
-    figures = {}
+    figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         figures = {"lists": "shorter lists", "items": "items"}
         if detail.get("duplicated", 0.0) >= _MOSTLY:
@@ -248,6 +238,10 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
+
+
+def _name_earlier(detail: Mapping[str, float]) -> str:
+    return "before the test" if "of_before" in detail else "in the last run"
 
 
 def _write_shared(finding: Finding, arms: str) -> str:
@@ -381,4 +375,6 @@ def _write_items(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" in {shorten_name(explanation.segment)}"
+    if explanation.is_unpaired:
+        return [f"Items that the candidate shows{where} {'; '.join(pieces)}."]
     return [f"Items shown{where} {'; '.join(pieces)}."]

@@ -36,6 +36,7 @@ from runbooks.world import (
     output_of,
     write_fault,
     write_healthy,
+    write_test,
 )
 
 PAGES = Path(__file__).parents[2] / "docs/runbooks"
@@ -58,7 +59,10 @@ class Worlds:
         folder = self._folder / alert
         if not folder.exists():
             fault = _FAULTS[alert]
-            write_fault(self._healthy(fault), folder, fault)
+            if fault.log is None:
+                write_fault(self._healthy(fault), folder, fault)
+            else:
+                write_test(folder, fault)
         return folder
 
     def _healthy(self, fault: Fault) -> Path:
@@ -124,20 +128,28 @@ def _stale() -> Message:
     since = BEGIN + timedelta(days=HEALTHY - 1)
     cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
     headline = write_stale(since, cause, has_succeeded=True)
-    return _about(
-        transition(
-            alert="Stale",
-            metric=METRIC_LABELS[RuleKind.CONDITION],
-            statistic=Condition.STALE.value,
-            reason=write_missed(headline, 3),
-            headline=headline,
-            value=None,
-            slot=since,
-            at=since + timedelta(days=3, minutes=10),
-            since=since,
-            runbook_url=f"{URL}/docs/runbooks/Stale",
-        )
+    start = transition(
+        alert="Stale",
+        metric=METRIC_LABELS[RuleKind.CONDITION],
+        statistic=Condition.STALE.value,
+        reason=write_missed(headline, 3),
+        headline=headline,
+        value=None,
+        slot=since,
+        at=since + timedelta(days=3, minutes=10),
+        since=since,
+        runbook_url=f"{URL}/docs/runbooks/Stale",
     )
+    failing = replace(
+        start,
+        alert="RunFailing",
+        statistic=Condition.ERROR.value,
+        slot=since + timedelta(days=2),
+        since=since + timedelta(days=1),
+        dedup_key="failing",
+    )
+    message = _about(start)
+    return replace(message, firing=(start, failing))
 
 
 def _database_away() -> Message:

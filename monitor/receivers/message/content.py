@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 
 from monitor.alerts.incidents import Problem, find_leads, find_problem, reports_fault
-from monitor.measures.presentation import explanation_title, side_by_side
+from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import DATABASE_LABEL, Transition
 from monitor.model.explanation import (
     ExampleLists,
@@ -19,7 +19,7 @@ from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
 from monitor.model.urgency import Concern, find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
@@ -27,14 +27,19 @@ from monitor.texts.actions import (
     NEW_LEVEL,
     WHOLE_POPULATION,
     WITHOUT_DATABASE,
+    write_condition_step,
+    write_contacts,
     write_firing,
     write_first_step,
+    write_gap_step,
     write_over,
+    write_stale_since,
     write_urgency,
 )
 from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
-from monitor.texts.verdicts import format_value
+from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
+from monitor.texts.verdicts import format_value, name_series
 from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
@@ -46,11 +51,14 @@ MAX_EXAMPLES = 2
 MAX_RANKS = 10
 """How many rows of a list a message shows. It only counts further rows."""
 
+_ITEMS_BY_ARM = ("Items that the candidate shows more", "Items that the baseline shows more")
 _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
 _CANCELLED = 3.0
-_NAMED = 4
+_ONLY_HERE = "only here"
+_NAMED = 12
+_NAMED_SEGMENTS = 3
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 500
 _LONGEST_REASON = 800
@@ -59,9 +67,15 @@ _LONGEST_FACT = 300
 
 @immutable
 class SideBySide:
-    """The two lists of a user. Items are marked as gone or new, or with their rank before."""
+    """The two lists of a user. Items are marked if they are in one list only.
+
+    They are the lists of both arms. If each user is served by one arm only, they are the lists of
+    before and now. Items of the second list are also marked with their rank in the first list if
+    it differs.
+    """
 
     user: str
+    heads: tuple[str, str]  # what the two lists are
     # A row has the rank, the baseline's item and the candidate's item. If one list is shorter, its
     # items are empty. If a list has more items, a last row without a rank says how many.
     rows: tuple[tuple[str, str, str], ...]
@@ -103,14 +117,15 @@ class MessageContent:
     shares: tuple[tuple[str, str], ...] = ()  # parts of the drop, and the share of each part
     entered: tuple[str, ...] = ()  # items that now have more places in lists than before
     left: tuple[str, ...] = ()  # items that now have fewer places in lists than before
+    items_titles: tuple[str, str] = ("Items that gained most", "Items that lost most")
 
     @property
     def details(self) -> dict[str, tuple[str, ...]]:
         """Lines that explain the drop, by their title. A title without lines is left out."""
         details = {
             "What the drop is made of": tuple(f"{part}: {share}" for part, share in self.shares),
-            "Items that gained most": self.entered,
-            "Items that lost most": self.left,
+            self.items_titles[0]: self.entered,
+            self.items_titles[1]: self.left,
         }
         return {title: lines for title, lines in details.items() if lines}
 
@@ -142,7 +157,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         is_watched=is_watched(message),
         title=_title(message, leads),
         is_urgent=concern is not None and concern.is_urgent,
-        situation=_situation(message, concern, _first_step(leads[0], concern, finding)),
+        situation=_situation(message, concern, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -154,11 +169,16 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     )
     if explanation is None:
         return content
+    changed_arm = explanation.arm
+    if explanation.is_unpaired:
+        # The items of the arms are compared, not those of before and now.
+        changed_arm = None
+        content = replace(content, items_titles=_ITEMS_BY_ARM)
     return replace(
         content,
         shares=_cause_shares(explanation),
-        entered=item_lines(explanation.gained, explanation.arm),
-        left=item_lines(explanation.lost, explanation.arm),
+        entered=item_lines(explanation.gained, changed_arm),
+        left=item_lines(explanation.lost, changed_arm),
     )
 
 
@@ -217,8 +237,14 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     """Write what to do first about the fault that begins. None if no fault is known."""
     if not lead.is_start:
         return None
+    if lead.kind is RuleKind.CONDITION:
+        step = write_condition_step(lead.statistic)
+        if step is not None:
+            return step
     if finding is not None:
         return write_first_step(finding.kind, finding.arms)
+    if parse_derived(lead.metric)[0] in GAPS:
+        return write_gap_step(lead.direction)
     problem = find_problem(lead.kind, lead.statistic)
     has_no_list = problem in (Problem.NO_LIST, Problem.OUTAGE, Problem.CONDITION)
     if concern is None or not concern.arms or not has_no_list:
@@ -227,17 +253,23 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
 
 
 def _situation(
-    message: Message, concern: Concern | None, first_step: str | None
+    message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
-    """Write whether alerts still fire, for whom, since when, how urgent this is, and what to do."""
+    """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
     if firing:
-        since = min(start.since for start in firing)
-        lines = [write_firing(_segments_in(firing), since)]
+        earliest = min(firing, key=lambda start: start.since)
+        lines = [write_firing(_segments_in(firing), earliest.since)]
+        if earliest.is_stale_start:
+            lines = [write_stale_since(earliest.since)]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
             lines.append(write_urgency(message.severity, None if is_outdated else concern))
+            contacts = write_contacts(lead.labels)
+            first_step = _first_step(lead, concern, finding)
+            if contacts is not None:
+                lines.append(contacts)
             if first_step is not None and message.starts:
                 lines.append(first_step)
         if any(start.metric == DATABASE_LABEL for start in firing):
@@ -315,8 +347,7 @@ def _further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str
     if message.worse:
         lines.append(f"Sent again because the incident became worse: {message.worse}.")
     if rest:
-        more = count_of(len(rest), "more alert")
-        lines.append(f"This message also reports {more}: {_count_alerts(rest)}.")
+        lines.append(f"This message also reports: {_count_alerts(rest)}.")
     if lasting:
         lines.append(f"Still firing: {_count_alerts(lasting)}.")
     return _bound(lines, _LONGEST_REASON)
@@ -327,18 +358,19 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def _count_alerts(changes: Iterable[Transition]) -> str:
-    """A text such as ``SimilarityLow (990 segments), MissingLists (country=UK)``.
+    """A text such as ``SimilarityLow, TailDrop (all users); MissingLists (country=UK)``.
 
-    The alerts with the largest number of segments come first.
+    Alerts of the same segments are named together. The alerts with the largest number of segments
+    come first.
     """
     by_alert: dict[str, list[Transition]] = {}
     for change in changes:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    named = ", ".join(
-        f"{clean(alert, _LONGEST_NAME)} ({_extent(of_alert)})"
-        for alert, of_alert in ranked[:_NAMED]
-    )
+    by_extent: dict[str, list[str]] = {}
+    for alert, of_alert in ranked[:_NAMED]:
+        by_extent.setdefault(_extent(of_alert), []).append(clean(alert, _LONGEST_NAME))
+    named = "; ".join(f"{', '.join(names)} ({extent})" for extent, names in by_extent.items())
     return named + _and_others(len(ranked) - _NAMED)
 
 
@@ -407,7 +439,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     # An alert on coverage already gives the figures in its reason.
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
-    measured = f"{change.statistic} of {change.metric}"
+    measured = name_series(change.metric, change.statistic)
     users = ("users", f"{change.users:,}")
     if change.kind is RuleKind.SIMILARITY:
         derived, _ = parse_derived(change.metric)
@@ -439,17 +471,19 @@ def _name_alerts(changes: Sequence[Transition]) -> str:
 
 
 def _extent(changes: Sequence[Transition]) -> str:
-    """The segments of the changes, such as ``all users and 990 segments``."""
+    """The segments of the changes, such as ``all users and 2 segments: country=DE, country=UK``."""
     segments = dict.fromkeys(change.segment for change in changes)
     parts = []
     if ALL in segments:
         parts.append("all users")
         del segments[ALL]
+    names = [clean(segment, _LONGEST_NAME) for segment in islice(segments, _NAMED_SEGMENTS)]
     if len(segments) == 1:
-        (segment,) = segments
-        parts.append(clean(segment, _LONGEST_NAME))
+        parts.append(names[0])
     elif segments:
-        parts.append(f"{len(segments):,} segments")
+        rest = len(segments) - len(names)
+        others = f" and {rest:,} more" if rest else ""
+        parts.append(f"{len(segments):,} segments: {', '.join(names)}{others}")
     return " and ".join(parts)
 
 
@@ -461,7 +495,9 @@ def _why_sentences(change: Transition, explanation: Explanation | None) -> tuple
     if explanation is None:
         return (bounded_line(change.explanation or "", 3 * _LONGEST_SENTENCE),)
     lines = [*write_falls(explanation, change.segment), *_item_counts(explanation)]
-    if change.metric != explanation.metric:
+    if explanation.is_unpaired:
+        lines.append(LIMIT_OF_SELF_GAPS)
+    elif change.metric != explanation.metric:
         lines.append(f"{explanation_title(explanation)}.")
     return _bound(lines, _LONGEST_SENTENCE)
 
@@ -540,6 +576,9 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     """The lists of at most two users, as examples."""
     explanation, examples = briefing.explanation, briefing.examples
     titles: dict[str, str] = {}
+    heads = ("baseline", "candidate")
+    if explanation is not None and explanation.is_unpaired:
+        heads = ("before", "now")
     if explanation is not None:
         examples = examples or explanation.examples
         for item in (*explanation.gained, *explanation.lost):
@@ -549,7 +588,8 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     lists = []
     for example in examples[:MAX_EXAMPLES]:
         user = bounded_line(example.user, _LONGEST_ITEM)
-        lists.append(SideBySide(user=user, rows=tuple(_rows(example, titles))))
+        rows = tuple(_rows(example, titles))
+        lists.append(SideBySide(user=user, heads=heads, rows=rows))
     return tuple(lists)
 
 
@@ -558,10 +598,14 @@ def _item_counts(explanation: Explanation) -> list[str]:
         return []
     where = ""
     if explanation.segment != ALL:
-        where = f" of {clean(explanation.segment, _LONGEST_ITEM)}"
+        where = f" in {clean(explanation.segment, _LONGEST_ITEM)}"
+    arm = explanation.arm
+    if arm is None or explanation.is_unpaired:
+        counts = f"{explanation.left:,} of the baseline, {explanation.entered:,} of the candidate"
+        return [f"Items in the lists of one arm only{where}: {counts}."]
     entered = count_of(explanation.entered, "item")
     left = count_of(explanation.left, "item")
-    return [f"{entered} entered the lists{where}, {left} left them."]
+    return [f"{entered} came into the {arm}'s lists{where}, and {left} disappeared from them."]
 
 
 def _percent(share: float) -> str:
@@ -579,10 +623,16 @@ def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[st
         return bounded_line(f"{title} ({mark})" if mark else title, _LONGEST_ITEM + 20)
 
     in_candidate = {"", *example.candidate}
-    pairs = islice(side_by_side(example.baseline, example.candidate), MAX_RANKS)
-    for rank, (baseline, candidate, moved) in enumerate(pairs, start=1):
-        mark = "" if baseline in in_candidate else "gone"
-        yield str(rank), show(baseline, mark), show(candidate, moved)
+    ranks = {item: rank for rank, item in enumerate(example.baseline, start=1)}
+    pairs = islice(zip_longest(example.baseline, example.candidate, fillvalue=""), MAX_RANKS)
+    for rank, (baseline, candidate) in enumerate(pairs, start=1):
+        only_here = "" if baseline in in_candidate else _ONLY_HERE
+        moved = ""
+        if candidate and candidate not in ranks:
+            moved = _ONLY_HERE
+        elif candidate and ranks[candidate] != rank:
+            moved = f"there: {ranks[candidate]}"
+        yield str(rank), show(baseline, only_here), show(candidate, moved)
     rest = ["", ""]
     for side, items in enumerate((example.baseline, example.candidate)):
         if len(items) > MAX_RANKS:
