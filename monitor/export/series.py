@@ -289,7 +289,7 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "Time without an ok run after which `Stale` fires: the time in which "
+        "`Stale` fires after this time without an ok run. It is the time in which "
         "`conditions.stale.after` runs are due, plus one deadline. `Stale` does not fire if the "
         "configuration ignores it.",
     ),

@@ -194,7 +194,7 @@ def _find_fault(users: DividedSample) -> Finding | None:
             segments[segment] = np.flatnonzero(is_inside)
         found = find_fault(_make_scene(users, chosen, segments))
         if found is not None and arm in found[0].arms:
-            finding, _ = found
+            finding, _, _ = found
             kept = None
             if arm is Arm.BASELINE:
                 kept = _find_kept(users)
