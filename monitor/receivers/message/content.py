@@ -69,10 +69,9 @@ _LONGEST_FACT = 300
 class SideBySide:
     """The two lists of a user. Items are marked if they are in one list only.
 
-    Items of the second list are also marked with their rank in the first list if it differs.
-
     They are the lists of both arms. If each user is served by one arm only, they are the lists of
-    before and now.
+    before and now. Items of the second list are also marked with their rank in the first list if
+    it differs.
     """
 
     user: str
