@@ -47,6 +47,7 @@ comparisons:
       {candidate}
 {noise_floor}    users: {users}
     default_rules: true # alerts that learn from five runs what is normal here
+    # labels: {{owner: recs team, contact: "#recs-oncall"}} # messages say whom to call
 # To send alerts, add receivers: Slack, mail and others are in the file of `rankwatch init --full`.
 """
 _NOISE_FLOOR = """\

@@ -259,10 +259,13 @@ class Transition:
     @property
     def has_run(self) -> bool:
         """Whether the slot has a run. Changes by people and starts of stale alerts have no run."""
-        is_stale = (
-            self.is_start and self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
-        )
-        return self.slot != self.at and not is_stale
+        return self.slot != self.at and not self.is_stale_start
+
+    @property
+    def is_stale_start(self) -> bool:
+        """Whether a stale alert starts. Its `since` is the slot of the last good run, if any."""
+        is_stale = self.kind is RuleKind.CONDITION and self.statistic == Condition.STALE
+        return self.is_start and is_stale
 
     @property
     def is_acknowledgement(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -62,6 +63,17 @@ class FaultKind(StrEnum):
     REORDERED = "reordered"  # the same items in another order
 
 
+_ESTIMATED = (
+    FaultKind.ALIKE,
+    FaultKind.SHIFTED,
+    FaultKind.MIXED_UP,
+    FaultKind.NOISE,
+    FaultKind.REPLACED,
+    FaultKind.REORDERED,
+)
+"""Faults whose users are estimated, because healthy users can look the same."""
+
+
 @immutable
 class Finding:
     """The cause that explains most of the drop: what happened to which lists of which arms."""
@@ -81,6 +93,11 @@ class Finding:
     note: str | None = None  # why users got no list, in the source's words
     # The two spellings of respelled ids: before and now in one arm, or baseline and candidate
     spelling: IdMismatch | None = None
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether ``users`` is an estimate."""
+        return self.kind in _ESTIMATED
 
     @property
     def without_examples(self) -> "Finding":
@@ -268,8 +285,8 @@ class Explanation:
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:
-        """One user of each of the first two groups with examples."""
-        return tuple(group.examples[0] for group in self.groups if group.examples)[:2]
+        """Two users of the first group with examples. If it has one example, one of the next."""
+        return tuple(chain.from_iterable(group.examples[:2] for group in self.groups))[:2]
 
     @property
     def drop(self) -> float:

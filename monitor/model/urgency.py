@@ -24,6 +24,7 @@ class Concern:
     users: int
     compared: int  # number of users in the run. 0 if the run failed, which concerns all users
     arms: tuple[Arm, ...] = ()  # the arms with the fault. Empty if they are unknown
+    is_estimated: bool = False  # whether ``users`` is an estimate
 
     @property
     def share(self) -> float:
@@ -52,7 +53,12 @@ def find_concern(
     if explanation is None or explanation.finding is None:
         return of_values
     finding = explanation.finding
-    explained = Concern(users=finding.users, compared=finding.compared, arms=finding.arms)
+    explained = Concern(
+        users=finding.users,
+        compared=finding.compared,
+        arms=finding.arms,
+        is_estimated=finding.is_estimated,
+    )
     if of_values is None:
         return explained
     is_far_more = of_values.share > _FAR_MORE * explained.share

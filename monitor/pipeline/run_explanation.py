@@ -14,7 +14,7 @@ import pandas as pd
 from monitor.measures.metrics import Metric, Need, score_all
 from monitor.measures.pairing.ids import decode
 from monitor.model.alerts import State, Transition
-from monitor.model.arrays import Floats, Rows
+from monitor.model.arrays import Flags, Floats, Rows
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -194,13 +194,13 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    finding, other_is_unchanged = _find_cause(
+    finding, other_is_unchanged, hit = _find_cause(
         scene,
         names,
         mismatches,
         shows_items=comparison.judging.shows_items,
     )
-    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged
+    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged, hit
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
@@ -256,20 +256,20 @@ def _find_cause(
     mismatches: Sequence[IdMismatch],
     *,
     shows_items: bool,
-) -> tuple[Finding | None, bool | None]:
+) -> tuple[Finding | None, bool | None, Flags | None]:
     """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
 
-    The second value is about the other arm, as in `find_fault`.
+    The second value is about the other arm, and the third about users, as in `find_fault`.
     """
-    finding, other_is_unchanged = find_fault(scene) or (None, None)
+    finding, other_is_unchanged, hit = find_fault(scene) or (None, None, None)
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
-        return finding, other_is_unchanged
+        return finding, other_is_unchanged, hit
     if len(respelled.arms) > 1:
         other_is_unchanged = None
     if not shows_items:
         respelled = respelled.without_examples
-    return respelled, other_is_unchanged
+    return respelled, other_is_unchanged, None
 
 
 def _compare_metric(
@@ -300,13 +300,13 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     names: _Names,
     examples: int,
     *,
-    fault: tuple[Finding | None, bool | None],
+    fault: tuple[Finding | None, bool | None, Flags | None],
 ) -> Explanation:
     """Make the explanation of a run from its finding, or from its drop, or from its distance.
 
     The first of these that exists is used. ``fault`` is the result of `_find_cause`.
     """
-    finding, other_is_unchanged = fault
+    finding, other_is_unchanged, hit = fault
     segment = ALL
     if finding is not None:
         segment = finding.segment
@@ -345,6 +345,7 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
             before=before,
             show=names.show_lists,
             examples=examples,
+            hit=hit,
         ),
         before=None if drop is None else drop.before,
         causes=() if drop is None else drop.causes,
@@ -473,7 +474,10 @@ def recall_fault(
     if finding is None:
         for slot, explanation in earlier:
             weaker = explanation.finding
-            if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
+            if weaker is None or weaker.kind in _OF_TRAININGS:
+                continue
+            # Nothing but a fault gives users one list, however few they are.
+            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
                 return _mark_recalled(explanation, slot)
     return current
 

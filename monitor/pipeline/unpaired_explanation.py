@@ -188,7 +188,7 @@ def _find_fault(users: DividedSample) -> Finding | None:
             segments[segment] = np.flatnonzero(is_inside)
         found = find_fault(_make_scene(users, chosen, segments))
         if found is not None and arm in found[0].arms:
-            finding, _ = found
+            finding, _, _ = found
             all_users = round(finding.users * len(rows[arm]) / fewest)
             return replace(finding, users=all_users, compared=len(rows[arm]))
     return None

@@ -208,7 +208,11 @@ def mail_subject(message: Message, content: MessageContent) -> str:
     Mail programs group mails by the constant part. It names the comparison, the cause of the
     incident's first alert, and the incident.
     """
-    status = message.status.upper() if is_watched(message) else "NO LONGER WATCHED"
+    status = message.status.upper()
+    if message.worse:
+        status = "WORSE"
+    elif not is_watched(message):
+        status = "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
     first, *_ = message.first or message.firing or message.changes
     mark = _digest(message.incident)[:8]

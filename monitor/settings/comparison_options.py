@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from monitor.boundary.options import Duration, Options
+from monitor.boundary.options import Duration, LabelName, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
@@ -284,6 +284,12 @@ class ComparisonOptions(Options):
     of the same name."""
     dry_run: bool = False
     """Whether alerts are stored but nobody is notified. A rule may override this."""
+    labels: Mapping[LabelName, str] = Field(
+        default_factory=dict, examples=[{"owner": "ranking", "contact": "#recs-oncall"}]
+    )
+    """Further labels of all alerts, for routing. A label of a rule replaces the label of the same
+    name. Messages show the labels `owner`, `team` and `contact`, so that on-call knows whom to
+    call."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
     """What happens while runs cannot be judged. Each key that is set here overrides the same key of
     the top-level `conditions`."""

@@ -150,19 +150,21 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
     """The rules on drift, and then the rules on conditions.
 
     A rule on a condition is left out if a rule on drift has the same name. If a rule does not set
-    `dry_run`, the value of the comparison is used.
+    `dry_run`, the value of the comparison is used. Each rule also has the comparison's labels.
     """
     rules: list[Rule] = []
     for rule_options in rules_of(options):
         is_dry_run = rule_options.dry_run
         if is_dry_run is None:
             is_dry_run = options.dry_run
-        rules.append(replace(rule_options.to_rule(options.k), is_dry_run=is_dry_run))
+        labels = {**options.labels, **rule_options.labels}
+        rule = rule_options.to_rule(options.k)
+        rules.append(replace(rule, is_dry_run=is_dry_run, labels=labels))
     names = {rule.alert for rule in rules}
     is_unpaired = options.unpaired is not None
-    for rule in options.conditions.to_rules(is_unpaired=is_unpaired):
-        if rule.alert not in names:
-            rules.append(replace(rule, is_dry_run=options.dry_run))
+    for condition in options.conditions.to_rules(is_unpaired=is_unpaired):
+        if condition.alert not in names:
+            rules.append(replace(condition, is_dry_run=options.dry_run, labels=options.labels))
     return tuple(rules)
 
 

@@ -18,6 +18,8 @@ WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
 USUAL_INTERVAL = timedelta(days=1)
 """The time between two runs if the configuration is unknown."""
+CONTACT_LABELS = ("owner", "team", "contact")
+"""The labels that say whom to call."""
 CHECK_DATABASE = "rankwatch db check"
 """This command checks whether rankwatch can use the database."""
 
@@ -34,6 +36,8 @@ _ADVICE: Mapping[Severity, str] = {
     Severity.WARNING: "look at it within this working day.",
     Severity.INFO: "nobody has to act at night.",
 }
+_ADVICE_BY_USERS = "look at it within this working day, or now if the runbook says so."
+"""The advice for a warning that concerns too few users to be urgent."""
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
@@ -107,6 +111,8 @@ def write_urgency(severity: Severity, concern: Concern | None = None) -> str:
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
+    if severity is Severity.WARNING:
+        advice = _ADVICE_BY_USERS
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
 
 
@@ -114,9 +120,10 @@ def _write_concern(concern: Concern) -> str:
     if not concern.compared:
         return "no user could be compared."
     verb = "is" if concern.users == 1 else "are"
+    about = "about " if concern.is_estimated else ""
     percent = 100 * concern.share
     share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
-    return f"{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
+    return f"{about}{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
 
 
 def _write_owner(concern: Concern) -> str:
@@ -125,10 +132,21 @@ def _write_owner(concern: Concern) -> str:
     return "the owners of both arms" if concern.arms else "the owner of the arm that failed"
 
 
+def write_contacts(labels: Mapping[str, str]) -> str | None:
+    """Name the contacts that the labels of an alert give. None if there are none."""
+    contacts = [f"{name} {labels[name]}" for name in CONTACT_LABELS if labels.get(name)]
+    return f"Contacts: {', '.join(contacts)}." if contacts else None
+
+
 def write_firing(extent: str, since: datetime) -> str:
     """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
     where = f" for {extent}" if extent else ""
     return f"Still going on{where}, since {format_second(since)}."
+
+
+def write_stale_since(since: datetime) -> str:
+    """Say since when a comparison has had no good run."""
+    return f"Still going on. No good run since {format_second(since)}."
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:

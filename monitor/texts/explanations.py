@@ -61,14 +61,6 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
 _OF_ITEMS = (FaultKind.ITEMS_GONE, FaultKind.ITEMS_RISEN, FaultKind.ITEMS_FALLEN)
-_ESTIMATED = (
-    FaultKind.ALIKE,
-    FaultKind.SHIFTED,
-    FaultKind.MIXED_UP,
-    FaultKind.NOISE,
-    FaultKind.REPLACED,
-    FaultKind.REORDERED,
-)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -209,7 +201,7 @@ def _write_parts(parts: Mapping[Part, float], total: float) -> str:
 
 
 def _write_who(finding: Finding) -> str:
-    is_estimated = finding.kind in _ESTIMATED
+    is_estimated = finding.is_estimated
     who = f"{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
     if is_estimated:
         who = f"About {who}"
@@ -223,7 +215,7 @@ def _write_who(finding: Finding) -> str:
 
 def _write_share(finding: Finding) -> list[str]:
     """Write which share of the segment's users has the fault, if the first sentence does not."""
-    is_exact = finding.is_exact and finding.kind not in _ESTIMATED
+    is_exact = finding.is_exact and not finding.is_estimated
     if finding.segment == ALL or is_exact:
         return []
     share, segment = _percent(finding.segment_share, 1), shorten_name(finding.segment)

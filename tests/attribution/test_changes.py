@@ -178,6 +178,11 @@ def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_
     )
     assert (found.users, found.share, found.examples) == (1, 0.5, (show(3),))
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
+    hit = np.array([False, False, True, False])
+    (found,) = group_users(
+        replaced, parts([(1, 0, 0)] * 4), np.arange(4), show=show, examples=2, hit=hit
+    )
+    assert found.examples == (show(2), show(0))
 
 
 SHOP = Shop(users=800)

@@ -61,6 +61,7 @@ def subject(each):
 
 
 URGENT = write_urgency(Severity.CRITICAL)
+CONTACT = "Contacts: team ranking."
 
 
 def test_shares_that_cancel_out_are_given_as_amounts():
@@ -87,7 +88,9 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
     )
     found = content(message(near, far, EVERYBODY))
     assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
-    assert found.more == ("This message also reports 2 more alerts: SimilarityLow (2 segments).",)
+    assert found.more == (
+        "This message also reports: SimilarityLow (2 segments: plan=0.3, plan=0.1).",
+    )
     assert [change.heading for change in content(message(near, far)).changes] == [
         "SimilarityLow firing in plan=0.1",
         "SimilarityLow firing in plan=0.3",
@@ -111,22 +114,23 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
     assert found.title.startswith(
-        "SimilarityLow and 1 other alert firing on home-feed (999 segments): mean of "
+        "SimilarityLow and 1 other alert firing on home-feed (999 segments: shop=0998, shop=0997, "
+        "shop=0996 and 996 more): mean of "
     )
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == (
         (
-            "This message also reports 995 more alerts: SimilarityLow (994 segments), MissingLists "
-            "(shop=0001)."
+            "This message also reports: SimilarityLow (994 segments: shop=0000, shop=0001, "
+            "shop=0002 and 991 more); MissingLists (shop=0001)."
         ),
     )
 
 
-def test_no_more_than_four_alerts_are_named():
-    changes = [start(alert=f"A{n}", dedup_key=str(n)) for n in range(14)]
+def test_no_more_than_twelve_further_alerts_are_named():
+    changes = [start(alert=f"A{n:02}", dedup_key=str(n)) for n in range(20)]
     found = content(message(*changes))
-    named = ", ".join(f"{alert} (all users)" for alert in ("A13", "A2", "A3", "A4"))
-    assert found.more == (f"This message also reports 9 more alerts: {named} and 5 other alerts.",)
+    named = ", ".join(f"A{n:02}" for n in range(5, 17))
+    assert found.more == (f"This message also reports: {named} (all users) and 3 other alerts.",)
 
 
 def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start():
@@ -244,7 +248,7 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         *compose_messages((failing, stale), later),
     ]
     parts = [subject(each).partition("] home-feed: ") for each in messages]
-    wanted = ["[FIRING] [warning", "[FIRING] [critical", "[FIRING] [critical"]
+    wanted = ["[FIRING] [warning", "[WORSE] [critical", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
@@ -270,7 +274,7 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     )
     told = (
         "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nThis message also "
-        "reports 1 more alert: SimilarityLow (a=b).\n\nLinks:\n"
+        "reports: SimilarityLow (a=b).\n\nLinks:\n"
     )
     assert told in plain_text(found)
 
@@ -295,7 +299,7 @@ def test_it_says_for_whom_since_when_whether_it_goes_on_and_how_urgent_it_is():
     since = "2024-01-07T00:00:00Z"
     over = f"Over: {since} to 2024-01-09T00:00:05Z."
     situations = [
-        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT)),
+        (message(BRITISH), (f"Still going on for country=UK, since {since}.", URGENT, CONTACT)),
         (message(acknowledgement()), (f"Still going on, since {since}.",)),
         (message(end()), (over,)),
         (message(end(is_new_normal=True)), (over, NEW_LEVEL)),
@@ -369,10 +373,11 @@ TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 
 
 Still going on, since 2024-01-07T00:00:00Z.
 Critical: look at it now.
+Contacts: team ranking.
 
 Why:
   No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.
-  14 items entered the lists, 1 item left them.
+  Items in the lists of one arm only: 1 of the baseline, 14 of the candidate.
 
 SimilarityLow firing
   mean of extended_tau is 0.254 over 1,874 users, below 0.35
@@ -384,7 +389,7 @@ SimilarityLow firing
   in breach since: 2024-01-07T00:00:00Z
   run: 2024-01-08T00:00:00Z
 
-This message also reports 1 more alert: SimilarityLow (country=UK).
+This message also reports: SimilarityLow (country=UK).
 
 What the drop is made of:
   items replaced: 62 %
@@ -397,12 +402,12 @@ Items that lost most:
   sku-2: in 70 % of baseline lists, 0 % of candidate lists
 
 Lists of u-17:
-     baseline      candidate
-  1  sku-2 (gone)  Red shoes (new)
-  2  sku-3         sku-3
-  3  sku-5         sku-4 (was 4)
-  4  sku-4         sku-5 (was 3)
-  5  sku-6 (gone)
+     baseline           candidate
+  1  sku-2 (only here)  Red shoes (only here)
+  2  sku-3              sku-3
+  3  sku-5              sku-4 (there: 4)
+  4  sku-4              sku-5 (there: 3)
+  5  sku-6 (only here)
 
 Links:
   run: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
@@ -457,7 +462,7 @@ def test_the_explanation_counts_the_users_unless_an_alert_names_far_more_or_is_u
         lost = replace(lost, value=value, users=200, direction=Direction.ABOVE)
         situation = content(message(lost, briefing=briefed)).situation
         assert f" {users} of 200 users" in situation[1]
-        assert situation[2].startswith("What to do: find out why the baseline falls back")
+        assert situation[3].startswith("What to do: find out why the baseline falls back")
 
 
 def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():

@@ -54,7 +54,8 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty):
     assert details["Changes"][0]["figures"]["normal before"] == "0.61"
     assert details["What the drop is made of"] == ["items replaced: 62 %", "items moved: 38 %"]
     assert (
-        details["Lists, baseline | candidate"][0]["lists"][0] == "1 sku-2 (gone) | Red shoes (new)"
+        details["Lists, baseline | candidate"][0]["lists"][0]
+        == "1 sku-2 (only here) | Red shoes (only here)"
     )
     names = (
         "State, Changes, Why, What the drop is made of, Items that gained most, Items that lost most, "

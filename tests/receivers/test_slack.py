@@ -34,12 +34,13 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
     texts = post(slack, messages.message(messages.EVERYBODY, briefing=messages.briefing()))
     other = texts.pop(11)
     assert other.startswith("```\nuser u-42\n")
-    assert other.endswith("10  i9 (gone)  j9 (new)\n    2 more\n```")
+    assert other.endswith("10  i9 (only here)  j9 (only here)\n    2 more\n```")
     assert texts == [
         (
             f"*CRITICAL: SimilarityLow firing on home-feed: {messages.EVERYBODY.reason}*\n"
             "Still going on, since 2024-01-07T00:00:00Z.\n"
-            "Critical: look at it now."
+            "Critical: look at it now.\n"
+            "Contacts: team ranking."
         ),
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
         "*segment*\nnone, the whole population",
@@ -52,7 +53,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         (
             "*Why*\n• No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved "
             "38 %.\n"
-            "• 14 items entered the lists, 1 item left them.\n"
+            "• Items in the lists of one arm only: 1 of the baseline, 14 of the candidate.\n"
             "*What the drop is made of*\n• items replaced: 62 %\n• items moved: 38 %\n"
             "*Items that gained most*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of "
             "candidate lists\n"
@@ -60,12 +61,12 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         ),
         (
             "```\nuser u-17\n"
-            "   baseline      candidate\n"
-            "1  sku-2 (gone)  Red shoes (new)\n"
-            "2  sku-3         sku-3\n"
-            "3  sku-5         sku-4 (was 4)\n"
-            "4  sku-4         sku-5 (was 3)\n"
-            "5  sku-6 (gone)\n```"
+            "   baseline           candidate\n"
+            "1  sku-2 (only here)  Red shoes (only here)\n"
+            "2  sku-3              sku-3\n"
+            "3  sku-5              sku-4 (there: 4)\n"
+            "4  sku-4              sku-5 (there: 3)\n"
+            "5  sku-6 (only here)\n```"
         ),
         f"<{LINK}|run> · <https://runbooks.test/similarity|runbook>",
         (

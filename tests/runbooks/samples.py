@@ -124,20 +124,28 @@ def _stale() -> Message:
     since = BEGIN + timedelta(days=HEALTHY - 1)
     cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
     headline = write_stale(since, cause, has_succeeded=True)
-    return _about(
-        transition(
-            alert="Stale",
-            metric=METRIC_LABELS[RuleKind.CONDITION],
-            statistic=Condition.STALE.value,
-            reason=write_missed(headline, 3),
-            headline=headline,
-            value=None,
-            slot=since,
-            at=since + timedelta(days=3, minutes=10),
-            since=since,
-            runbook_url=f"{URL}/docs/runbooks/Stale",
-        )
+    start = transition(
+        alert="Stale",
+        metric=METRIC_LABELS[RuleKind.CONDITION],
+        statistic=Condition.STALE.value,
+        reason=write_missed(headline, 3),
+        headline=headline,
+        value=None,
+        slot=since,
+        at=since + timedelta(days=3, minutes=10),
+        since=since,
+        runbook_url=f"{URL}/docs/runbooks/Stale",
     )
+    failing = replace(
+        start,
+        alert="RunFailing",
+        statistic=Condition.ERROR.value,
+        slot=since + timedelta(days=2),
+        since=since + timedelta(days=1),
+        dedup_key="failing",
+    )
+    message = _about(start)
+    return replace(message, firing=(start, failing))
 
 
 def _database_away() -> Message:

@@ -50,7 +50,14 @@ from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
 from monitor.model.urgency import Concern
-from monitor.texts.actions import write_firing, write_first_step, write_over, write_urgency
+from monitor.texts.actions import (
+    write_contacts,
+    write_firing,
+    write_first_step,
+    write_over,
+    write_stale_since,
+    write_urgency,
+)
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
@@ -534,8 +541,10 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_unreadable_tls_file, "sslrootcert", "/etc/rankwatch/ca.pem"),
     ],
     "The state of an alert, and how urgent it is": [
+        partial(write_contacts, {"owner": "ranking", "contact": "#recs-oncall"}),
         partial(write_firing, "", SLOT),
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
+        partial(write_stale_since, SLOT),
         *(partial(write_urgency, severity) for severity in Severity),
         partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
     ],

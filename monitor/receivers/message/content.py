@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 
 from monitor.alerts.incidents import Problem, find_leads, find_problem, reports_fault
-from monitor.measures.presentation import explanation_title, side_by_side
+from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import DATABASE_LABEL, Transition
 from monitor.model.explanation import (
     ExampleLists,
@@ -27,9 +27,11 @@ from monitor.texts.actions import (
     NEW_LEVEL,
     WHOLE_POPULATION,
     WITHOUT_DATABASE,
+    write_contacts,
     write_firing,
     write_first_step,
     write_over,
+    write_stale_since,
     write_urgency,
 )
 from monitor.texts.explanations import PART_WORDS, write_falls
@@ -50,7 +52,9 @@ _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
 _CANCELLED = 3.0
-_NAMED = 4
+_ONLY_HERE = "only here"
+_NAMED = 12
+_NAMED_SEGMENTS = 3
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 500
 _LONGEST_REASON = 800
@@ -59,7 +63,10 @@ _LONGEST_FACT = 300
 
 @immutable
 class SideBySide:
-    """The two lists of a user. Items are marked as gone or new, or with their rank before."""
+    """The two lists of a user. Items are marked if they are in one list only.
+
+    Items of the second list are also marked with their rank in the first list if it differs.
+    """
 
     user: str
     # A row has the rank, the baseline's item and the candidate's item. If one list is shorter, its
@@ -142,7 +149,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         is_watched=is_watched(message),
         title=_title(message, leads),
         is_urgent=concern is not None and concern.is_urgent,
-        situation=_situation(message, concern, _first_step(leads[0], concern, finding)),
+        situation=_situation(message, concern, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -227,17 +234,23 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
 
 
 def _situation(
-    message: Message, concern: Concern | None, first_step: str | None
+    message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
-    """Write whether alerts still fire, for whom, since when, how urgent this is, and what to do."""
+    """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
     if firing:
-        since = min(start.since for start in firing)
-        lines = [write_firing(_segments_in(firing), since)]
+        earliest = min(firing, key=lambda start: start.since)
+        lines = [write_firing(_segments_in(firing), earliest.since)]
+        if earliest.is_stale_start:
+            lines = [write_stale_since(earliest.since)]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
             lines.append(write_urgency(message.severity, None if is_outdated else concern))
+            contacts = write_contacts(lead.labels)
+            first_step = _first_step(lead, concern, finding)
+            if contacts is not None:
+                lines.append(contacts)
             if first_step is not None and message.starts:
                 lines.append(first_step)
         if any(start.metric == DATABASE_LABEL for start in firing):
@@ -315,8 +328,7 @@ def _further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str
     if message.worse:
         lines.append(f"Sent again because the incident became worse: {message.worse}.")
     if rest:
-        more = count_of(len(rest), "more alert")
-        lines.append(f"This message also reports {more}: {_count_alerts(rest)}.")
+        lines.append(f"This message also reports: {_count_alerts(rest)}.")
     if lasting:
         lines.append(f"Still firing: {_count_alerts(lasting)}.")
     return _bound(lines, _LONGEST_REASON)
@@ -327,18 +339,19 @@ def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def _count_alerts(changes: Iterable[Transition]) -> str:
-    """A text such as ``SimilarityLow (990 segments), MissingLists (country=UK)``.
+    """A text such as ``SimilarityLow, TailDrop (all users); MissingLists (country=UK)``.
 
-    The alerts with the largest number of segments come first.
+    Alerts of the same segments are named together. The alerts with the largest number of segments
+    come first.
     """
     by_alert: dict[str, list[Transition]] = {}
     for change in changes:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    named = ", ".join(
-        f"{clean(alert, _LONGEST_NAME)} ({_extent(of_alert)})"
-        for alert, of_alert in ranked[:_NAMED]
-    )
+    by_extent: dict[str, list[str]] = {}
+    for alert, of_alert in ranked[:_NAMED]:
+        by_extent.setdefault(_extent(of_alert), []).append(clean(alert, _LONGEST_NAME))
+    named = "; ".join(f"{', '.join(names)} ({extent})" for extent, names in by_extent.items())
     return named + _and_others(len(ranked) - _NAMED)
 
 
@@ -439,17 +452,19 @@ def _name_alerts(changes: Sequence[Transition]) -> str:
 
 
 def _extent(changes: Sequence[Transition]) -> str:
-    """The segments of the changes, such as ``all users and 990 segments``."""
+    """The segments of the changes, such as ``all users and 2 segments: country=DE, country=UK``."""
     segments = dict.fromkeys(change.segment for change in changes)
     parts = []
     if ALL in segments:
         parts.append("all users")
         del segments[ALL]
+    names = [clean(segment, _LONGEST_NAME) for segment in islice(segments, _NAMED_SEGMENTS)]
     if len(segments) == 1:
-        (segment,) = segments
-        parts.append(clean(segment, _LONGEST_NAME))
+        parts.append(names[0])
     elif segments:
-        parts.append(f"{len(segments):,} segments")
+        rest = len(segments) - len(names)
+        others = f" and {rest:,} more" if rest else ""
+        parts.append(f"{len(segments):,} segments: {', '.join(names)}{others}")
     return " and ".join(parts)
 
 
@@ -558,10 +573,14 @@ def _item_counts(explanation: Explanation) -> list[str]:
         return []
     where = ""
     if explanation.segment != ALL:
-        where = f" of {clean(explanation.segment, _LONGEST_ITEM)}"
+        where = f" in {clean(explanation.segment, _LONGEST_ITEM)}"
+    arm = explanation.arm
+    if arm is None:
+        counts = f"{explanation.left:,} of the baseline, {explanation.entered:,} of the candidate"
+        return [f"Items in the lists of one arm only{where}: {counts}."]
     entered = count_of(explanation.entered, "item")
     left = count_of(explanation.left, "item")
-    return [f"{entered} entered the lists{where}, {left} left them."]
+    return [f"{entered} came into the {arm}'s lists{where}, and {left} disappeared from them."]
 
 
 def _percent(share: float) -> str:
@@ -579,10 +598,16 @@ def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[st
         return bounded_line(f"{title} ({mark})" if mark else title, _LONGEST_ITEM + 20)
 
     in_candidate = {"", *example.candidate}
-    pairs = islice(side_by_side(example.baseline, example.candidate), MAX_RANKS)
-    for rank, (baseline, candidate, moved) in enumerate(pairs, start=1):
-        mark = "" if baseline in in_candidate else "gone"
-        yield str(rank), show(baseline, mark), show(candidate, moved)
+    ranks = {item: rank for rank, item in enumerate(example.baseline, start=1)}
+    pairs = islice(zip_longest(example.baseline, example.candidate, fillvalue=""), MAX_RANKS)
+    for rank, (baseline, candidate) in enumerate(pairs, start=1):
+        only_here = "" if baseline in in_candidate else _ONLY_HERE
+        moved = ""
+        if candidate and candidate not in ranks:
+            moved = _ONLY_HERE
+        elif candidate and ranks[candidate] != rank:
+            moved = f"there: {ranks[candidate]}"
+        yield str(rank), show(baseline, only_here), show(candidate, moved)
     rest = ["", ""]
     for side, items in enumerate((example.baseline, example.candidate)):
         if len(items) > MAX_RANKS:

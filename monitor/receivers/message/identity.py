@@ -80,6 +80,8 @@ def description_of(transition: Transition) -> str:
 
 def since_label(transition: Transition) -> str:
     """The words that messages show before the instant `Transition.since`."""
+    if transition.is_stale_start:
+        return "no good run since"
     return "in breach since" if transition.is_start else "had been firing since"
 
 

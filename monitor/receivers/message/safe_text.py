@@ -2,7 +2,7 @@
 
 import hashlib
 import unicodedata
-from collections.abc import Collection, Set
+from collections.abc import Collection
 from datetime import timedelta
 from itertools import groupby
 from urllib.parse import quote
@@ -123,17 +123,22 @@ def commands_of(
         if matchers:
             commands.append(actions.silence_command(matchers, interval))
     commands.append(actions.runs_command(name))
+    if change.is_stale_start:
+        # There is no run to show, so the list of runs comes first.
+        commands = [commands[-1], *commands[1:-1], commands[0]]
     return tuple(commands)
 
 
-def _acknowledge_command(comparison: str, segments: Set[str], alerts: Set[str]) -> str:
+def _acknowledge_command(
+    comparison: str, segments: Collection[str], alerts: Collection[str]
+) -> str:
     """The command for these alerts, or for all alerts of the comparison if the names are too long.
 
     It is also for all alerts if a name is not printable.
     """
     names = "".join([*segments, *alerts])
     if clean(names, _LONGEST_NAMES) != names:
-        segments, alerts = set(), set()
+        segments, alerts = (), ()
     return actions.acknowledge_command(comparison, segments, alerts)
 
 

@@ -336,6 +336,7 @@ def group_users(
     before: Mapping[Change, float] | None = None,
     show: Callable[[int], ExampleLists],
     examples: int = 1,
+    hit: Flags | None = None,
 ) -> tuple[UserGroup, ...]:
     """Group the users of these rows by kind of change.
 
@@ -345,7 +346,7 @@ def group_users(
 
     Users with undefined parts are in no group. They are still counted when a share of all users is
     computed. ``show`` returns the lists of a row. It is called for the most central users of each
-    group, at most ``examples`` of them.
+    group, at most ``examples`` of them. Users in ``hit`` come before other users.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
@@ -353,7 +354,10 @@ def group_users(
         members = defined[kinds[defined] == place]
         if not len(members):
             continue
-        central = members[find_central(parts, members)[:examples]]
+        central = members[find_central(parts, members)]
+        if hit is not None:
+            central = central[np.argsort(~hit[central], kind="stable")]
+        central = central[:examples]
         group = UserGroup(
             change=change,
             users=len(members),

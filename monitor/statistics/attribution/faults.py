@@ -118,11 +118,14 @@ def _find_segment_of_lost(
     return likeliest
 
 
-def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
+def find_fault(scene: Scene) -> tuple[Finding, bool | None, Flags | None] | None:
     """Find the fault that explains best what happened. None if no hypothesis holds.
 
     The second value concerns the other arm. It is True if hardly any list of that arm changed. It
     is False if its lists changed, but no more than usual. Otherwise it is None.
+
+    The third value has the users that look as if the fault hit them. It is None if they have no
+    lists.
 
     We report the most specific kind that explains at least half as much of the drop as the best
     kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
@@ -149,7 +152,11 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
             finding = missing
     if finding is None:
         return None
-    return finding, _is_other_arm_unchanged(scene, finding, suspected)
+    hit = None
+    for suspicion in suspicions:
+        if suspicion.kind is finding.kind and suspicion.arm in finding.arms:
+            hit = suspicion.hit if hit is None else hit | suspicion.hit
+    return finding, _is_other_arm_unchanged(scene, finding, suspected), hit
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
