@@ -153,6 +153,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         before_p=differences.before_p,
         between=differences.between,
         items=differences.items,
+        counted=differences.counted,
     )
     lacks = dict.fromkeys(lack for answer in answers.values() for lack in answer.lacks)
     run = replace(
