@@ -155,7 +155,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         typer.Option(
             help="Lists of a second training of the baseline's model. The result says whether the "
             "candidate differs from the baseline more than this training does. The rows "
-            "floor(METRIC) compare it with the baseline.",
+            "floor(METRIC) compare this training with the baseline.",
         ),
     ] = None,
     html: Annotated[

@@ -474,7 +474,10 @@ def recall_fault(
     if finding is None:
         for slot, explanation in earlier:
             weaker = explanation.finding
-            if weaker and weaker.kind not in _OF_TRAININGS and weaker.share >= _CAUSE_USERS:
+            if weaker is None or weaker.kind in _OF_TRAININGS:
+                continue
+            # Nothing but a fault gives users one list, however few they are.
+            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
                 return _mark_recalled(explanation, slot)
     return current
 

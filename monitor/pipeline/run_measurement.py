@@ -150,7 +150,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     left_out += accumulator.left_out
     with watch.stage("arms"):
         last, former = recode_earlier(memory, measuring, sample)
-        arm_scores = _measure_arms(measuring, sample, last=last, former=former)
+        arm_scores = measure_arm_scores(measuring, sample, last=last, former=former)
     with watch.stage("explain"):
         split, explanation, error = _explain(
             comparison, accumulator, sample, memory, last=last, former=former, mismatches=mismatches
@@ -285,13 +285,14 @@ def note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Ex
     return replace(explanation, sentence=sentence)
 
 
-def _measure_arms(
+def measure_arm_scores(
     measuring: MeasuringPlan,
     sample: Sample,
     *,
     last: RecodedLists | None,
     former: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
+    """Measure the arm metrics of the plan. ``last`` and ``former`` are those of `recode_earlier`."""
     if not measuring.arm_metrics:
         return ()
     return measure_arms(

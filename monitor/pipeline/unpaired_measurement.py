@@ -15,7 +15,6 @@ from math import isfinite
 import numpy as np
 import pandas as pd
 
-from monitor.measures.arm_metrics import measure_arms, parse_arm_metric
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing.list_tables import rows_by_segment, user_index
 from monitor.measures.sampling import hash_users
@@ -33,7 +32,7 @@ from monitor.model.rankings import (
     CoverageRow,
     UserBatch,
 )
-from monitor.model.rules import Comparison, Keep
+from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.model.unpaired import ArmCounts, UnpairedFindings, UnpairedPlan
@@ -43,6 +42,7 @@ from monitor.pipeline.run_explanation import add_titles, explained_items
 from monitor.pipeline.run_measurement import (
     Measurement,
     Stopwatch,
+    measure_arm_scores,
     note_sample,
     open_answers,
     recode_earlier,
@@ -130,7 +130,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
-        arm_scores = _measure_arms(comparison, sample, memory, segments)
+        arm_scores = _measure_arms(measuring, sample, memory, segments)
     with watch.stage("explain"):
         of_arms = DividedSample(
             sample=sample,
@@ -153,6 +153,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         before_p=differences.before_p,
         between=differences.between,
         items=differences.items,
+        counted=differences.counted,
     )
     lacks = dict.fromkeys(lack for answer in answers.values() for lack in answer.lacks)
     run = replace(
@@ -339,28 +340,16 @@ def _summarize_gap(
 
 
 def _measure_arms(
-    comparison: Comparison, sample: Sample, memory: Memory, segments: Iterable[str]
+    measuring: MeasuringPlan, sample: Sample, memory: Memory, segments: Iterable[str]
 ) -> tuple[ArmScore, ...]:
     """Measure the lists of now of each arm. Traits that compare two lists compare them with before.
 
     The lists of the last run, if any, are those of the same users.
     """
-    measuring = comparison.measuring
-    rows = {}
-    names = {}
-    for segment in segments:
-        for arm in Arm:
-            rows[divided(arm, segment)] = sample.segments[divided(arm, segment)]
-            names[divided(arm, segment)] = segment, arm
+    names = {divided(arm, segment): (segment, arm) for segment in segments for arm in Arm}
+    rows = {name: sample.segments[name] for name in names}
     last, former = recode_earlier(memory, measuring, sample)
-    scores = measure_arms(
-        sample.pairing.batch,
-        rows,
-        [parse_arm_metric(name) for name in measuring.arm_metrics],
-        catalogue_size=measuring.catalogue_size,
-        last=None if last is None else last.last_lists,
-        former=None if former is None else former.last_lists,
-    )
+    scores = measure_arm_scores(measuring, replace(sample, segments=rows), last=last, former=former)
     of_now = []
     for score in scores:
         if score.arm is Arm.CANDIDATE:

@@ -40,8 +40,8 @@ class ConditionOptions(Options):
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
     """`alert`: the condition has its own alert, and alerts on drift do not change. `keep`: the
-    condition has no alert, and alerts on drift do not change. `ignore`: the condition has no alert,
-    and alerts on drift that cannot be judged end, although nothing has recovered."""
+    condition has no alert, and alerts on drift do not change. `ignore`: the condition has no
+    alert. Alerts on drift end if they cannot be judged, although nothing has recovered."""
     severity: Severity = Severity.WARNING
     """Severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
@@ -228,9 +228,9 @@ class ComparisonOptions(Options):
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
-    """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison: key
-    `b` becomes `NAME.b` and has all other settings of this comparison. In each slot these
-    comparisons ask the same users, and the baseline is read once. Exception: lists that are
+    """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison.
+    For example, key `b` becomes `NAME.b`, with all other settings of this comparison. In each slot
+    these comparisons ask the same users, and the baseline is read once. Exception: lists that are
     joined in files or in Spark are read again for each comparison."""
     pairs: bool = False
     """Whether `candidates` are also compared with each other, from the same lists. The
@@ -306,17 +306,18 @@ class ComparisonOptions(Options):
     """The largest number of segments for one dimension. If a dimension has more values, its most
     frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind. Their lists are stored."""
+    """The number of example users of each kind, such as users with the least similar lists. The
+    lists of example users are stored."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number means that many users, the same in each run. `none` or
-    `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
-    always stored."""
+    the fixed users of the sample. A number is a number of users, who are the same in each run.
+    `none` or `false` means no users. Summaries, and the scores of example users (`evidence_users`),
+    are always stored."""
     scores_to: ScoresToOptions | None = None
     """Where the scores of all compared users are written. `keep_scores` has no influence on this.
     If relevance arrives after the run, the scores of relevance metrics are not written."""
     keep_lists: value_types.KeepChoice | None = None
-    """The users whose lists are stored. The values have the same meaning as those of `keep_scores`.
+    """The users whose lists are stored. The values have the same meaning as in `keep_scores`.
     Explanations compare stored lists with the lists of the next run. By default the lists of all
     users are stored if relevance, a temporal noise floor or an arm metric needs them. Otherwise no
     lists are stored."""

@@ -248,8 +248,8 @@ class Settings(Options):
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first.
     A run that has used half of its deadline no longer counts. If the last run of a comparison
-    used its full deadline, the comparison's next run is slow. Slow runs do not count either,
-    but have their own limit: a quarter of this number, and at least one."""
+    used its full deadline, the comparison's next run counts as slow. Slow runs have their own
+    limit instead: a quarter of this number, and at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

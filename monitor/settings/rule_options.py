@@ -126,11 +126,11 @@ class RuleOptions(Options):
     same list as in the last run, although lists of other users changed). `exposure_jump` looks
     for the item whose share of the lists, or of the first places, changed most since the last
     run before the firing alerts. Its value is the size of this change. `unchanged_list` and
-    `exposure_jump` need stored lists. Some shares of the compared users compare a user's lists of
-    both arms: `top_reversed` (the first three items in mostly reversed order), `first_differs`
-    (another first item) and `identical_list` (the same list)."""
+    `exposure_jump` need stored lists. Other shares of the compared users come from a comparison
+    of each user's two lists: `top_reversed` (the first three items in mostly reversed order),
+    `first_differs` (another first item) and `identical_list` (the same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
-    """Judges how long the lists of an arm stay the same, instead of a `metric`. The rule is in
+    """Judges, instead of a `metric`, how long the lists of an arm stay the same. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's
     lists change. If there is such a rule, lists are stored."""
     statistic: value_types.StatisticName = Field(

@@ -89,11 +89,11 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long after a run's slot rankwatch first asks which items users found relevant. Choose it
-    long enough for the answers to be complete. rankwatch keeps the first answer that is not empty
-    and ignores later ones. Without `after`, it first asks during the run."""
+    """The time from a run's slot until rankwatch first asks which items users found relevant.
+    Choose a time after which the answers are complete. rankwatch keeps the first answer that is not
+    empty and ignores later ones. Without `after`, it first asks during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """The longest time after its slot that a run waits for what users found relevant."""
+    """The longest time that a run waits for what users found relevant, counted from its slot."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:

@@ -35,7 +35,7 @@ NANOSECONDS = 1e20
 
 
 class ServedOptions(Options):
-    """Takes the newest list of each user up to the slot from a log of served lists."""
+    """Reads a log of served lists, and takes each user's newest list up to the slot."""
 
     time: ColumnName
     """Column with the time. A text is a time in ISO 8601, in UTC if it names no zone. A number

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts_reference import DEFAULT, severities
+from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import parse_command
 from factories import SLOT, transition
 from messages import (
@@ -323,8 +323,11 @@ def bodies(each):
 
 
 def test_each_default_alert_has_its_runbook_in_the_messages_of_all_receivers():
-    settings = Settings.model_validate({"external_url": URL, "comparisons": [DEFAULT]})
-    rules = wire(settings).watched["home-feed"].comparison.judging.rules
+    settings = Settings.model_validate({"external_url": URL, "comparisons": [DEFAULT, UNPAIRED]})
+    watched = wire(settings).watched.values()
+    rules = {
+        rule.alert: rule for each in watched for rule in each.comparison.judging.rules
+    }.values()
     assert {rule.alert for rule in rules} == severities().keys() - {DATABASE_AWAY}
     for rule in rules:
         runbook = f"{URL}/docs/runbooks/{rule.alert}"

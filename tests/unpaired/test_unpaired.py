@@ -293,12 +293,16 @@ def test_p_is_the_share_of_shifts_that_are_at_least_as_far():
     codes, is_candidate = random_lists(rng, 30, 4, shortest=0), rng.random(30) < 0.3
     hashes = hashes_of(30, 8)
     order = np.argsort(hashes)
-    vectors = arms_differed._hash_lists(codes[order])
-    distances = []
-    for shift in range(30):
-        arm = np.roll(is_candidate[order], shift)
-        distances.append(np.square(vectors[arm].mean(axis=0) - vectors[~arm].mean(axis=0)).sum())
-    expected = np.mean(np.array(distances) >= distances[0] - 1e-9)
+    total = np.zeros(30)
+    for make in (arms_differed._hash_lists, arms_differed._mark_lengths):
+        vectors = make(codes[order])
+        distances = []
+        for shift in range(30):
+            arm = np.roll(is_candidate[order], shift)
+            between = vectors[arm].mean(axis=0) - vectors[~arm].mean(axis=0)
+            distances.append(np.square(between).sum())
+        total += np.array(distances) / np.std(distances)
+    expected = np.mean(total >= total[0] - 1e-9)
     found = compare_before(codes, is_candidate, hashes)
     assert (found.p, found.users, found.differed) == (pytest.approx(expected), 30, False)
 

@@ -46,6 +46,7 @@ KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
 """The name of the column of row numbers, for files whose rows are in order."""
+_MANY_ROWS = 1.2  # for each asked user
 _THREADS = 2  # with more threads, each thread has too little memory
 
 _INSTANTS = frozenset({"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})  # types with microseconds
@@ -292,8 +293,10 @@ class FileView:
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
         ]
         request = "rankwatch_at"
+        last_request = "max(rankwatch_as)"
         if served.request is not None:
             request = self.ids(served.request)
+            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
         arm = f"arm_{self.name}"
         execute(
@@ -316,14 +319,29 @@ class FileView:
             f"rankwatch_as FROM {arm} WHERE {is_in_time}"
         )
         last = (
-            "SELECT rankwatch_to, max_by(rankwatch_as, struct_pack(rankwatch_at := rankwatch_at, "
-            f"rankwatch_as := rankwatch_as)) AS rankwatch_as FROM {in_time} GROUP BY rankwatch_to"
+            f"SELECT rankwatch_to, {last_request} AS rankwatch_as FROM {in_time} "
+            "GROUP BY rankwatch_to"
         )
         execute(
             f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE} FROM {in_time} "
             f"SEMI JOIN ({last}) USING (rankwatch_to, rankwatch_as)"
         )
         execute(f"DROP TABLE {in_time}")
+
+    def leave_out_others(self, key: str, users: str, count: int) -> None:
+        """If many rows of a log are of users that are not asked, leave these rows out.
+
+        Then less is joined. ``key`` is the SQL expression for the key of a row. ``users`` is a view
+        with the keys of the ``count`` asked users.
+        """
+        execute = self._database.execute
+        ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
+        if rows > _MANY_ROWS * count:
+            execute(
+                f"CREATE OR REPLACE TEMP TABLE {self._newest} AS SELECT {PLACE} "
+                f"FROM (SELECT {PLACE}, {key} AS {KEY} FROM {self.name}) "
+                f"SEMI JOIN {users} USING ({KEY})"
+            )
 
     def _refuse_unserved(self, last_at: int | None, span: str) -> NoReturn:
         newest = "no row of this arm"

@@ -99,6 +99,8 @@ class JoinedFiles:
                     list_columns,
                     same_rows,
                 )
+                for view in lists.values():
+                    timely(view.leave_out_others, users)
                 segments = users.read_segments(request.max_segment_values)
                 yield _JoinedAnswers(database, users, segments, lists, unread, deadline)
                 for files in all_files:

@@ -127,6 +127,13 @@ class ListView:
             return file.item(column)
         return file.items(column, most)
 
+    def leave_out_others(self, users: UserView) -> None:
+        """Leave out rows of a log whose users are not asked."""
+        options = self.options
+        if options.served is not None:
+            key = self.file.ids(options.user, options.user_ids)
+            self.file.leave_out_others(key, users.name, users.count)
+
     @property
     def batch_rows(self) -> int:
         """How many rows a batch may have, so that it is small even if all ids are long."""

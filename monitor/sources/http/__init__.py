@@ -230,21 +230,22 @@ class HttpSourceOptions(HttpOptions):
     wrong_user."""
     error: Expression | None = None
     """JMESPath to an error in the answer. If its value is true, the answer is counted as
-    http_error. With `batch` it is applied to the whole answer, and to the answer of each user."""
+    http_error. With `batch`, the path is applied to the whole answer and to the answer of each
+    user."""
     model_version: Annotated[Expression | None, NOT_IN_HASH] = None
-    """JMESPath to the version of the model that answered. With `batch` it is applied to each user's
-    answer, and to the whole answer if it finds nothing there."""
+    """JMESPath to the version of the model that answered. With `batch`, the path is applied to
+    each user's answer. If it finds nothing there, it is applied to the whole answer."""
     model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = None
     """Name of the answer's header with the version, used if `model_version` finds nothing."""
     method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = "GET"
     """The HTTP method. The request must be safe to repeat."""
     # The body may contain a key, so neither repr nor a dump shows it.
     body: Any = Field(default=None, repr=False, exclude=True)
-    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in its texts are filled in. The text `"{k}"`
-    becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as numbers. With
-    `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes their number.
-    If an array has only one element, which contains `{user}`, this element is repeated for each
-    user."""
+    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in the texts of this JSON are filled in. The
+    text `"{k}"` becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as
+    numbers. With `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes
+    their number. If an array has only one element, which contains `{user}`, this element is
+    repeated for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[

@@ -141,7 +141,7 @@ class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
 
 
 class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
-    """What users found relevant, in a database. A run waits if its slot has no row."""
+    """What users found relevant, in a database. A run waits while its slot has no rows."""
 
 
 def _is_live(options: SqlSourceOptions) -> bool:

@@ -17,10 +17,7 @@ MOST_USERS = 20_000
 """At most this many users are compared."""
 _COORDINATES = 256
 _BLOCK = 32
-# With these two weights, the benchmark ``unpaired`` sees the smallest faults. With 0.9 and 1 it
-# needs twice as many users without a list.
-_PERSISTENCE = 0.7
-_WEIGHT_OF_LENGTH = 2.0
+_PERSISTENCE = 0.9
 _ROUNDING = 1e-9
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -48,10 +45,11 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> BeforeC
     - ``hashes``: a random number for each user, uint64 (n,), that does not depend on the arm. The
       MOST_USERS smallest hashes are compared. Their order decides the permutations.
 
-    Each list is a vector. The item at place r, from 0, has the weight 0.7^(r/2). The length of the
-    list has the weight 2. The statistic is the squared distance between the arms' mean vectors. It
-    is a between excess with another weight of depths. The vectors are hashed to 256 coordinates
-    (Weinberger et al. 2009), which keeps distances in expectation.
+    Each list is a vector, in which the item at place r, from 0, has the weight 0.9^(r/2). The
+    distance of the arms is the squared distance of their mean vectors. It is a between excess with
+    other weights of depths. The vectors are hashed to 256 coordinates (Weinberger et al. 2009),
+    which keeps distances in expectation. The arms' shares of lists of each length have a second
+    distance. Both distances are divided by their standard deviations and added.
 
     The users are ordered by hash, and the arms are shifted along them by 0 to n - 1 users. These
     n shifts are a group of permutations. So p is exact: it is the share of shifts with a statistic
@@ -67,20 +65,46 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> BeforeC
     users = len(order)
     if not 0 < arms.sum() < users:
         return BeforeCheck(p=math.nan, users=users)
-    vectors = _hash_lists(codes[order])
-    vectors -= vectors.mean(axis=0)
-    spectrum = np.conj(np.fft.rfft(arms))[:, np.newaxis]
-    distances = np.zeros(users)
-    for low in range(0, _COORDINATES, _BLOCK):
-        products = np.fft.rfft(vectors[:, low : low + _BLOCK], axis=0) * spectrum
-        sums = np.fft.irfft(products, n=users, axis=0)
-        distances += np.square(sums).sum(axis=1)
+    lists = codes[order]
+    distances = _shift(_hash_lists(lists), arms) + _shift(_mark_lengths(lists), arms)
     is_as_far = distances >= distances[0] * (1 - _ROUNDING)
     return BeforeCheck(p=float(is_as_far.mean()), users=users)
 
 
+def _shift(vectors: Floats, arms: Floats) -> Floats:
+    """The distance of the arms after each shift, (n,), in standard deviations over all shifts.
+
+    The distances are 0 if all vectors are equal.
+    """
+    users, coordinates = vectors.shape
+    spectrum = np.conj(np.fft.rfft(arms))[:, np.newaxis]
+    distances = np.zeros(users)
+    for low in range(0, coordinates, _BLOCK):
+        block = vectors[:, low : low + _BLOCK]
+        centered = block - block.mean(axis=0)
+        sums = np.fft.irfft(np.fft.rfft(centered, axis=0) * spectrum, n=users, axis=0)
+        distances += np.square(sums).sum(axis=1)
+    deviation = float(distances.std())
+    if deviation <= _ROUNDING * users:
+        return np.zeros(users)
+    distances /= deviation
+    return distances
+
+
+def _mark_lengths(codes: Codes) -> Floats:
+    """The vector of each list's length, (n, steps + 1), with a 1 at the length.
+
+    Long lists have fewer steps than places. An empty list has a step of its own.
+    """
+    k = codes.shape[1]
+    steps = min(k, _BLOCK - 1)
+    lengths = (codes >= 0).sum(axis=1)
+    marks: Floats = np.eye(steps + 1)[-(-lengths * steps // k)]
+    return marks
+
+
 def _hash_lists(codes: Codes) -> Floats:
-    """The vector of each list, (n, _COORDINATES)."""
+    """The vector of each list's items, (n, _COORDINATES)."""
     users, k = codes.shape
     vectors = np.zeros(users * _COORDINATES)
     starts = np.arange(users) * _COORDINATES
@@ -88,9 +112,6 @@ def _hash_lists(codes: Codes) -> Floats:
         is_item = codes[:, place] >= 0
         coordinates, signs = _hash(codes[is_item, place])
         vectors[starts[is_item] + coordinates] += signs * _PERSISTENCE ** (place / 2)
-    lengths = (codes >= 0).sum(axis=1)
-    coordinates, signs = _hash(-1 - lengths)
-    vectors[starts + coordinates] += signs * _WEIGHT_OF_LENGTH
     return vectors.reshape(users, _COORDINATES)
 
 

@@ -14,9 +14,10 @@ from monitor.statistics.reference.sampling_error import from_angle, to_angle
 FAR = 0.05
 """A list is far if at most this part of the way from disjoint to identical lists is left.
 
-This cut was chosen by the benchmark ``unpaired``: 1 % of mixed-up users are seen in one run with a
-chance of FIGURES. On lists of a shop after a week, it has 80 % of mixed-up users, half of the users
-with a popular list, and 1 % of the others.
+The benchmark ``unpaired`` compared cuts. The figures are the chances that one run shows 1 % of
+mixed-up users, and 1 % of users with the popular list. The cut 0.025 has 99.9 % and 92 %, this one
+99.7 % and 94 %, 0.1 has 98 % and 92 %, and 0.25 has 43 % and 38 %. On lists of a shop, this cut has
+80 % of mixed-up users, half of the users with a popular list, and at most 1 % of healthy users.
 """
 
 
@@ -116,7 +117,8 @@ def angle_gap(baseline: Count, candidate: Count) -> Gap:
     """The gap of the same shares as angles, for limits that are learned from earlier runs.
 
     The error of an angle depends on the number of users only (Anscombe 1948). So a fault does not
-    increase its own error. If 1 % of the users of an arm with 1,000 users are mixed up, ANGLES. The
+    increase its own error. In the benchmark ``unpaired`` 1 % of the users of a candidate with 1,000
+    users are mixed up. Angles see this in one run with a chance of 79 %, and shares with 63 %. The
     gap is in [-pi/2, pi/2]. Undefined if an arm has no users.
     """
     if not baseline.users or not candidate.users:
