@@ -6,7 +6,8 @@ from pathlib import Path
 
 from monitor.model.rules import Severity
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
-from monitor.settings.comparison_options import CONDITION_ALERTS, ComparisonOptions
+from monitor.settings.comparison_options import CONDITION_ALERTS
+from monitor.settings.configuration import Settings
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE
 from monitor.settings.translation import to_comparison
 
@@ -24,13 +25,29 @@ DEFAULT = {
 """A comparison that has every default rule."""
 
 
+UNPAIRED = {
+    "name": "checkout-test",
+    "every": "1d",
+    "unpaired": {
+        "log": {"file": {**_FILE["file"], "served": {"time": "at", "within": "1d"}}},
+        "arm": "variant",
+        "baseline": "a",
+        "candidate": "b",
+        "split": {"a": 0.5, "b": 0.5},
+        "before": "2026-11-01",
+    },
+    "rules": "default",
+}
+"""An unpaired comparison that has every default rule."""
+
+
 def severities() -> Mapping[str, Severity]:
     """The severity of every default alert."""
-    comparison = to_comparison(ComparisonOptions.model_validate(DEFAULT))
-    return {
-        DATABASE_AWAY: Severity.CRITICAL,
-        **{rule.alert: rule.severity for rule in comparison.judging.rules},
-    }
+    of_alerts = {DATABASE_AWAY: Severity.CRITICAL}
+    settings = Settings.model_validate({"comparisons": [DEFAULT, UNPAIRED]})
+    for comparison in map(to_comparison, settings.comparisons):
+        of_alerts.update({rule.alert: rule.severity for rule in comparison.judging.rules})
+    return of_alerts
 
 
 def alerts_reference() -> str:

@@ -37,6 +37,7 @@ from monitor.model.runs import (
     RunStatus,
     Summary,
 )
+from monitor.model.unpaired import ArmCounts, UnpairedFindings
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
@@ -44,6 +45,12 @@ from monitor.web.pages import Site
 from monitor.web.pages.site import ScheduledRun, Status
 
 SLOT = factories.SLOT
+UNPAIRED = UnpairedFindings(
+    baseline_share=0.5,
+    users=dict.fromkeys(Arm, ArmCounts(assigned=100, served=98, compared=95)),
+    switched=1,
+    log_e=-0.5,
+)
 _HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
 
 
@@ -240,7 +247,10 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
         pings=["ping"],
     )
     publisher.reloaded(ok=True, at=SLOT)
-    publisher.publish([latest()])
+    gap = summary(metric="self_gap(rbo(p=0.9))", statistics={})
+    newest = latest()
+    newest = replace(newest, summaries=(*newest.summaries, gap), unpaired=UNPAIRED)
+    publisher.publish([newest])
     publisher.run_finished(result())
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")

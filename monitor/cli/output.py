@@ -302,8 +302,12 @@ def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
 
 
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
-    """Print both lists of each user side by side, with the user's scores."""
+    """Print both lists of each user side by side, with the user's scores.
+
+    If each user is served by one arm only, they are the lists of before and now.
+    """
     from monitor.measures.presentation import side_by_side
+    from monitor.model.statistics import arm_of_scores
 
     def name(item: str) -> str:
         if item in titles:
@@ -317,7 +321,11 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
             rows.append((str(rank), name(left), name(right), moved))
         print_line()
         title = f"user {user.user}   {scores_line(user)}"
-        print_table(("", "baseline", "candidate", ""), rows, title=title)
+        heads = ("baseline", "candidate")
+        arm = arm_of_scores(user.scores)
+        if arm is not None:
+            heads = ("before", f"now ({arm})")
+        print_table(("", *heads, ""), rows, title=title)
 
 
 def scores_line(evidence: Evidence) -> str:

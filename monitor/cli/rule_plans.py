@@ -76,7 +76,7 @@ def suggest(  # noqa: PLR0913 - the command's options
 
     settings = load_settings(config)
     accepted = None if every is None else parse_span(every)
-    configured, interval = configured_comparison(settings, comparison, accepted)
+    configured, interval = configured_comparison(settings, comparison, accepted, command="suggest")
     with opened_store(settings.database) as store:
         suggestions = suggest_thresholds(
             configured,
@@ -315,7 +315,7 @@ def _stored(
     from monitor.storage import opened_store
 
     settings = load_settings(config)
-    comparison, _ = configured_comparison(settings, name, None)
+    comparison, _ = configured_comparison(settings, name, None, command="plan")
     with opened_store(settings.database) as store:
         inputs = []
         if by_rule:

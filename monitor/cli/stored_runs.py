@@ -39,12 +39,15 @@ from monitor.cli.parameters import (
 from monitor.model.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from monitor.model.runs import Run, RunRecord, Summary
+    from monitor.model.runs import Evidence, Run, RunRecord, Summary
+    from monitor.model.unpaired import UnpairedFindings
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
+_MOST_ITEMS = 20  # of an unpaired run
 
 
 def runs(
@@ -100,7 +103,7 @@ def show(
     lists.
     """
     from monitor.model.alerts import ACCEPTED
-    from monitor.model.runs import KEPT_MARK, items_of
+    from monitor.model.runs import KEPT_MARK
     from monitor.service.commands.report import titles_of
 
     chosen = None if slot is None else parse_instant(slot)
@@ -119,7 +122,7 @@ def show(
         config,
         run.comparison.partition(KEPT_MARK)[0],
         run.slot,
-        items_of(evidence if as_json else worst),
+        _items_shown(run, evidence if as_json else worst),
     )
     if as_json:
         print_json(
@@ -133,7 +136,7 @@ def show(
             }
         )
         return
-    _print_run(run)
+    print_run(run, titles)
     if before is not None and run.has_input_of(before):
         print_line(f"this run has the same lists as the run of {instant(before.slot)}")
     for change in transitions:
@@ -229,8 +232,19 @@ def _write_no_run(comparison: str, slot: datetime | None) -> str:
     )
 
 
-def _print_run(run: RunRecord) -> None:
+def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
+    from monitor.model.runs import items_of
+
+    items = items_of(users)
+    if run.unpaired is None:
+        return items
+    return items.union(each.item for each in run.unpaired.items)
+
+
+def print_run(run: RunRecord, titles: Mapping[str, str]) -> None:
+    """Print a run, with the titles of its items."""
     from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
+    from monitor.measures.unpaired_presentation import difference_tables
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
@@ -244,20 +258,41 @@ def _print_run(run: RunRecord) -> None:
         print_line(models)
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
-    columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
-    rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
-    print_records(rows, columns, as_json=False)
-    _print_notes(run)
+    if run.unpaired is None:
+        columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
+        rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
+        print_records(rows, columns, as_json=False)
+        _print_notes(run)
+    else:
+        _print_gaps(run, run.unpaired)
     if run.arm_scores:
         print_line()
         print_table(
             ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
             arm_rows(run.arm_scores),
         )
-    if explanation is not None:
-        for table in explanation_tables(explanation):
-            print_line()
-            print_table(table.columns, table.rows, title=table.title)
+    tables = explanation_tables(explanation) if explanation else ()
+    if run.unpaired is not None:
+        tables = (*tables, *difference_tables(run.unpaired, titles, _MOST_ITEMS))
+    for table in tables:
+        print_line()
+        print_table(table.columns, table.rows, title=table.title)
+
+
+def _print_gaps(run: RunRecord, found: UnpairedFindings) -> None:
+    """Print the users of both arms, and how far they moved from their lists of before."""
+    from monitor.measures.unpaired_presentation import GAP_COLUMNS, gap_rows, user_table
+    from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
+
+    users = user_table(found)
+    print_line()
+    print_table(users.columns, users.rows)
+    for line in write_split(found):
+        print_line(line)
+    print_line()
+    print_table(GAP_COLUMNS, gap_rows(run.summaries))
+    print_line(GAPS_EXPLAINED)
+    print_line(LIMIT_OF_SELF_GAPS)
 
 
 def _print_notes(run: Run) -> None:

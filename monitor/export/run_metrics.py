@@ -13,7 +13,7 @@ from monitor.model.errors import ConfigError
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import LatestRun, RunStatus, Summary
-from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import UNPAIRED_SERIES, DerivedMetric, Statistic, parse_derived
 
 _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
 _JUDGED = (Outcome.OK, Outcome.BREACH)
@@ -57,6 +57,11 @@ def _add_run(gauges: Gauges, latest: LatestRun) -> None:
     if latest.last_ok_at is not None:
         gauges.set("run_last_ok_timestamp_seconds", key, latest.last_ok_at.timestamp())
     gauges.set("unlabelled_runs", key, latest.unlabelled)
+    if latest.unpaired is not None:
+        gauges.set("split_log_evidence", key, latest.unpaired.log_e)
+        gauges.set("switched_users", key, latest.unpaired.switched)
+        for arm, users in latest.unpaired.users.items():
+            gauges.set("assigned_users", (*key, arm.value), users.assigned)
     for arm, model in (latest.models or {}).items():
         if model.now is not None:
             gauges.set("model_version_info", (*key, arm.value, model.now), 1)
@@ -80,10 +85,14 @@ def _add_results(gauges: Gauges, latest: LatestRun) -> None:
     gauges.set("noise_floor_untrusted", (latest.comparison,), doubt is not None)
     for summary in latest.summaries:
         derived, metric = parse_derived(summary.metric)
+        key = (latest.comparison, summary.segment, metric)
+        if derived in UNPAIRED_SERIES:
+            gauges.set("unpaired_mean", (*key, derived.value), summary.mean)
+            gauges.set("unpaired_standard_error", (*key, derived.value), summary.standard_error)
+            continue
         gauges.set(
             "similarity_by_chance", (latest.comparison, metric), score_by_chance(metric, latest)
         )
-        key = (latest.comparison, summary.segment, metric)
         if derived is None:
             _add_similarity(gauges, key, summary)
         elif derived is DerivedMetric.FLOOR:

@@ -165,6 +165,34 @@ _TABLE = {
         _SIMILARITY,
         "Standard error of over_floor_mean, computed from the excess of each user.",
     ),
+    "unpaired_mean": _series(
+        _GAUGE,
+        f"{_SIMILARITY} series",
+        "Only if each user is served by one arm: a mean over users. The series `baseline_self` and "
+        "`candidate_self` compare the lists of an arm's users with their own lists of before the "
+        "test. `self_gap` and `far_gap` are differences between the arms.",
+    ),
+    "unpaired_standard_error": _series(
+        _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
+    ),
+    "assigned_users": _series(
+        _GAUGE,
+        "comparison arm",
+        "Number of users that were assigned to the arm since the test began. Only if each user is "
+        "served by one arm.",
+    ),
+    "switched_users": _series(
+        _GAUGE,
+        "comparison",
+        "Number of users that both arms served since the test began. Only if each user is served "
+        "by one arm.",
+    ),
+    "split_log_evidence": _series(
+        _GAUGE,
+        "comparison",
+        "Natural logarithm of the evidence that users are not split as planned. From 6.91 (1,000 "
+        "to 1) on, nothing else is judged. Only if each user is served by one arm.",
+    ),
     "arm_metric": _series(
         _GAUGE,
         "comparison segment arm metric",

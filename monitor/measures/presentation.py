@@ -8,12 +8,29 @@ from monitor.measures.metrics import expected_by_chance, parse
 from monitor.model.errors import MetricError
 from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, SegmentFall, UserGroup
 from monitor.model.immutable import immutable
-from monitor.model.rankings import Arm
+from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import ArmScore, Run
 from monitor.texts.wording import count_of
 
 SEGMENTS = 8
 """At most this many segments of the dimension that explains most of the drop are shown."""
+
+_ITEM_COLUMNS = (
+    "item",
+    "title",
+    "exposure>",
+    "exposure before>",
+    "in lists>",
+    "in lists before>",
+)
+_ITEM_COLUMNS_BY_ARM = (
+    "item",
+    "title",
+    "exposure in candidate>",
+    "in baseline>",
+    "in candidate lists>",
+    "in baseline lists>",
+)
 
 
 @immutable
@@ -48,6 +65,8 @@ def side_by_side(
 
 def explanation_title(explanation: Explanation) -> str:
     """The title of an explanation. It names the metric and the lists that were compared."""
+    if explanation.is_unpaired:
+        return f"The users of both arms compared by {explanation.metric}"
     if explanation.before is None:
         return f"Both arms compared by {explanation.metric}"
     earlier = "an earlier run"
@@ -60,8 +79,14 @@ def explanation_title(explanation: Explanation) -> str:
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     """The tables of an explanation for parts of the drop, segments, items and users.
 
-    Tables without rows are left out.
+    Tables without rows are left out. If each user is served by one arm only, the items are those of
+    a segment, because `difference_tables` has those of all users.
     """
+    items = (*explanation.gained, *explanation.lost)
+    columns = _ITEM_COLUMNS
+    if explanation.is_unpaired:
+        columns = _ITEM_COLUMNS_BY_ARM
+        items = () if explanation.segment == ALL else items
     tables = (
         TextTable(
             title="Pieces of the drop",
@@ -75,15 +100,8 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
         ),
         TextTable(
             title=f"Items, users of {explanation.segment}",
-            columns=(
-                "item",
-                "title",
-                "exposure>",
-                "exposure before>",
-                "in lists>",
-                "in lists before>",
-            ),
-            rows=tuple(map(_item_row, (*explanation.gained, *explanation.lost))),
+            columns=columns,
+            rows=tuple(map(_item_row, items)),
         ),
         TextTable(
             title=f"Lists, users of {explanation.segment}",

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
+from monitor.model.statistics import DerivedMetric, parse_derived
 
 CLEAR_DROP = 2.0
 """A drop is clear if it is at least this many standard errors over users.
@@ -282,6 +283,11 @@ class Explanation:
     # All mismatches of the run, even if they do not explain a drop
     id_mismatches: tuple[IdMismatch, ...] = ()
     is_recalled: bool = False  # whether this explains an earlier run, see `recall_fault`
+
+    @property
+    def is_unpaired(self) -> bool:
+        """Whether the lists of now of the arms' users are compared, in place of before and now."""
+        return parse_derived(self.metric)[0] is DerivedMetric.SELF_GAP
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

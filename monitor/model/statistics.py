@@ -5,6 +5,7 @@ Their names can be parsed and printed.
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -108,6 +109,15 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
     if match := _DERIVED.fullmatch(name):
         return DerivedMetric(match[1]), match[2]
     return None, name
+
+
+def arm_of_scores(scores: Mapping[str, float | None]) -> Arm | None:
+    """Return the arm that serves the user with these scores. None if no score tells."""
+    known = {parse_derived(name)[0] for name, score in scores.items() if score is not None}
+    for arm, series in SELF_SERIES.items():
+        if series in known:
+            return arm
+    return None
 
 
 class Lack(StrEnum):

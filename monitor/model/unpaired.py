@@ -5,10 +5,14 @@ both arms are compared.
 """
 
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
+
+ENOUGH_EVIDENCE = 1000.0
+"""The users are not split as planned if the evidence against the plan is at least this large."""
 
 
 @immutable
@@ -70,6 +74,7 @@ class UnpairedFindings:
     # None if there are too few lists of before
     before_p: float | None = None
     between: tuple[BetweenExcess, ...] = ()
-    items: tuple[
-        ItemExposure, ...
-    ] = ()  # the items whose share of lists differs most, largest first
+    # The items whose share of lists differs most between the arms, largest first
+    items: tuple[ItemExposure, ...] = ()
+    # The number of each arm's lists in which items were counted
+    counted: Mapping[Arm, int] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import numpy as np
 from monitor.measures.kernels.exposure import compact_codes
 from monitor.measures.metrics import Metric
 from monitor.model.arrays import Codes, Hashes, Rows
-from monitor.model.explanation import Explanation, Finding
+from monitor.model.explanation import CLEAR_DROP, Explanation, FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
 from monitor.model.runs import Summary
@@ -28,6 +28,8 @@ from monitor.texts.unpaired import write_unpaired
 
 PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
+KEPT = 0.5
+"""The candidate serves old lists if at least this share of its users get their lists of before."""
 LEADS = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
@@ -61,6 +63,7 @@ class ArmDifferences:
 
     between: tuple[BetweenExcess, ...]
     items: tuple[ItemExposure, ...]
+    counted: Mapping[Arm, int]
     before_p: float | None
 
     @property
@@ -102,6 +105,7 @@ def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifference
     return ArmDifferences(
         between=tuple(between),
         items=tuple(items),
+        counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=check.p if isfinite(check.p) else None,
     )
 
@@ -123,10 +127,12 @@ def explain_unpaired(
     None if no user was compared or no metric was measured. ``excess`` is that of all users.
     """
     series = DerivedMetric.SELF_GAP.of(str(metric))
-    gaps = {each.segment: each for each in summaries if each.metric == series and each.n}
+    gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
     if ALL not in gaps:
         return None
     amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
+    error = gaps[ALL].standard_error or 0.0
+    is_clear = abs(amounts[ALL]) >= CLEAR_DROP * error
     finding = _find_fault(users)
     arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
     segment = _leading_segment(gaps)
@@ -142,7 +148,7 @@ def explain_unpaired(
     )
     return Explanation(
         metric=series,
-        sentence=write_unpaired(finding, amounts, segment, excess),
+        sentence=write_unpaired(finding, amounts, segment, excess, is_clear=is_clear),
         segment=segment,
         now=amounts[ALL],
         gained=shift.gained,
@@ -172,7 +178,7 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
 def _find_fault(users: DividedSample) -> Finding | None:
     """Find the fault of an arm. What is usual is the change of the other arm's users since before.
 
-    The users of one arm are put beside users of the other arm, as many as the smaller arm has.
+    Users of one arm are compared with as many users of the other arm. The larger arm is sampled.
     """
     rows = {arm: users.rows(arm) for arm in Arm}
     fewest = min(map(len, rows.values()))
@@ -189,9 +195,34 @@ def _find_fault(users: DividedSample) -> Finding | None:
         found = find_fault(_make_scene(users, chosen, segments))
         if found is not None and arm in found[0].arms:
             finding, _, _ = found
+            kept = None
+            if arm is Arm.BASELINE:
+                kept = _find_kept(users)
+            if kept is not None:
+                return kept
             all_users = round(finding.users * len(rows[arm]) / fewest)
             return replace(finding, users=all_users, compared=len(rows[arm]))
     return None
+
+
+def _find_kept(users: DividedSample) -> Finding | None:
+    """Find out whether most users of the candidate still get their lists of before.
+
+    Then the lists of the baseline look as if they had changed more than usual.
+    """
+    pairs = users.sample.pairing.batch.take(users.rows(Arm.CANDIDATE))
+    kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
+    if kept < KEPT * len(pairs):
+        return None
+    return Finding(
+        kind=FaultKind.STALE,
+        arms=(Arm.CANDIDATE,),
+        segment=ALL,
+        segment_share=kept / len(pairs),
+        users=kept,
+        compared=len(pairs),
+        detail={"of_before": 1.0},
+    )
 
 
 def _make_scene(

@@ -107,7 +107,9 @@ def _payload(message: Message, content: MessageContent) -> dict[str, object]:
 
 def _details(content: MessageContent) -> dict[str, object]:
     examples = []
+    heads = ("baseline", "candidate")
     for example in content.examples:
+        heads = example.heads
         lists = [f"{rank} {baseline} | {candidate}" for rank, baseline, candidate in example.rows]
         examples.append({"user": example.user, "lists": lists})
     details: dict[str, object] = {
@@ -119,7 +121,7 @@ def _details(content: MessageContent) -> dict[str, object]:
         "More": content.more,
         "Why": content.why,
         **content.details,
-        "Lists, baseline | candidate": examples,
+        f"Lists, {' | '.join(heads)}": examples,
         "Commands": content.commands,
     }
     return {name: detail for name, detail in details.items() if detail}

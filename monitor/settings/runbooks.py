@@ -3,13 +3,14 @@
 from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
 RUNBOOKS = frozenset({
-    "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
-    "BaselineFailedLists", "BaselineFrozen",
-    "BaselineMissingLists", "BaselineSharedList", "BaselineShortLists", "BaselineStaleLists",
-    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists",
+    "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
+    "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineSharedList",
+    "BaselineShortLists", "BaselineStaleLists", "CandidateFrozen", "DatabaseAway",
+    "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists", "FarGapRise",
     "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
-    "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SharedList", "SharedListTrend",
-    "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend", "Stale", "StaleLists", "TailDrop",
+    "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SelfGapDrop", "SelfGapRise",
+    "SelfGapTrend", "SharedList", "SharedListTrend", "ShortLists", "SimilarityDrop",
+    "SimilarityRise", "SimilarityTrend", "SplitOff", "Stale", "StaleLists", "TailDrop",
     "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersAlike", "UsersBelowHalf",
     "UsersBelowHalfTrend", "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip

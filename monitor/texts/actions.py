@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import ALL, Arm
-from monitor.model.rules import Severity
+from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Concern
 
 WHOLE_POPULATION = "none, the whole population"
@@ -92,6 +92,39 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "ask whether a new ranking of {arms} was wanted. If so, accept it. If not, withdraw it."
     ),
 }
+_CONDITION_STEPS: Mapping[Condition, str] = {
+    Condition.SPLIT_OFF: (
+        "use no result of this test, and find out why users of one arm are lost or counted twice. "
+        "Usual causes: an arm that fails for some users, a redirect, or logs that arrive late. "
+        "When it is repaired, begin the test again with a new `since`."
+    ),
+    Condition.ARMS_DIFFERED: (
+        "find out whether users are assigned at random. If an earlier test had the same arms, "
+        "assign the users again, and begin the test again with a new `since`."
+    ),
+}
+_GAP_STEPS: Mapping[Direction, str] = {
+    Direction.ABOVE: (
+        "ask what changed in the candidate since the last healthy run, or what stopped changing "
+        "in the baseline. If it was wanted, accept it. If not, withdraw it."
+    ),
+    Direction.BELOW: (
+        "ask what changed in the baseline since the last healthy run, or what stopped changing in "
+        "the candidate. If it was wanted, accept it. If not, withdraw it."
+    ),
+}
+
+
+def write_condition_step(condition: str) -> str | None:
+    """Say what to do first if this condition of an unpaired comparison begins. Else None."""
+    if condition not in set(_CONDITION_STEPS):
+        return None
+    return f"What to do: {_CONDITION_STEPS[Condition(condition)]}"
+
+
+def write_gap_step(direction: Direction) -> str:
+    """Say what to do first if the users of one arm move farther than usual, for no known cause."""
+    return f"What to do: {_GAP_STEPS[direction]}"
 
 
 def write_first_step(kind: FaultKind, arms: Sequence[Arm]) -> str:

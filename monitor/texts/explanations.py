@@ -40,11 +40,9 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
-    FaultKind.ALIKE: "get lists from the {arms} that are nearly the {other}'s",
+    FaultKind.ALIKE: "get lists from the {arms} that are {alike} the {other}'s",
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
-    FaultKind.STALE: (
-        "get the same list from the {arms} as in the last run, while other lists changed"
-    ),
+    FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
@@ -230,16 +228,22 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
-    figures = {}
+    figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         figures = {"lists": "shorter lists", "items": "items"}
         if detail.get("duplicated", 0.0) >= _MOSTLY:
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
+    if kind is FaultKind.ALIKE:
+        figures["alike"] = "much more like" if "is_slight" in detail else "nearly"
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
+
+
+def _name_earlier(detail: Mapping[str, float]) -> str:
+    return "before the test" if "of_before" in detail else "in the last run"
 
 
 def _write_shared(finding: Finding, arms: str) -> str:
@@ -373,4 +377,6 @@ def _write_items(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" in {shorten_name(explanation.segment)}"
+    if explanation.is_unpaired:
+        return [f"Items that the candidate shows{where} {'; '.join(pieces)}."]
     return [f"Items shown{where} {'; '.join(pieces)}."]

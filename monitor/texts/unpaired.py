@@ -1,11 +1,33 @@
 """Writes how the lists of two arms differ, if each user is served by one arm only."""
 
+import math
 from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm
-from monitor.model.unpaired import BetweenExcess, UnpairedFindings
+from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
+from monitor.texts.wording import count_of
+
+LIMIT_OF_SELF_GAPS = (
+    "Two arms that move equally far in different directions have no self gap. If you can ask the "
+    "candidate for the baseline's users too, a paired comparison is better."
+)
+"""What an unpaired comparison cannot see. Pages, commands and guides say it."""
+ONE_RUN = (
+    "One run cannot say whether a gap is normal, because two healthy trainings have a gap too. "
+    "Compare the log of several days, or configure the comparison: its rules learn what is normal."
+)
+"""How to read the gaps of a single run."""
+GAPS_EXPLAINED = (
+    "Baseline, candidate: how similar the lists of the arm's users are to their own lists of "
+    "before the test. Self gap: how much farther the candidate's users moved. Far gap: how many "
+    "more of them have a list that is far from their list of before."
+)
+"""What the columns of the gaps mean."""
+_EQUAL = "The users of both arms moved about equally far from their lists of before."
+_LEAST_EXCESS = 0.00005
+_MOST_EVIDENCE = math.log(1e9)  # more is not shown
 
 
 def write_unpaired(
@@ -13,20 +35,23 @@ def write_unpaired(
     gaps: Mapping[str, float],
     segment: str,
     excess: BetweenExcess | None,
+    *,
+    is_clear: bool,
 ) -> str:
     """Say what happened to the users of an arm, and which arm's users moved farther.
 
     ``gaps`` are the self gaps by segment: how much farther the candidate's users moved from their
-    lists of before. ``segment`` is named if it is not ``all``.
+    lists of before. ``segment`` is named if it is not ``all``. With ``is_clear``, the gap of all
+    users is larger than chance among users can explain.
     """
     sentences = []
     if finding is not None:
         sentences.append(f"{write_cause(finding)}.")
-    sentences.append(_write_gap(gaps[ALL]))
+    sentences.append(_write_gap(gaps[ALL]) if is_clear else _EQUAL)
     if segment in gaps and segment != ALL:
         amount = abs(gaps[segment])
         sentences.append(f"In {shorten_name(segment)} the difference is {amount:.4f}.")
-    if excess is not None and finding is None:
+    if excess is not None and finding is None and excess.excess >= _LEAST_EXCESS:
         sentences.append(
             "Two users of different arms are less alike than two users of one arm, "
             f"by {excess.excess:.4f} of RBO."
@@ -47,6 +72,15 @@ def write_arms(unpaired: UnpairedFindings) -> list[str]:
     return sentences
 
 
+def write_needs_pairs(comparison: str, command: str) -> str:
+    """Say that a command judges pairs of lists only, and where the gaps between the arms are."""
+    return (
+        f"each user of {comparison} is served by one arm only, and {command} needs the lists of "
+        f"both arms for each user: read the self gap with its error, rankwatch show {comparison}, "
+        "or compare pairs"
+    )
+
+
 def write_changed_split(planned: float, earlier: float) -> str:
     """Say that the planned split is not the one of earlier runs of the same test."""
     return (
@@ -62,3 +96,20 @@ def _write_gap(gap: float) -> str:
         f"Users of the {arm} moved farther from their lists of before than users of the "
         f"{arm.other}, by {abs(gap):.4f}."
     )
+
+
+def write_split(found: UnpairedFindings) -> tuple[str, ...]:
+    """Say whether the users are split as planned, and how many users switched arms."""
+    evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))
+    sentence = "The users are split as planned"
+    if evidence >= ENOUGH_EVIDENCE:
+        sentence = "The users are NOT split as planned, so nothing else can be trusted"
+    digits = 0 if evidence >= 1 else 2
+    split = (
+        f"{sentence}: the evidence against the plan is {evidence:,.{digits}f}, and "
+        f"{ENOUGH_EVIDENCE:,.0f} is the limit."
+    )
+    if not found.switched:
+        return (split,)
+    switched = count_of(found.switched, "user")
+    return split, f"Both arms served {switched} since the test began. They are left out."

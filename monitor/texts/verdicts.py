@@ -14,7 +14,7 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import RunReasons
-from monitor.model.statistics import Lack
+from monitor.model.statistics import GAPS, Lack, parse_derived
 from monitor.texts.run_reasons import write_lost_share
 from monitor.texts.wording import count_of
 
@@ -43,7 +43,7 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
     if isinstance(rule, SimilarityRule):
-        return f"{rule.statistic} of {rule.metric} is {shown} over {among}"
+        return f"{name_series(rule.metric, str(rule.statistic))} is {shown} over {among}"
     count, share = round(value * users), rule.share
     percent = "" if value == 1 else f" ({shown} %)"
     if share.arm is None:
@@ -52,6 +52,14 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
         # The arms' order can be compared only for users with the same first items in both arms.
         among = f"the {among} with the same first three items"
     return f"the {share.arm} {_LACKS[share.lack]} {count:,} of {among}{percent}"
+
+
+def name_series(metric: str, statistic: str) -> str:
+    """Name what a rule judges, such as ``mean of rbo(p=0.9)`` or ``self gap of rbo(p=0.9)``."""
+    series, of_metric = parse_derived(metric)
+    if series in GAPS:
+        return f"{series.replace('_', ' ')} of {of_metric}"
+    return f"{statistic} of {metric}"
 
 
 def write_threshold(

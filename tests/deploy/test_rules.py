@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import published
-from alerts_reference import DEFAULT, severities
+from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import (
     DASHBOARD_BASE,
     DEPLOY,
@@ -30,10 +30,11 @@ from deploy.shipped import (
     yaml_of,
 )
 from monitor.export.series import SERIES
-from monitor.model.rules import Severity
+from monitor.model.rules import OF_UNPAIRED, Severity
 from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
-from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.comparison_options import CONDITION_ALERTS
+from monitor.settings.configuration import Settings
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of
 from monitor.settings.translation import to_comparison
 from monitor.texts.actions import write_urgency
@@ -261,8 +262,9 @@ INDEX = guide("runbooks/index.md")
 NAMED_FOR_METRICS = {"metrics": ["extended_tau", "jaccard", "footrule"]}
 
 
-def _rules(**options):
-    comparison = to_comparison(ComparisonOptions.model_validate({**DEFAULT, **options}))
+def _rules(default=DEFAULT, **options):
+    settings = Settings.model_validate({"comparisons": [{**default, **options}]})
+    comparison = to_comparison(settings.comparisons[0])
     return {rule.alert: rule for rule in comparison.judging.rules}
 
 
@@ -275,7 +277,8 @@ def _commands(page):
 
 
 def test_every_alert_has_its_runbook_and_every_runbook_its_alert():
-    of_rankwatch = {runbook_of(rule) for rule in _rules().values()} | {DATABASE_AWAY}
+    rules = [*_rules().values(), *_rules(UNPAIRED).values()]
+    of_rankwatch = {*map(runbook_of, rules), DATABASE_AWAY}
     assert of_rankwatch == RUNBOOKS
     further = {runbook_of(rule) for rule in _rules(**NAMED_FOR_METRICS).values()}
     assert further - RUNBOOKS == {OTHER_METRIC}
@@ -312,7 +315,8 @@ def test_the_urgency_of_a_page_is_that_of_its_alert():
     for name, severity in {**severities(), **of_prometheus}.items():
         page = runbooks()[name]
         assert f"**{write_urgency(Severity(severity))}**" in page, name
-        assert (URGENT in page) is (severity == "warning" and name not in of_prometheus), name
+        counts_no_users = {*of_prometheus, *(CONDITION_ALERTS[each] for each in OF_UNPAIRED)}
+        assert (URGENT in page) is (severity == "warning" and name not in counts_no_users), name
 
 
 @pytest.mark.integration

@@ -1,6 +1,7 @@
 """The fault behind each alert of the default rules, and of conditions."""
 
-from runbooks.world import Change, Fault
+from runbooks.world import TEST, Change, Fault
+from unpaired import world as unpaired
 
 
 def _replace(first: int, last: int) -> Change:
@@ -97,6 +98,12 @@ FAULTS = (
     Fault(alert="UsersAlike", share=0.3, is_copied=True),
     Fault(alert="CandidateFrozen", is_stale=True, days=4),
     Fault(alert="BaselineFrozen", is_stale=True, arm="baseline", days=4),
+    Fault(alert="SelfGapRise", log={"fault": unpaired.reverse_top}),
+    Fault(alert="SelfGapDrop", log={"fault": unpaired.serve_old}),
+    Fault(alert="SelfGapTrend", log={"fault": unpaired.reverse_top}, days=4),
+    Fault(alert="FarGapRise", log={"fault": unpaired.mix_up}),
+    Fault(alert="SplitOff", log={"served": ~(TEST.is_candidate & TEST.draw(0.4)), "begins": 1}),
+    Fault(alert="ArmsDiffered", log={"before": unpaired.serve_better}),
     Fault(alert="RunFailing", change=_no_list, days=2),
     Fault(alert="NoData", change=_no_list, share=0.7, days=2),
     Fault(alert="TooFewUsers", share=0.0, days=3, rules=_SMALL_RULE),

@@ -36,6 +36,7 @@ from runbooks.world import (
     output_of,
     write_fault,
     write_healthy,
+    write_test,
 )
 
 PAGES = Path(__file__).parents[2] / "docs/runbooks"
@@ -58,7 +59,10 @@ class Worlds:
         folder = self._folder / alert
         if not folder.exists():
             fault = _FAULTS[alert]
-            write_fault(self._healthy(fault), folder, fault)
+            if fault.log is None:
+                write_fault(self._healthy(fault), folder, fault)
+            else:
+                write_test(folder, fault)
         return folder
 
     def _healthy(self, fault: Fault) -> Path:

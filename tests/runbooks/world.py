@@ -7,7 +7,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,8 +24,11 @@ from monitor.receivers.message.plain_text import plain_text
 from monitor.service.composition import wire
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
+from unpaired.world import BEGINS, DAY, World, write_config, write_log
 
 NAME = "home-feed"
+TEST_NAME = "checkout-test"
+TEST = World(users=2000)
 URL = "https://rankwatch.example.com"
 USERS = 200
 HEALTHY = 12
@@ -55,6 +58,7 @@ class Fault:
     rules: str = ""  # further rules
     has_floor: bool = False  # whether the noise floor is measured
     metrics: tuple[str, ...] = METRICS
+    log: Mapping[str, Any] | None = None  # of an A/B test: keys of `write_log`
 
     def apply(self, today: Lists, yesterday: Lists, day: int) -> None:
         copied = healthy_lists("baseline", HEALTHY + day)
@@ -126,13 +130,27 @@ def write_fault(healthy: Path, folder: Path, fault: Fault) -> None:
         _replay(HEALTHY, HEALTHY + fault.days - 1)
 
 
+def write_test(folder: Path, fault: Fault) -> None:
+    """Write and run an A/B test whose log has the fault."""
+    folder.mkdir()
+    days = HEALTHY + fault.days
+    log = {"begins": HEALTHY + 1, **(fault.log or {})}
+    write_log(folder / "log.parquet", TEST, days, **log)
+    config = write_config(folder)
+    config.write_text(f"external_url: {URL}\n{config.read_text()}")
+    first, last = (f"{BEGINS + day * DAY:%Y-%m-%dT%H:%MZ}" for day in (1, days))
+    with chdir(folder):
+        rankwatch("db upgrade")
+        rankwatch(f"replay {TEST_NAME} --since {first} --until {last}")
+
+
 def message_of(folder: Path, alert: str) -> str:
     """The text of a message about the alert alone."""
     start = next(each for each in _starts(folder) if each.alert == alert)
     start = replace(start, at=start.slot + timedelta(seconds=7))  # `replay` uses the slot
     message = Message(
         incident=str(start.incident),
-        comparison=NAME,
+        comparison=start.comparison,
         severity=start.severity,
         changes=(start,),
         firing=(start,),

@@ -114,7 +114,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_befor
         "failed or did not begin"
     )
     assert cause_of(stale) == stale.headline == stale.reason.partition(";")[0]
-    assert commands_of(stale)[::3] == ("rankwatch show home-feed", "rankwatch runs home-feed")
+    assert commands_of(stale)[::3] == ("rankwatch runs home-feed", "rankwatch show home-feed")
 
 
 @pytest.mark.parametrize(

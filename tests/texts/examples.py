@@ -25,6 +25,7 @@ from monitor.model.notifications import Silence
 from monitor.model.pages import SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import (
+    OF_UNPAIRED,
     Condition,
     CoverageRule,
     Direction,
@@ -51,9 +52,11 @@ from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
 from monitor.model.urgency import Concern
 from monitor.texts.actions import (
+    write_condition_step,
     write_contacts,
     write_firing,
     write_first_step,
+    write_gap_step,
     write_over,
     write_stale_since,
     write_urgency,
@@ -148,7 +151,13 @@ from monitor.texts.run_reasons import (
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
-from monitor.texts.unpaired import write_arms, write_changed_split, write_unpaired
+from monitor.texts.unpaired import (
+    write_arms,
+    write_changed_split,
+    write_needs_pairs,
+    write_split,
+    write_unpaired,
+)
 from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
 from monitor.texts.wording import write_extra
 
@@ -551,6 +560,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     "What to do first about a fault": [
         *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),
         partial(write_first_step, FaultKind.NOISE, (*Arm,)),
+        *(partial(write_condition_step, condition) for condition in sorted(OF_UNPAIRED)),
+        *(partial(write_gap_step, direction) for direction in Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
     "Why a message is sent later, never, or again": [
@@ -567,8 +578,10 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.SHARED_LIST, detail={"lists": 1.0, "popular": 0.9}),
         finding(FaultKind.IDENTICAL, segment="all"),
         finding(FaultKind.ALIKE),
+        finding(FaultKind.ALIKE, segment="all", detail={"is_slight": 1.0}),
         finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
         finding(FaultKind.STALE),
+        finding(FaultKind.STALE, detail={"of_before": 1.0}),
         finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
         finding(FaultKind.ITEMS_RISEN, detail={"items": 1.0, "before": 0.004, "now": 1.0}),
         finding(FaultKind.ITEMS_FALLEN, detail={"items": 3.0, "before": 0.2, "now": 0.05}),
@@ -599,10 +612,23 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_distance, PartMeans(n=700, membership=0.2, order=0.1, length=0.0)),
         partial(write_falls, explanation(falls=(fall(order=0.125),)), "country=DE"),
         partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
-        partial(write_unpaired, None, {"all": 0.01, "country=DE": 0.03}, "country=DE", EXCESS),
-        partial(write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS),
+        partial(
+            write_unpaired,
+            None,
+            {"all": 0.01, "country=DE": 0.03},
+            "country=DE",
+            EXCESS,
+            is_clear=True,
+        ),
+        partial(
+            write_unpaired, found(FaultKind.MIXED_UP), {"all": -0.01}, "all", EXCESS, is_clear=True
+        ),
+        partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
-        partial(write_changed_split, 0.5, 0.9),
+        partial(write_needs_pairs, "checkout-test", "gate"),
+        partial(write_changed_split, 0.9, 0.5),
+        partial(write_split, UNPAIRED),
+        partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }
 

@@ -61,7 +61,7 @@ class World:
         return self._rng(5).random(self.users) < share
 
 
-def write_log(
+def write_log(  # noqa: PLR0913 - the choices of a world
     path: Path,
     world: World,
     days: int,
@@ -69,10 +69,12 @@ def write_log(
     fault: Fault | None = None,
     begins: int = 0,
     served: Flags | None = None,
+    before: Fault | None = None,
 ) -> None:
     """Write the log of before and of ``days`` days of the test.
 
     The fault is in the candidate's lists from day ``begins`` on. ``served`` are the users that are logged from then on.
+    With ``before``, the lists of before of the candidate's users have this fault.
     """
     names = np.array([f"u{number:05}" for number in range(world.users)])
     variant = np.where(world.is_candidate, "b", "a")
@@ -80,15 +82,14 @@ def write_log(
     for day in range(days + 1):
         lists = world.rank(day)
         logged = np.ones(world.users, dtype=np.bool_)
+        change = before if day == 0 else None
         if day and day >= begins:
-            if fault is not None:
-                lists = np.where(
-                    world.is_candidate[:, np.newaxis],
-                    fault(world, lists, world.is_candidate),
-                    lists,
-                )
+            change = fault
             if served is not None:
                 logged = served
+        if change is not None:
+            members = world.is_candidate
+            lists = np.where(members[:, np.newaxis], change(world, lists, members), lists)
         at = BEGINS + day * DAY - timedelta(hours=1)
         rows = {
             "user": names[logged],
@@ -123,6 +124,11 @@ def reverse_top(_: World, lists: Lists, __: Flags) -> Lists:
     served = lists.copy()
     served[:, :3] = lists[:, 2::-1]
     return served
+
+
+def serve_old(world: World, _: Lists, __: Flags) -> Lists:
+    """The candidate serves the lists of before."""
+    return world.rank(0)
 
 
 def serve_better(world: World, lists: Lists, _: Flags) -> Lists:

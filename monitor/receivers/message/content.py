@@ -19,7 +19,7 @@ from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
 from monitor.model.urgency import Concern, find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
@@ -27,16 +27,19 @@ from monitor.texts.actions import (
     NEW_LEVEL,
     WHOLE_POPULATION,
     WITHOUT_DATABASE,
+    write_condition_step,
     write_contacts,
     write_firing,
     write_first_step,
+    write_gap_step,
     write_over,
     write_stale_since,
     write_urgency,
 )
 from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
-from monitor.texts.verdicts import format_value
+from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
+from monitor.texts.verdicts import format_value, name_series
 from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
@@ -48,6 +51,7 @@ MAX_EXAMPLES = 2
 MAX_RANKS = 10
 """How many rows of a list a message shows. It only counts further rows."""
 
+_ITEMS_BY_ARM = ("Items that the candidate shows more", "Items that the baseline shows more")
 _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
@@ -65,10 +69,13 @@ _LONGEST_FACT = 300
 class SideBySide:
     """The two lists of a user. Items are marked if they are in one list only.
 
-    Items of the second list are also marked with their rank in the first list if it differs.
+    They are the lists of both arms. If each user is served by one arm only, they are the lists of
+    before and now. Items of the second list are also marked with their rank in the first list if
+    it differs.
     """
 
     user: str
+    heads: tuple[str, str]  # what the two lists are
     # A row has the rank, the baseline's item and the candidate's item. If one list is shorter, its
     # items are empty. If a list has more items, a last row without a rank says how many.
     rows: tuple[tuple[str, str, str], ...]
@@ -110,14 +117,15 @@ class MessageContent:
     shares: tuple[tuple[str, str], ...] = ()  # parts of the drop, and the share of each part
     entered: tuple[str, ...] = ()  # items that now have more places in lists than before
     left: tuple[str, ...] = ()  # items that now have fewer places in lists than before
+    items_titles: tuple[str, str] = ("Items that gained most", "Items that lost most")
 
     @property
     def details(self) -> dict[str, tuple[str, ...]]:
         """Lines that explain the drop, by their title. A title without lines is left out."""
         details = {
             "What the drop is made of": tuple(f"{part}: {share}" for part, share in self.shares),
-            "Items that gained most": self.entered,
-            "Items that lost most": self.left,
+            self.items_titles[0]: self.entered,
+            self.items_titles[1]: self.left,
         }
         return {title: lines for title, lines in details.items() if lines}
 
@@ -161,11 +169,14 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     )
     if explanation is None:
         return content
+    changed_arm = _changed_arm(explanation)
+    if explanation.is_unpaired:
+        content = replace(content, items_titles=_ITEMS_BY_ARM)
     return replace(
         content,
         shares=_cause_shares(explanation),
-        entered=item_lines(explanation.gained, explanation.arm),
-        left=item_lines(explanation.lost, explanation.arm),
+        entered=item_lines(explanation.gained, changed_arm),
+        left=item_lines(explanation.lost, changed_arm),
     )
 
 
@@ -224,8 +235,14 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     """Write what to do first about the fault that begins. None if no fault is known."""
     if not lead.is_start:
         return None
+    if lead.kind is RuleKind.CONDITION:
+        step = write_condition_step(lead.statistic)
+        if step is not None:
+            return step
     if finding is not None:
         return write_first_step(finding.kind, finding.arms)
+    if parse_derived(lead.metric)[0] in GAPS:
+        return write_gap_step(lead.direction)
     problem = find_problem(lead.kind, lead.statistic)
     has_no_list = problem in (Problem.NO_LIST, Problem.OUTAGE, Problem.CONDITION)
     if concern is None or not concern.arms or not has_no_list:
@@ -420,7 +437,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     # An alert on coverage already gives the figures in its reason.
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
-    measured = f"{change.statistic} of {change.metric}"
+    measured = name_series(change.metric, change.statistic)
     users = ("users", f"{change.users:,}")
     if change.kind is RuleKind.SIMILARITY:
         derived, _ = parse_derived(change.metric)
@@ -458,7 +475,8 @@ def _extent(changes: Sequence[Transition]) -> str:
     if ALL in segments:
         parts.append("all users")
         del segments[ALL]
-    names = [clean(segment, _LONGEST_NAME) for segment in islice(segments, _NAMED_SEGMENTS)]
+    first_segments = sorted(islice(segments, _NAMED_SEGMENTS))
+    names = [clean(segment, _LONGEST_NAME) for segment in first_segments]
     if len(segments) == 1:
         parts.append(names[0])
     elif segments:
@@ -476,7 +494,9 @@ def _why_sentences(change: Transition, explanation: Explanation | None) -> tuple
     if explanation is None:
         return (bounded_line(change.explanation or "", 3 * _LONGEST_SENTENCE),)
     lines = [*write_falls(explanation, change.segment), *_item_counts(explanation)]
-    if change.metric != explanation.metric:
+    if explanation.is_unpaired:
+        lines.append(LIMIT_OF_SELF_GAPS)
+    elif change.metric != explanation.metric:
         lines.append(f"{explanation_title(explanation)}.")
     return _bound(lines, _LONGEST_SENTENCE)
 
@@ -555,6 +575,9 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     """The lists of at most two users, as examples."""
     explanation, examples = briefing.explanation, briefing.examples
     titles: dict[str, str] = {}
+    heads = ("baseline", "candidate")
+    if explanation is not None and explanation.is_unpaired:
+        heads = ("before", "now")
     if explanation is not None:
         examples = examples or explanation.examples
         for item in (*explanation.gained, *explanation.lost):
@@ -564,8 +587,14 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     lists = []
     for example in examples[:MAX_EXAMPLES]:
         user = bounded_line(example.user, _LONGEST_ITEM)
-        lists.append(SideBySide(user=user, rows=tuple(_rows(example, titles))))
+        rows = tuple(_rows(example, titles))
+        lists.append(SideBySide(user=user, heads=heads, rows=rows))
     return tuple(lists)
+
+
+def _changed_arm(explanation: Explanation) -> Arm | None:
+    """The arm whose items of before and now are compared. None if the items of both arms are."""
+    return None if explanation.is_unpaired else explanation.arm
 
 
 def _item_counts(explanation: Explanation) -> list[str]:
@@ -574,7 +603,7 @@ def _item_counts(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" in {clean(explanation.segment, _LONGEST_ITEM)}"
-    arm = explanation.arm
+    arm = _changed_arm(explanation)
     if arm is None:
         counts = f"{explanation.left:,} of the baseline, {explanation.entered:,} of the candidate"
         return [f"Items in the lists of one arm only{where}: {counts}."]

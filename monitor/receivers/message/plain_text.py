@@ -38,7 +38,7 @@ def _part(title: str, lines: Sequence[str]) -> str:
 
 def list_lines(example: SideBySide) -> list[str]:
     """Lines that show both lists in columns."""
-    rows = [("", "baseline", "candidate"), *example.rows]
+    rows = [("", *example.heads), *example.rows]
     rows = [(rank, _cut(left), _cut(right)) for rank, left, right in rows]
     rank_width = max(len(rank) for rank, _, _ in rows)
     left_width = max(len(left) for _, left, _ in rows)

@@ -21,7 +21,7 @@ from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.service.runner import pick_comparison
+from monitor.service.runner import pick_comparison, require_paired
 from monitor.statistics.sequential.gate import Scale, require_level
 
 EACH = "each"
@@ -198,6 +198,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
     Raises ConfigError or InputError if the question has no answer.
     """
     comparison = pick_comparison(comparisons, name)
+    require_paired(comparison, "gate")
     if comparison.measuring.keep_scores is not Keep.ALL:
         raise ConfigError(
             f"{comparison.name} does not store the scores of all users, but the gate needs them: "

@@ -17,6 +17,7 @@ from monitor.model.pages import SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
+from monitor.model.unpaired import UnpairedFindings
 from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended
 from monitor.web.pages.overview import (
@@ -113,6 +114,7 @@ class ComparisonPage(Course):
     ended_incident: Incident | None = None
     by_chance: float | None = None
     arm_scores: tuple[ArmScore, ...] = ()
+    unpaired: UnpairedFindings | None = None
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
@@ -150,6 +152,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         ended_incident=read_ended(site, ended) if ended else None,
         by_chance=score_by_chance(page.metric, latest) if page.metric else None,
         arm_scores=latest.arm_scores,
+        unpaired=latest.unpaired,
     )
 
 
@@ -201,7 +204,11 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
     )
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
-    histograms = pages.histograms([*slots], metric, segment) if metric else {}
+    histograms = {}
+    if metric:
+        stored = pages.histograms([*slots], metric, segment)
+        # A gap between the arms is one value, so it has no histogram over users.
+        histograms = {run_id: each for run_id, each in stored.items() if each.counts}
     parts: Sequence[SegmentMeans] = ()
     if metric and len(choice.segments) > 1:
         parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)

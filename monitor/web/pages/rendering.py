@@ -15,10 +15,17 @@ from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
 from monitor.charts.svg import element, link_to, read_style
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
+from monitor.measures.unpaired_presentation import (
+    GAP_COLUMNS,
+    difference_tables,
+    gap_rows,
+    user_table,
+)
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
+from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -310,6 +317,13 @@ def _templates() -> jinja2.Environment:
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
         "arm_rows": arm_rows,
+        "user_table": user_table,
+        "write_split": write_split,
+        "gap_columns": GAP_COLUMNS,
+        "gap_rows": gap_rows,
+        "gaps_explained": GAPS_EXPLAINED,
+        "limit_of_self_gaps": LIMIT_OF_SELF_GAPS,
+        "difference_tables": difference_tables,
         "explanation_tables": explanation_tables,
         "explanation_title": explanation_title,
         "summary_rows": _summary_rows,

@@ -11,6 +11,7 @@ from monitor.model.immutable import extend, immutable
 from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
+from monitor.model.statistics import arm_of_scores
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
 RUNS = 200
@@ -60,6 +61,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     ends = [change for change in changes if not change.is_start]
     explanation = run.explanation
     moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
+    differing = [each.item for each in run.unpaired.items] if run.unpaired else []
     return RunPage(
         comparison=name,
         run=run,
@@ -70,7 +72,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
         representative=tuple(user for user in representative if user.baseline != user.candidate),
         unchanged=tuple(user for user in representative if user.baseline == user.candidate),
-        titles=site.titles(name, slot, items_of(evidence)),
+        titles=site.titles(name, slot, items_of(evidence).union(differing)),
         urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
@@ -123,7 +125,8 @@ class Move:
 class UserPage:
     """The data of a user's page in one run.
 
-    ``former`` is the user's list in an earlier run, from the arm that has changed since then.
+    ``former`` is the user's list in an earlier run, from the arm that has changed since then. If each
+    user is served by one arm only, ``served_by`` is the user's arm, and ``former`` was served by it.
     """
 
     comparison: str
@@ -141,6 +144,7 @@ class UserPage:
     former: tuple[str, ...]
     former_arm: Arm
     former_slot: datetime | None
+    served_by: Arm | None = None
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
@@ -165,11 +169,13 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     scores: Mapping[str, float | None] = {}
     if history and history[-1].slot == slot:
         scores = history[-1].scores
+    served_by = arm_of_scores(scores)
     arm = Arm.CANDIDATE
     alike: list[ExampleLists] = []
     explanation = pages.explanation(run.id)
     if explanation is not None:
-        arm = explanation.arm or arm
+        if explanation.arm is not None and served_by is None:
+            arm = explanation.arm
         for group in explanation.groups:
             others = [example for example in group.examples if example.user != user]
             if len(others) < len(group.examples):
@@ -197,6 +203,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         former=former,
         former_arm=arm,
         former_slot=former_slot,
+        served_by=served_by,
     )
 
 

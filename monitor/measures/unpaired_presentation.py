@@ -1,0 +1,125 @@
+"""Tables of a run in which each user is served by one arm only. They are not escaped."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from monitor.measures.presentation import TextTable
+from monitor.model.rankings import Arm
+from monitor.model.runs import Summary
+from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedFindings
+
+GAP_COLUMNS = (
+    "segment",
+    "metric",
+    "baseline>",
+    "candidate>",
+    "self gap>",
+    "far gap>",
+    "users>",
+)
+
+
+def user_table(found: UnpairedFindings) -> TextTable:
+    """How many users each arm has, and how many of them were compared."""
+    arms = [found.users[arm] for arm in Arm]
+    assigned = sum(each.assigned for each in arms)
+    planned = (found.baseline_share, 1 - found.baseline_share)
+    return TextTable(
+        title="Users",
+        columns=("users", *(f"{arm}>" for arm in Arm)),
+        rows=(
+            ("assigned since the test began", *(f"{each.assigned:,}" for each in arms)),
+            ("share of the assigned users", *(_share(each.assigned, assigned) for each in arms)),
+            ("planned share", *(f"{share:.1%}" for share in planned)),
+            ("served in this run", *(f"{each.served:,}" for each in arms)),
+            ("compared with a list of before", *(f"{each.compared:,}" for each in arms)),
+        ),
+    )
+
+
+def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
+    """Yield one row of text for each segment and metric, with the cells of `GAP_COLUMNS`."""
+    groups: dict[tuple[str, str], dict[DerivedMetric | None, Summary]] = {}
+    for summary in summaries:
+        series, metric = parse_derived(summary.metric)
+        groups.setdefault((summary.segment, metric), {})[series] = summary
+    for (segment, metric), found in groups.items():
+        means = {series: _number(each.mean) for series, each in found.items()}
+        arms = [series for series in SELF_SERIES.values() if series in found]
+        yield (
+            segment,
+            metric,
+            *(means.get(series, "-") for series in SELF_SERIES.values()),
+            _with_error(found.get(DerivedMetric.SELF_GAP)),
+            means.get(DerivedMetric.FAR_GAP, "-"),
+            f"{sum(found[series].n for series in arms):,}",
+        )
+
+
+def difference_tables(
+    found: UnpairedFindings, titles: Mapping[str, str], most_items: int
+) -> tuple[TextTable, ...]:
+    """The items whose exposure differs most, and how alike users are. Empty tables are left out."""
+    items = [_item_row(item, found.counted, titles) for item in found.items[:most_items]]
+    tables = (
+        TextTable(
+            title="Items whose exposure differs most between the arms",
+            columns=(
+                "item",
+                "in baseline lists>",
+                "in candidate lists>",
+                "first in baseline>",
+                "first in candidate>",
+            ),
+            rows=tuple(items),
+        ),
+        TextTable(
+            title="Mean RBO of two different users",
+            columns=(
+                "segment",
+                "both in baseline>",
+                "both in candidate>",
+                "one in each>",
+                "excess>",
+            ),
+            rows=tuple(map(_between_row, found.between)),
+        ),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def _with_error(gap: Summary | None) -> str:
+    if gap is None or gap.mean is None:
+        return "-"
+    return f"{gap.mean:+.4f} ± {_number(gap.standard_error)}"
+
+
+def _item_row(
+    item: ItemExposure, counted: Mapping[Arm, int], titles: Mapping[str, str]
+) -> tuple[str, ...]:
+    name = item.item
+    if name in titles:
+        name = f"{titles[name]} ({name})"
+    return (
+        name,
+        *(_share(item.lists[arm], counted.get(arm, 0)) for arm in Arm),
+        *(_share(item.first[arm], counted.get(arm, 0)) for arm in Arm),
+    )
+
+
+def _between_row(between: BetweenExcess) -> tuple[str, ...]:
+    return (
+        between.segment,
+        _number(between.baseline),
+        _number(between.candidate),
+        _number(between.across),
+        _number(between.excess),
+    )
+
+
+def _share(count: int, users: int) -> str:
+    return f"{count / users:.1%}" if users else "-"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
