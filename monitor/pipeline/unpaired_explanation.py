@@ -127,7 +127,7 @@ def explain_unpaired(
     None if no user was compared or no metric was measured. ``excess`` is that of all users.
     """
     series = DerivedMetric.SELF_GAP.of(str(metric))
-    gaps = {each.segment: each for each in summaries if each.metric == series and each.n}
+    gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
     if ALL not in gaps:
         return None
     amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
@@ -178,7 +178,7 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
 def _find_fault(users: DividedSample) -> Finding | None:
     """Find the fault of an arm. What is usual is the change of the other arm's users since before.
 
-    The users of one arm are put beside users of the other arm, as many as the smaller arm has.
+    Users of one arm are compared with as many users of the other arm. The larger arm is sampled.
     """
     rows = {arm: users.rows(arm) for arm in Arm}
     fewest = min(map(len, rows.values()))

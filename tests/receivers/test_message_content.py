@@ -89,7 +89,7 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
     found = content(message(near, far, EVERYBODY))
     assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
     assert found.more == (
-        "This message also reports: SimilarityLow (2 segments: plan=0.3, plan=0.1).",
+        "This message also reports: SimilarityLow (2 segments: plan=0.1, plan=0.3).",
     )
     assert [change.heading for change in content(message(near, far)).changes] == [
         "SimilarityLow firing in plan=0.1",
@@ -114,8 +114,8 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name():
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
     assert found.title.startswith(
-        "SimilarityLow and 1 other alert firing on home-feed (999 segments: shop=0998, shop=0997, "
-        "shop=0996 and 996 more): mean of "
+        "SimilarityLow and 1 other alert firing on home-feed (999 segments: shop=0996, shop=0997, "
+        "shop=0998 and 996 more): mean of "
     )
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == (

@@ -475,7 +475,8 @@ def _extent(changes: Sequence[Transition]) -> str:
     if ALL in segments:
         parts.append("all users")
         del segments[ALL]
-    names = [clean(segment, _LONGEST_NAME) for segment in islice(segments, _NAMED_SEGMENTS)]
+    first_segments = sorted(islice(segments, _NAMED_SEGMENTS))
+    names = [clean(segment, _LONGEST_NAME) for segment in first_segments]
     if len(segments) == 1:
         parts.append(names[0])
     elif segments:

@@ -328,7 +328,7 @@ def share_kinds(kinds: Kinds) -> dict[Change, float]:
     return dict(zip(CHANGES, shares.tolist(), strict=True))
 
 
-def group_users(
+def group_users(  # noqa: PLR0913 - what is known of the users
     kinds: Kinds,
     parts: Parts,
     rows: Rows,
