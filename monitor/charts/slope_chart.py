@@ -117,6 +117,6 @@ def _draw_item(
 def _describe(baseline: Sequence[str], candidate: Sequence[str]) -> str:
     shared = len(set(baseline) & set(candidate))
     return (
-        f"{shared} items in both lists, {len(baseline) - shared} only in the baseline's list, "
-        f"{len(candidate) - shared} only in the candidate's list"
+        f"{shared} items in both lists, {len(baseline) - shared} only in the left list, "
+        f"{len(candidate) - shared} only in the right list"
     )

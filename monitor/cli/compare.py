@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.compare_log import print_log, read_test, refuse_options
 from monitor.cli.completion import complete_metrics
 from monitor.cli.file_columns import file_options, find_column, list_shapes, shaped
 from monitor.cli.output import (
@@ -46,8 +47,12 @@ _LEAST_PERCENT = 0.005
 
 
 def compare_lists(  # noqa: PLR0913 - the command's options
-    baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV, TSV or JSONL.")],
-    candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV, TSV or JSONL.")],
+    baseline: Annotated[
+        Path | None, typer.Argument(help="Baseline lists: Parquet, CSV, TSV or JSONL.")
+    ] = None,
+    candidate: Annotated[
+        Path | None, typer.Argument(help="Candidate lists: Parquet, CSV, TSV or JSONL.")
+    ] = None,
     *,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
     metric: Annotated[
@@ -162,13 +167,50 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         Path | None,
         typer.Option(help="Also write an HTML file with charts and the least similar lists."),
     ] = None,
+    unpaired: Annotated[
+        Path | None,
+        typer.Option(
+            help="Log of an A/B test, in place of two files. Each user is served by one arm only. "
+            "Needs --arms and --before."
+        ),
+    ] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="With --unpaired: the values of the baseline and of the candidate."
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANT",
+            help="With --unpaired: when the test began. Each user's last list up to this time is "
+            "the list of before.",
+        ),
+    ] = None,
+    arm: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="With --unpaired: column with the arm."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="With --unpaired: column with the time."),
+    ] = None,
+    split: Annotated[
+        float,
+        typer.Option(
+            min=0.01, max=0.99, help="With --unpaired: the planned share of users in the baseline."
+        ),
+    ] = 0.5,
     as_json: AsJson = False,
 ) -> None:
     """Compare two files of lists, without a configuration.
 
     A row of a file has one list or one item. The columns are found by their usual names, such as
     customer, product and position. The last lines say what the result means, and for how many
-    users. Both files need lists of the same users.
+    users. Both files need lists of the same users. If each user is served by one arm only, use
+    --unpaired with a log. The users of both arms are then compared by how far they moved from
+    their own lists of before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files
@@ -188,7 +230,24 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     if item or rank or in_order:
         long_shape = {**common, "item": item, "rank": rank, "in_order": in_order}
         shapes = [long_shape, {**common, "items": items}]
-    arms = (
+    if unpaired is not None:
+        refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
+        refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
+        test = read_test(unpaired, arms, before, arm=arm, time=time, split=split)
+        print_log(
+            unpaired,
+            test,
+            metrics,
+            k,
+            user=user,
+            shapes=shapes,
+            by=by,
+            worst=worst,
+            as_json=as_json,
+        )
+        return
+    baseline, candidate = _require_files(baseline, candidate)
+    files = (
         shaped(baseline, user, shapes, is_required=True),
         shaped(candidate, user, shapes, is_required=True),
     )
@@ -200,7 +259,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         require_writable(html)
         count = worst or _DRAWN
     result = compare_files(
-        arms,
+        files,
         metrics,
         k,
         users=selected_users,
@@ -210,7 +269,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     )
     trainings = None
     if retrained is not None:
-        trained_arms = (arms[0], shaped(retrained, user, shapes, is_required=True))
+        trained_arms = (files[0], shaped(retrained, user, shapes, is_required=True))
         trainings = compare_files(trained_arms, metrics, k, users=selected_users, by=by)
         result = _with_notes(result, trainings)
     meanings = _interpret(result, metrics[0], trainings)
@@ -228,6 +287,12 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     print_line()
     for line in lines:
         print_line(line)
+
+
+def _require_files(baseline: Path | None, candidate: Path | None) -> tuple[Path, Path]:
+    if baseline is None or candidate is None:
+        raise typer.BadParameter("give two files, the baseline's first, or a log with --unpaired")
+    return baseline, candidate
 
 
 def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -> FileUsersOptions:

@@ -136,7 +136,7 @@ def show(
             }
         )
         return
-    _print_run(run, titles)
+    print_run(run, titles)
     if before is not None and run.has_input_of(before):
         print_line(f"this run has the same lists as the run of {instant(before.slot)}")
     for change in transitions:
@@ -241,7 +241,8 @@ def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
     return items.union(each.item for each in run.unpaired.items)
 
 
-def _print_run(run: RunRecord, titles: Mapping[str, str]) -> None:
+def print_run(run: RunRecord, titles: Mapping[str, str]) -> None:
+    """Print a run, with the titles of its items."""
     from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
     from monitor.measures.unpaired_presentation import difference_tables
 

@@ -29,7 +29,7 @@ from monitor.texts.unpaired import write_unpaired
 PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
 KEPT = 0.5
-"""An arm serves old lists if at least this share of its users still get their lists of before."""
+"""The candidate serves old lists if at least this share of its users get their lists of before."""
 LEADS = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
@@ -127,7 +127,7 @@ def explain_unpaired(
     None if no user was compared or no metric was measured. ``excess`` is that of all users.
     """
     series = DerivedMetric.SELF_GAP.of(str(metric))
-    gaps = {each.segment: each for each in summaries if each.metric == series and each.n}
+    gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
     if ALL not in gaps:
         return None
     amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
@@ -178,7 +178,7 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
 def _find_fault(users: DividedSample) -> Finding | None:
     """Find the fault of an arm. What is usual is the change of the other arm's users since before.
 
-    The users of one arm are put beside users of the other arm, as many as the smaller arm has.
+    Users of one arm are compared with as many users of the other arm. The larger arm is sampled.
     """
     rows = {arm: users.rows(arm) for arm in Arm}
     fewest = min(map(len, rows.values()))
@@ -196,8 +196,8 @@ def _find_fault(users: DividedSample) -> Finding | None:
         if found is not None and arm in found[0].arms:
             finding, _, _ = found
             kept = None
-            if finding.kind in (FaultKind.REPLACED, FaultKind.REORDERED):
-                kept = _find_kept(users, arm.other)
+            if arm is Arm.BASELINE:
+                kept = _find_kept(users)
             if kept is not None:
                 return kept
             all_users = round(finding.users * len(rows[arm]) / fewest)
@@ -205,18 +205,18 @@ def _find_fault(users: DividedSample) -> Finding | None:
     return None
 
 
-def _find_kept(users: DividedSample, arm: Arm) -> Finding | None:
-    """Find out whether most users of this arm still get their lists of before.
+def _find_kept(users: DividedSample) -> Finding | None:
+    """Find out whether most users of the candidate still get their lists of before.
 
-    Then the lists of the other arm look as if they had changed more than usual.
+    Then the lists of the baseline look as if they had changed more than usual.
     """
-    pairs = users.sample.pairing.batch.take(users.rows(arm))
+    pairs = users.sample.pairing.batch.take(users.rows(Arm.CANDIDATE))
     kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
     if kept < KEPT * len(pairs):
         return None
     return Finding(
         kind=FaultKind.STALE,
-        arms=(arm,),
+        arms=(Arm.CANDIDATE,),
         segment=ALL,
         segment_share=kept / len(pairs),
         users=kept,

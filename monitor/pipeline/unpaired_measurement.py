@@ -108,9 +108,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         for arm in Arm:
             opened = open_answers(comparison, sources.arms[arm], slot, watch, seconds_left, memory)
             answers[arm] = reading.enter_context(opened)
-        segments = tuple(
-            dict.fromkeys(name for answer in answers.values() for name in answer.asked.segments)
-        )
+        segments = _join_segments(answers.values())
         asked = _divide(answers, segments)
         accumulator = RunAccumulator(
             comparison,
@@ -155,7 +153,9 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         items=differences.items,
         counted=differences.counted,
     )
-    lacks = dict.fromkeys(lack for answer in answers.values() for lack in answer.lacks)
+    lacks: dict[str, None] = {}
+    for answer in answers.values():
+        lacks |= dict.fromkeys(answer.lacks)
     run = replace(
         run,
         scores=scores if scores.count else None,
@@ -211,6 +211,14 @@ def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
         if far is not None:
             wanted.setdefault(str(metric), []).append(far)
     return wanted
+
+
+def _join_segments(answers: Iterable[Answers]) -> tuple[str, ...]:
+    """Return the names of the segments of both arms, each once. ``all`` comes first."""
+    segments: dict[str, None] = {}
+    for answer in answers:
+        segments |= dict.fromkeys(answer.asked.segments)
+    return tuple(segments)
 
 
 def _divide(answers: Mapping[Arm, Answers], segments: Sequence[str]) -> AskedUsers:

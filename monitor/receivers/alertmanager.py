@@ -65,9 +65,9 @@ class AlertmanagerOptions(HttpReceiverEntry):
     Prometheus adds to its alerts on rankwatch, such as `job`, `namespace` and `cluster`. Then
     alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
     resend_every: Duration = timedelta(minutes=1)
-    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if it
-    is longer. If you start `run-once` less often than that, set this key to the time between
-    two starts."""
+    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if
+    that interval is longer. If you start `run-once` less often than that, set this key to the time
+    between two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

@@ -40,7 +40,7 @@ PART_WORDS: Mapping[Part, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
-    FaultKind.ALIKE: "get lists from the {arms} that are nearly the {other}'s",
+    FaultKind.ALIKE: "get lists from the {arms} that are {alike} the {other}'s",
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
     FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
@@ -235,6 +235,8 @@ def _write_what(finding: Finding, arms: str) -> str:
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
+    if kind is FaultKind.ALIKE:
+        figures["alike"] = "much more like" if "is_slight" in detail else "nearly"
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)

@@ -14,6 +14,11 @@ LIMIT_OF_SELF_GAPS = (
     "candidate for the baseline's users too, a paired comparison is better."
 )
 """What an unpaired comparison cannot see. Pages, commands and guides say it."""
+ONE_RUN = (
+    "One run cannot say whether a gap is normal, because two healthy trainings have a gap too. "
+    "Compare the log of several days, or configure the comparison: its rules learn what is normal."
+)
+"""How to read the gaps of a single run."""
 GAPS_EXPLAINED = (
     "Baseline, candidate: how similar the lists of the arm's users are to their own lists of "
     "before the test. Self gap: how much farther the candidate's users moved. Far gap: how many "

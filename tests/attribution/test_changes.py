@@ -20,18 +20,20 @@ from kernels.reference import pairs
 from monitor.measures.metrics import parse, score_all
 from monitor.model.explanation import Change, ExampleLists, FaultKind
 from monitor.model.memory import Memory
-from monitor.model.rankings import Arm
+from monitor.model.rankings import Arm, PairBatch
 from monitor.model.rules import Keep
 from monitor.pipeline.user_batches import take_table
 from monitor.statistics.attribution.changes import (
     CHANGES,
     OwnLists,
+    PairChanges,
     classify,
     compare_pairs,
     group_users,
     share_kinds,
 )
 from monitor.statistics.attribution.habits import Habit, bin_lists, find_excess, least_share
+from monitor.statistics.attribution.hypotheses import Scene, find_suspicions
 from monitor.statistics.attribution.parts import Parts
 from pipeline.canned import ran, users
 from tables import cells
@@ -343,6 +345,41 @@ def test_lists_that_are_nearly_the_other_arms_are_told_in_a_rise():
     assert found.sentence.startswith("About 3")
     assert "get lists from the candidate that are nearly the baseline's." in found.sentence
     assert abs(found.finding.share - 0.4) < 0.05
+
+
+def with_common(counts):
+    """Pairs of ten items each, of which so many are in both lists, in the same places."""
+    baseline = np.tile(np.arange(10, dtype=np.int32), (len(counts), 1))
+    is_common = np.arange(10) < np.array(counts)[:, np.newaxis]
+    lengths = np.full(len(counts), 10, dtype=np.int32)
+    return PairBatch(
+        baseline=baseline,
+        candidate=np.where(is_common, baseline, baseline + 10),
+        baseline_lengths=lengths,
+        candidate_lengths=lengths,
+    )
+
+
+def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
+    """One to six common items are usual, and now all users have five or six: nobody is an outlier."""
+    before, now = with_common([1, 2, 3, 4, 5, 6] * 20), with_common([5, 6] * 60)
+    is_known = np.ones(120, dtype=bool)
+    own = {
+        arm: OwnLists(
+            former=before.of(arm)[0],
+            former_lengths=before.of(arm)[1],
+            present=now.of(arm)[0],
+            lengths=now.of(arm)[1],
+        )
+        for arm in Arm
+    }
+    is_still = {arm: lists.is_same for arm, lists in own.items()}
+    changes = PairChanges(former=before, is_known=is_known, lists=own, by_arm={}, is_still=is_still)
+    scene = Scene(
+        batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
+    )
+    (alike,) = [each for each in find_suspicions(scene) if each.kind is FaultKind.ALIKE]
+    assert (alike.arm, alike.detail, alike.hit.all()) == (Arm.CANDIDATE, {"is_slight": 1.0}, True)
 
 
 @pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])

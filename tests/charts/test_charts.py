@@ -129,7 +129,7 @@ def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new():
         each.text for each in (*parts(drawn, "span", "gone"), *parts(drawn, "span", "new"))
     ] == ["d", "Tea <hot>"]
     assert (
-        "4 items in both lists, 1 only in the baseline&#39;s list, 1 only in the candidate&#39;s list"
+        "4 items in both lists, 1 only in the left list, 1 only in the right list"
         in drawn
     )
     small = draw_thumbnail(["a", "b"], ["b", "c"])

@@ -260,6 +260,10 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert finding_of(recall_fault(unchanged, [(SLOT, gone)], (alert,))) == gone.finding
     identical = replace(vague, finding=replace(vague.finding, kind=FaultKind.IDENTICAL))
     assert recall_fault(unchanged, [(SLOT, identical)], (alert,)) == unchanged
+    rise = transition(metric="extended_tau", statistic="mean", direction=Direction.ABOVE)
+    assert finding_of(recall_fault(unchanged, [(SLOT, identical)], (rise,))) == identical.finding
+    few = replace(gone, finding=replace(gone.finding, kind=FaultKind.SHARED_LIST, users=1))
+    assert finding_of(recall_fault(unchanged, [(SLOT, few)], (alert,))) == few.finding
 
 
 def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained():

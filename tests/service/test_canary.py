@@ -67,7 +67,7 @@ def stage(tmp_path_factory, certificate, postgres_server):
         hostile_world(folder, certificate) as world,
     ):
         fill(connection)
-        configs = {way: world.write(way, database=url, every="1m") for way in get_args(Way)}
+        configs = {way: world.write(way, database=url, every="5s") for way in get_args(Way)}
         stage = Stage(
             world=world,
             configs=configs,

@@ -169,10 +169,8 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     )
     if explanation is None:
         return content
-    changed_arm = explanation.arm
+    changed_arm = _changed_arm(explanation)
     if explanation.is_unpaired:
-        # The items of the arms are compared, not those of before and now.
-        changed_arm = None
         content = replace(content, items_titles=_ITEMS_BY_ARM)
     return replace(
         content,
@@ -594,14 +592,19 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     return tuple(lists)
 
 
+def _changed_arm(explanation: Explanation) -> Arm | None:
+    """The arm whose items of before and now are compared. None if the items of both arms are."""
+    return None if explanation.is_unpaired else explanation.arm
+
+
 def _item_counts(explanation: Explanation) -> list[str]:
     if not (explanation.entered or explanation.left):
         return []
     where = ""
     if explanation.segment != ALL:
         where = f" in {clean(explanation.segment, _LONGEST_ITEM)}"
-    arm = explanation.arm
-    if arm is None or explanation.is_unpaired:
+    arm = _changed_arm(explanation)
+    if arm is None:
         counts = f"{explanation.left:,} of the baseline, {explanation.entered:,} of the candidate"
         return [f"Items in the lists of one arm only{where}: {counts}."]
     entered = count_of(explanation.entered, "item")

@@ -57,8 +57,9 @@ class RedisSourceOptions(RedisOptions):
     """Type of the key: a sorted set or a list of ids, a string with JSON, or a hash with JSON in a
     field."""
     key: Template
-    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The outer
-    braces of `recs:{{user}}` remain, as the hash tag of a cluster."""
+    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The
+    outer braces of `recs:{{user}}` are not replaced, because they are the hash tag of a
+    cluster."""
     field: Template | None = None
     """The field of a hash. Write `{user}` either here or in `key`."""
     items: Expression = "@"

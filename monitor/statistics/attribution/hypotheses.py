@@ -19,6 +19,7 @@ from monitor.statistics.attribution.habits import (
     find_excess,
     find_shared,
     judge_lists,
+    least_share,
     share_bins,
     widest,
 )
@@ -28,6 +29,10 @@ _LEAST_USERS = 5
 # Nearly the same lists are reported for at least this share of the users of a segment. In some
 # healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
 _LEAST_ALIKE = 0.1
+# If the lists of at least this share of the users became more alike, those of all users did. Between
+# two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists are mixed
+# with the baseline's.
+_ALL_ALIKE = 0.6
 # If both arms now have the same lists, the baseline is named only if its lists changed by more than
 # this multiple of the candidate's change. Two trainings of one model differ by less.
 _CLEARLY_MORE = 1.25
@@ -247,6 +252,8 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
 def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     """Find users whose lists of both arms are nearly the same, and were not in the earlier run.
 
+    If the lists of most users became more alike, but no users are outliers, all users are found.
+    Then ``is_slight`` is 1.
     None if similarity did not rise, or if there are hardly more such users than before.
     """
     if not scene.is_rise:
@@ -257,6 +264,16 @@ def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     def find(rows: Rows) -> Outliers | None:
         return find_excess(bins[rows], share_bins(bins_before[rows]))
 
+    risen = least_share(bins, share_bins(bins_before))
+    if risen >= _ALL_ALIKE and find(scene.segments[ALL]) is None:
+        everybody = changes.is_known
+        return Suspicion(
+            kind=FaultKind.ALIKE,
+            arm=_changed_more(changes, everybody),
+            hit=everybody,
+            judged=everybody,
+            detail={"is_slight": 1.0},
+        )
     outliers = _search_segments(scene, find)
     if outliers is None:
         return None

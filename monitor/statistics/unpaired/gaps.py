@@ -131,7 +131,7 @@ def angle_gap(baseline: Count, candidate: Count) -> Gap:
 def show_angle_gap(gap: float, baseline: Count, candidate: Count) -> float:
     """The gap of shares for people that belongs to a gap of angles, such as a limit.
 
-    It is the gap that the candidate's users would have beside these users of the baseline.
+    It is the gap that such a candidate would have, compared with these users of the baseline.
     """
     if not baseline.users or not candidate.users:
         return math.nan

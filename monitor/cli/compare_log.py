@@ -1,0 +1,89 @@
+"""The option `compare --unpaired`. It compares the arms of an A/B test by a log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from monitor.cli.file_columns import find_column, shaped
+from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
+from monitor.cli.parameters import parse_fixed
+from monitor.cli.stored_runs import print_run
+from monitor.model.instants import utc_now
+from monitor.texts.unpaired import ONE_RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from monitor.measures.metrics import Metric
+    from monitor.service.analysis.log_comparison import LoggedTest
+
+_ARM_COLUMNS = ("arm", "variant", "bucket", "treatment")
+_TIME_COLUMNS = ("time", "at", "ts", "timestamp", "served_at")
+_ARMS = 2
+
+
+def refuse_options(options: Mapping[str, object]) -> None:
+    """Raise BadParameter if one of these options is given, because they need two files."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise typer.BadParameter(f"--unpaired does not go with {', '.join(given)}: leave it out")
+
+
+def read_test(
+    log: Path,
+    arms: str | None,
+    before: str | None,
+    *,
+    arm: str | None,
+    time: str | None,
+    split: float,
+) -> LoggedTest:
+    """Return the test of the options. Raises BadParameter if one is missing."""
+    from monitor.service.analysis.log_comparison import LoggedTest
+
+    if arms is None or before is None:
+        raise typer.BadParameter("--unpaired needs --arms A,B and --before DATE: give both")
+    values = [value.strip() for value in arms.split(",")]
+    if len(values) != _ARMS:
+        raise typer.BadParameter(f"--arms {arms!r} must have two values: write baseline,candidate")
+    return LoggedTest(
+        arm=arm or find_column(log, _ARM_COLUMNS),
+        time=time or find_column(log, _TIME_COLUMNS),
+        arms=(values[0], values[1]),
+        before=parse_fixed("--before", before),
+        baseline_share=split,
+    )
+
+
+def print_log(  # noqa: PLR0913 - the options of the command
+    log: Path,
+    test: LoggedTest,
+    metrics: Sequence[Metric],
+    k: int,
+    *,
+    user: str | None,
+    shapes: Sequence[Mapping[str, object]],
+    by: str | None,
+    worst: int,
+    as_json: bool,
+) -> None:
+    """Compare the arms of the test, and print the result as a run."""
+    from monitor.service.analysis.log_comparison import as_record, compare_log
+
+    options = shaped(log, user, shapes, is_required=True)
+    names = [str(metric) for metric in metrics]
+    result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
+    record = as_record(result)
+    users = [each for each in result.evidence if each.kind == "worst"][:worst]
+    if as_json:
+        summaries = [summary_dict(each) for each in record.summaries]
+        print_json({**asdict(record), "summaries": summaries, "worst": users})
+        return
+    print_run(record, {})
+    print_evidence(users, {})
+    print_line()
+    print_line(ONE_RUN)

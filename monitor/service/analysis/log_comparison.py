@@ -1,0 +1,111 @@
+"""Compare the arms of an A/B test by a log of lists. This needs no configuration and no database."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import yaml
+
+from monitor.model.errors import InputError
+from monitor.model.immutable import immutable
+from monitor.model.memory import Memory
+from monitor.model.runs import Claim, RunRecord, RunResult, RunStatus
+from monitor.pipeline.run import execute
+from monitor.service.clock import SystemClock
+from monitor.service.composition import wire
+from monitor.settings.loader import parse_settings
+from monitor.sources.file import FileSourceOptions
+
+_NAME = "log"
+
+
+@immutable
+class LoggedTest:
+    """An A/B test, and the columns of its log."""
+
+    arm: str  # the column with the arm
+    time: str  # the column with the time at which the list was served
+    arms: tuple[str, str]  # the values of the baseline and of the candidate
+    before: datetime  # when the test began
+    baseline_share: float  # planned
+
+
+def compare_log(  # noqa: PLR0913 - the options of the command
+    log: FileSourceOptions,
+    test: LoggedTest,
+    metrics: Sequence[str],
+    k: int,
+    *,
+    by: str | None,
+    worst: int,
+    now: datetime,
+) -> RunResult:
+    """Compare each user's newest list with the user's list of before, and then both arms.
+
+    Raises InputError if the log or an option is unusable.
+    """
+    baseline, candidate = test.arms
+    seconds = (now - test.before) // timedelta(seconds=1)
+    if seconds <= 0:
+        raise InputError("--before is not in the past: give the time when the test began")
+    served = {"time": test.time, "within": f"{seconds}s"}
+    file = log.model_dump(mode="json", exclude_unset=True)
+    unpaired: Mapping[str, object] = {
+        "log": {"file": {**file, "served": served}},
+        "arm": test.arm,
+        "baseline": baseline,
+        "candidate": candidate,
+        "split": {baseline: test.baseline_share, candidate: 1 - test.baseline_share},
+        "before": test.before.isoformat(),
+        "segments": [] if by is None else [by],
+    }
+    comparison = {
+        "name": _NAME,
+        "every": "1d",
+        "k": k,
+        "metrics": list(metrics),
+        "evidence_users": worst,
+        "unpaired": unpaired,
+    }
+    text = yaml.safe_dump({"comparisons": [comparison]})
+    watched = wire(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[_NAME]
+    claim = Claim(
+        run_id=0,
+        comparison=_NAME,
+        slot=now,
+        owner="",
+        attempt=1,
+        started_at=now,
+        until=now,
+    )
+    result = execute(watched.comparison, watched.arms, claim, Memory(), SystemClock())
+    if result.status is RunStatus.FAILED or result.coverage is None:
+        raise InputError(result.reason or "the log could not be read")
+    return result
+
+
+def as_record(result: RunResult) -> RunRecord:
+    """Return the result as a run, which is shown like a stored run."""
+    claim = result.claim
+    everybody = result.coverage.all if result.coverage else None
+    return RunRecord(
+        id=claim.run_id,
+        comparison=claim.comparison,
+        slot=result.slot,
+        status=result.status,
+        reasons=result.reasons,
+        reason=result.reason,
+        attempt=claim.attempt,
+        owner=claim.owner,
+        config_hash=result.config_hash,
+        k=result.k,
+        asked=everybody.asked if everybody else None,
+        paired=everybody.paired if everybody else None,
+        started_at=claim.started_at,
+        finished_at=result.finished_at,
+        unpaired=result.unpaired,
+        coverage=result.coverage,
+        summaries=result.summaries,
+        arm_scores=result.arm_scores,
+        explanation=result.explanation,
+    )

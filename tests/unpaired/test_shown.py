@@ -1,0 +1,107 @@
+"""What people see of a run in which each user is served by one arm only."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import objects, rankwatch
+from monitor.cli.output import USAGE_EXIT
+from unpaired import world
+
+USERS = 120
+ITEMS = [f"i{number}" for number in range(30)]
+
+
+def write_small_log():
+    """Each user has one list of before. In the test the candidate's users get other first items, and one switches."""
+    rows = []
+    for number in range(USERS):
+        items = ITEMS[number % 20 :][:4]
+        arm = "ab"[number % 2]
+        moved = items if arm == "a" else [items[1], items[0], *items[2:]]
+        user = {"user": f"u{number:03}", "country": "UK" if number < 60 else "DE"}
+        rows.append({**user, "variant": "a", "at": "2026-10-31T20:00Z", "items": items})
+        rows.append({**user, "variant": arm, "at": "2026-11-01T20:00Z", "items": moved})
+    rows.append({**rows[-1], "variant": "a"})
+    Path("log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    world.write_config(Path.cwd())
+    config = Path("rankwatch.yaml")
+    config.write_text(config.read_text().replace("log.parquet", "log.jsonl"))
+
+
+@pytest.fixture(autouse=True)
+def small_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_small_log()
+
+
+COMPARE = "compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --by country"
+
+
+def test_a_log_is_compared_without_a_configuration():
+    (found,) = objects(rankwatch(f"{COMPARE} -m overlap -m 'rbo(p=0.9)' --json"))
+    means = {
+        each["metric"]: each["mean"] for each in found["summaries"] if each["segment"] == "all"
+    }
+    assert means["baseline_self(overlap)"] == means["candidate_self(overlap)"] == 1
+    assert means["candidate_self(rbo(p=0.9))"] == pytest.approx(0.9)
+    assert means["self_gap(rbo(p=0.9))"] == pytest.approx(0.1)
+    users = found["unpaired"]["users"]
+    assert [each["compared"] for each in users.values()] == [60, 59]
+    assert found["unpaired"]["switched"] == 1
+    assert found["unpaired"]["counted"] == {"baseline": 60, "candidate": 59}
+
+
+def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
+    lines = rankwatch(f"{COMPARE} --worst 1").stdout.splitlines()
+    assert [line.split() for line in lines if line.startswith("compared with a list")] == [
+        ["compared", "with", "a", "list", "of", "before", "60", "59"]
+    ]
+    assert "Both arms served 1 user since the test began. They are left out." in lines
+    heads = [line.split() for line in lines if line.strip().startswith("before ")]
+    assert heads == [["before", "now", "(candidate)"]]
+    assert lines[-1].startswith("One run cannot say whether a gap is normal")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--unpaired log.jsonl", "needs --arms A,B and --before DATE"),
+        (f"{COMPARE.removeprefix('compare ')} --html x.html", "does not go with --html"),
+        ("--unpaired log.jsonl --arms a --before 2026-11-01", "must have two values"),
+        ("log.jsonl", "give two files, the baseline's first, or a log with --unpaired"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(options, said):
+    done = rankwatch(f"compare {options}")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
+    shown = rankwatch("show checkout-test --users 1").stdout
+    assert "self gap" in shown
+    assert "by chance" not in shown
+    rankwatch("report checkout-test --output report.html")
+    page = " ".join(Path("report.html").read_text().split())
+    for text in (
+        "Users of both arms",
+        "How far users moved from their lists of before",
+        "Two arms that move equally far in different directions have no self gap.",
+        "Left: the user&#39;s list of before. Right: the list of now.",
+        "Items whose exposure differs most between the arms",
+        "Served by the candidate.",
+        "only in the list of before",
+    ):
+        assert text in page or text.replace("&#39;", "'") in page, text
+    for text in ("Both arms compared by", "from both", "only in the baseline"):
+        assert text not in page
+
+
+@pytest.mark.parametrize("command", ["gate checkout-test --margin 0.1", "suggest checkout-test"])
+def test_commands_that_need_pairs_refuse_the_comparison(command):
+    done = rankwatch(command)
+    assert done.returncode == (USAGE_EXIT if command.startswith("gate") else 2)
+    assert "each user of checkout-test is served by one arm only" in done.stderr
