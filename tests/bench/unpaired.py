@@ -55,7 +55,7 @@ class Pool:
 
     before: np.ndarray
     baseline: np.ndarray
-    candidate: dict  # by fault, and `healthy`  # type: ignore[type-arg]
+    candidate: dict[str, np.ndarray]  # by fault, and `healthy`  # type: ignore[type-arg]
     novelty: (
         np.ndarray
     )  # mean log popularity of a user's list, of now (trainings, users) and of before
