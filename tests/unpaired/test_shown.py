@@ -106,3 +106,10 @@ def test_commands_that_need_pairs_refuse_the_comparison(command):
     done = rankwatch(command)
     assert done.returncode == (USAGE_EXIT if command.startswith("gate") else 2)
     assert "each user of checkout-test is served by one arm only" in done.stderr
+
+
+def test_check_names_the_key_with_the_log_if_there_is_no_log():
+    Path("log.jsonl").unlink()
+    told = json.loads(rankwatch("check --json").stdout)
+    line = Path("rankwatch.yaml").read_text().splitlines()[told["line"] - 1]
+    assert (told["change_first"], line.strip()) == ("unpaired", "unpaired:")
