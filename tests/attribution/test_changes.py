@@ -379,7 +379,7 @@ def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
         batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
     )
     (alike,) = [each for each in find_suspicions(scene) if each.kind is FaultKind.ALIKE]
-    assert (alike.arm, alike.detail, alike.hit.all()) == (Arm.CANDIDATE, {"is_slight": 1.0}, True)
+    assert (alike.arm, alike.detail, alike.hit.all()) == (Arm.CANDIDATE, {"is_slight": 1.0}, True)  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])

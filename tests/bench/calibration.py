@@ -218,7 +218,10 @@ WEIGHTS = {
     "rise of the mean": WEIGHT_OF_RISE,
     "exposure_jump": WEIGHT_OF_JUMP,
 }
-LOOKS = {f"{kind} {name}": WEIGHTS.get(name, 1.0) for kind in KINDS for name in SERIES}
+"""Only one look, at single runs, is had at each of these."""
+LOOKS = {f"drop {name}": WEIGHTS.get(name, 1.0) for name in SERIES} | {
+    f"trend {name}": 1.0 for name in SERIES if name not in WEIGHTS
+}
 
 
 class Watch:
@@ -269,7 +272,9 @@ class Watch:
         is_drop = p <= self.share
         waits = (series == SERIES.index("identical_list")) & ~self.pending
         self.pending = is_drop
-        breach = np.stack([is_drop & ~waits, self.evidence.total >= 1 / self.share])
+        has_trend = ~np.isin(series, [SERIES.index(name) for name in WEIGHTS])
+        is_trend = (self.evidence.total >= 1 / self.share) & has_trend
+        breach = np.stack([is_drop & ~waits, is_trend])
         trend = np.where(
             reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND]
         )

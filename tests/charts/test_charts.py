@@ -128,10 +128,7 @@ def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new():
     assert [
         each.text for each in (*parts(drawn, "span", "gone"), *parts(drawn, "span", "new"))
     ] == ["d", "Tea <hot>"]
-    assert (
-        "4 items in both lists, 1 only in the left list, 1 only in the right list"
-        in drawn
-    )
+    assert "4 items in both lists, 1 only in the left list, 1 only in the right list" in drawn
     small = draw_thumbnail(["a", "b"], ["b", "c"])
     assert [len(parts(small, tag)) for tag in ("line", "circle")] == [1, 2]
     moves = [describe_move(*ranks) for ranks in ((1, 1), (3, 1), (1, 4), (2, None), (None, 2))]

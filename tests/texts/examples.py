@@ -625,7 +625,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
-        partial(write_needs_pairs, "checkout-test", "gate"),
+        partial(write_needs_pairs, "checkout-test", "plan"),
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),

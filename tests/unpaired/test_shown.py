@@ -101,10 +101,10 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         assert text not in page
 
 
-@pytest.mark.parametrize("command", ["gate checkout-test --margin 0.1", "suggest checkout-test"])
+@pytest.mark.parametrize("command", ["plan checkout-test --drop 0.1", "suggest checkout-test"])
 def test_commands_that_need_pairs_refuse_the_comparison(command):
     done = rankwatch(command)
-    assert done.returncode == (USAGE_EXIT if command.startswith("gate") else 2)
+    assert done.returncode == 2
     assert "each user of checkout-test is served by one arm only" in done.stderr
 
 
@@ -113,3 +113,19 @@ def test_check_names_the_key_with_the_log_if_there_is_no_log():
     told = json.loads(rankwatch("check --json").stdout)
     line = Path("rankwatch.yaml").read_text().splitlines()[told["line"] - 1]
     assert (told["change_first"], line.strip()) == ("unpaired", "unpaired:")
+
+
+def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
+    certificate, again = (
+        objects(rankwatch(f"gate checkout-test --margin 0.5 -m '{metric}' --json"))[0]
+        for metric in ("rbo(p=0.9)", "overlap")
+    )
+    assert (certificate["verdict"], certificate["users"]) == ("safe", 59)
+    assert certificate["series"] == "self_gap(rbo(p=0.9))"
+    assert certificate["by_segment"][0]["mean_best"] == pytest.approx(0.1)
+    assert again["by_segment"][0]["mean_best"] == 0
+    for option in ("--segment country=UK", "--reference 0.5"):
+        refused = rankwatch(f"gate checkout-test --margin 0.5 {option}")
+        assert refused.returncode == USAGE_EXIT
+        assert "the gate judges the self gap of all users" in refused.stderr

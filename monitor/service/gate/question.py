@@ -20,9 +20,10 @@ from monitor.model.ports import History
 from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
-from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.service.runner import pick_comparison, require_paired
+from monitor.model.statistics import SELF_SERIES, DerivedMetric, NoiseFloor, parse_derived
+from monitor.service.runner import pick_comparison
 from monitor.statistics.sequential.gate import Scale, require_level
+from monitor.statistics.unpaired.rollout import pair_scores
 
 EACH = "each"
 """Instead of the name of a segment. It means every segment except ``all``."""
@@ -32,11 +33,16 @@ _LOOKED_THROUGH = 100_000
 
 
 class Yardstick(StrEnum):
-    """The zero of the excess: the noise floor, the score of identical lists, or a given score."""
+    """The zero of the excess: the noise floor, the score of identical lists, or a given score.
+
+    If each user is served by one arm only, it is the distance that the baseline's users moved from
+    their own lists of before.
+    """
 
     NOISE_FLOOR = "noise_floor"
     IDENTICAL = "identical"
     REFERENCE = "reference"
+    BEFORE = "before"
 
 
 @immutable
@@ -61,6 +67,11 @@ class Excess:
         return self.sign * (self.reference - scores)
 
     def __str__(self) -> str:
+        if self.yardstick is Yardstick.BEFORE:
+            return (
+                f"{self.series}: how much farther the candidate's users moved from their own lists "
+                "of before than the baseline's users, over random pairs of one user of each arm"
+            )
         if self.yardstick is Yardstick.NOISE_FLOOR:
             return (
                 f"{self.series}: the candidate's distance from the baseline, minus the distance "
@@ -85,6 +96,17 @@ def over_floor(metric: Metric, k: int) -> Excess:
         yardstick=Yardstick.NOISE_FLOOR,
         series=DerivedMetric.OVER_FLOOR.of(str(metric)),
         scale=Scale(low - high, high - low),
+    )
+
+
+def over_before(metric: Metric, k: int) -> Excess:
+    """Return the excess of random pairs of one user of each arm, see `pair_scores`."""
+    low, high = _bounds(metric, k)
+    return Excess(
+        yardstick=Yardstick.BEFORE,
+        series=DerivedMetric.SELF_GAP.of(str(metric)),
+        scale=Scale(low - high, high - low),
+        sign=1.0 if metric.higher_is_more_alike else -1.0,
     )
 
 
@@ -177,6 +199,8 @@ class Question:
 
         The noise floor is used if there is one and if no reference is given.
         """
+        if self.comparison.measuring.unpaired is not None:
+            return over_before(self.metric, self.comparison.measuring.k)
         if self.has_floor:
             return over_floor(self.metric, self.comparison.measuring.k)
         return from_value(self.metric, self.comparison.measuring.k, self.reference)
@@ -198,7 +222,12 @@ def make_question(  # noqa: PLR0913 - the options of the command
     Raises ConfigError or InputError if the question has no answer.
     """
     comparison = pick_comparison(comparisons, name)
-    require_paired(comparison, "gate")
+    is_unpaired = comparison.measuring.unpaired is not None
+    if is_unpaired and (segments or reference is not None):
+        raise InputError(
+            f"each user of {comparison.name} is served by one arm only, so the gate judges the "
+            "self gap of all users: leave out --segment and --reference"
+        )
     if comparison.measuring.keep_scores is not Keep.ALL:
         raise ConfigError(
             f"{comparison.name} does not store the scores of all users, but the gate needs them: "
@@ -324,6 +353,8 @@ def read_run(
     Raises InputError for a score out of range, or if the segments of the run are no longer
     available.
     """
+    if question.comparison.measuring.unpaired is not None:
+        return _read_arms(run, history, question)
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
@@ -347,6 +378,25 @@ def read_run(
         rotating = excesses[rows][is_rotating[rows]]
         segments[name] = _sampled_segment(rotating, drawn - len(rows), excess.scale)
     return SampledRun(run=run, segments=segments)
+
+
+def _read_arms(run: Run, history: History, question: Question) -> SampledRun | None:
+    """Read the scores of both arms' users, and pair the users at random.
+
+    Users without a score are no pairs. Most of them have no list of before, so nothing can be said
+    about them.
+    """
+    excess = question.excess
+    names = [series.of(str(question.metric)) for series in SELF_SERIES.values()]
+    scores = history.run_scores(run.id, names)
+    if len(scores.by_metric) < len(names):
+        return None
+    baseline, candidate = (scores.by_metric[name] for name in names)
+    # Seeded, so that the same run has the same pairs.
+    rng = np.random.default_rng(int(run.slot.timestamp()))
+    pairs = excess.sign * pair_scores(baseline, candidate, rng)
+    segment = SampledSegment(unit=excess.scale.to_unit(pairs), missing=0)
+    return SampledRun(run=run, segments={ALL: segment})
 
 
 def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
