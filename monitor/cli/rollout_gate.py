@@ -289,12 +289,18 @@ def _runs_line(certificate: Certificate) -> str:
     if len(runs) > 1:
         period += f" to {instant(runs[-1].slot)}"
     looks = certificate.looks
+    newest = f"run: {period}, the newest of {looks:,} runs, is judged alone"
+    look = f"This is look {looks:,}, at alpha/{looks * (looks + 1):,}"
+    if certificate.question.is_unpaired:
+        return (
+            f"{newest}: {users:,} random pairs of one user of each arm, {missing:,} of them "
+            f"missing. {look}"
+        )
     if certificate.question.is_census:
         census = write_census(certificate.question.fixed_users)
         return (
-            f"run: {period}, the newest of {looks:,} runs, is judged alone: {census} "
-            f"({users:,} users, {missing:,} missing). No run draws new users. This is look "
-            f"{looks:,}, at alpha/{looks * (looks + 1):,}"
+            f"{newest}: {census} ({users:,} users, {missing:,} missing). No run draws new users. "
+            f"{look}"
         )
     return f"runs: {len(runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
 

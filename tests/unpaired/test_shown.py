@@ -115,6 +115,18 @@ def test_check_names_the_key_with_the_log_if_there_is_no_log():
     assert (told["change_first"], line.strip()) == ("unpaired", "unpaired:")
 
 
+def gate_without_lists(numbers):
+    """Judge a run in which these users of the candidate get an empty list."""
+    users = {f"u{number:03}" for number in numbers}
+    rows = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
+    for row in rows:
+        if row["user"] in users and row["at"] > "2026-11-01":
+            row["items"] = []
+    Path("log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    rankwatch("run-once checkout-test --slot 2026-11-02 --again")
+    return json.loads(rankwatch("gate checkout-test --margin 0.5 --json").stdout)
+
+
 def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
     rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
     certificate, again = (
@@ -125,6 +137,9 @@ def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
     assert certificate["series"] == "self_gap(rbo(p=0.9))"
     assert certificate["by_segment"][0]["mean_best"] == pytest.approx(0.1)
     assert again["by_segment"][0]["mean_best"] == 0
+    lost = gate_without_lists(range(1, 48, 2))
+    assert lost["verdict"] == "inconclusive"
+    assert lost["by_segment"][0]["missing"] == pytest.approx(24, abs=1)
     for option in ("--segment country=UK", "--reference 0.5"):
         refused = rankwatch(f"gate checkout-test --margin 0.5 {option}")
         assert refused.returncode == USAGE_EXIT

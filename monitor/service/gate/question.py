@@ -17,7 +17,7 @@ from monitor.model.gate import LeftOut
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.ports import History
-from monitor.model.rankings import ALL, Panel, UserTable
+from monitor.model.rankings import ALL, Arm, CoverageRow, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, NoiseFloor, parse_derived
@@ -163,6 +163,11 @@ class Question:
     reference: float | None = None
 
     @property
+    def is_unpaired(self) -> bool:
+        """Whether each user is served by one arm only."""
+        return self.comparison.measuring.unpaired is not None
+
+    @property
     def is_census(self) -> bool:
         """Whether every run asks the same users: all users, or a fixed sample."""
         sample = self.comparison.measuring.sample
@@ -199,7 +204,7 @@ class Question:
 
         The noise floor is used if there is one and if no reference is given.
         """
-        if self.comparison.measuring.unpaired is not None:
+        if self.is_unpaired:
             return over_before(self.metric, self.comparison.measuring.k)
         if self.has_floor:
             return over_floor(self.metric, self.comparison.measuring.k)
@@ -353,7 +358,7 @@ def read_run(
     Raises InputError for a score out of range, or if the segments of the run are no longer
     available.
     """
-    if question.comparison.measuring.unpaired is not None:
+    if question.is_unpaired:
         return _read_arms(run, history, question)
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
@@ -383,8 +388,9 @@ def read_run(
 def _read_arms(run: Run, history: History, question: Question) -> SampledRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
-    Users without a score are no pairs. Most of them have no list of before, so nothing can be said
-    about them.
+    Users without a list of before are no pairs, because nothing can be said about them. If a larger
+    share of the candidate's users than of the baseline's users has no list of now, the pairs that
+    this costs count as missing.
     """
     excess = question.excess
     names = [series.of(str(question.metric)) for series in SELF_SERIES.values()]
@@ -395,8 +401,22 @@ def _read_arms(run: Run, history: History, question: Question) -> SampledRun | N
     # Seeded, so that the same run has the same pairs.
     rng = np.random.default_rng(int(run.slot.timestamp()))
     pairs = excess.sign * pair_scores(baseline, candidate, rng)
-    segment = SampledSegment(unit=excess.scale.to_unit(pairs), missing=0)
+    record = history.record(run.id)
+    lost = 0.0 if record is None or record.coverage is None else _lost_share(record.coverage.all)
+    missing = round(lost / (1.0 - lost) * len(pairs)) if lost < 1.0 else 0
+    segment = SampledSegment(unit=excess.scale.to_unit(pairs), missing=missing)
     return SampledRun(run=run, segments={ALL: segment})
+
+
+def _lost_share(row: CoverageRow) -> float:
+    """Share of the candidate's users without a list of now, minus this share of the baseline.
+
+    At least 0.
+    """
+    shares = {}
+    for arm in Arm:
+        shares[arm] = row.count_lost(arm) / max(1, row.asked_of(arm))
+    return max(0.0, shares[Arm.CANDIDATE] - shares[Arm.BASELINE])
 
 
 def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
