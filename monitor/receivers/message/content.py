@@ -44,7 +44,7 @@ from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
 """How many changes a message reports in full. It only counts further changes."""
-MAX_ITEMS = 5
+MAX_ITEMS = 3
 """A message names at most this many items that gained places, and as many that lost places."""
 MAX_EXAMPLES = 2
 """For how many users the lists are shown."""
@@ -52,6 +52,8 @@ MAX_RANKS = 10
 """How many rows of a list a message shows. It only counts further rows."""
 
 _ITEMS_BY_ARM = ("Items that the candidate shows more", "Items that the baseline shows more")
+_CLEAR_CHANGE = 0.25
+"""An item is named only if its share changed by this part of the largest change or more."""
 _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
@@ -558,14 +560,17 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
     """Lines such as ``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``.
 
-    If ``arm`` is None, a line compares the arms: the shares of baseline lists and of candidate
-    lists.
+    Items whose share changed much less than the share of another item are left out. If ``arm`` is
+    None, a line compares the arms: the shares of baseline lists and of candidate lists.
     """
     before, now = " of baseline lists", " of candidate lists"
     if arm is not None:
         before, now = f" of {arm} lists before", " now"
+    changes = [abs(item.share_after - item.share_before) for item in items]
+    clear_change = _CLEAR_CHANGE * max(changes, default=0.0)
+    clear = [item for item, change in zip(items, changes, strict=True) if change >= clear_change]
     lines = []
-    for item in items[:MAX_ITEMS]:
+    for item in clear[:MAX_ITEMS]:
         shares = f"{_percent(item.share_before)}{before}, {_percent(item.share_after)}{now}"
         lines.append(f"{_name_item(item)}: in {shares}")
     return _bound(lines, _LONGEST_LINE)
