@@ -231,7 +231,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         figures = {"lists": "shorter lists", "items": "items"}
-        if detail.get("duplicated", 0.0) >= _MOSTLY:
+        if has_duplicates(finding):
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
@@ -240,6 +240,12 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
+
+
+def has_duplicates(finding: Finding) -> bool:
+    """Whether lists are short mostly because items in them are repeated."""
+    is_short = finding.kind is FaultKind.CUT_SHORT
+    return is_short and finding.detail.get("duplicated", 0.0) >= _MOSTLY
 
 
 def _name_earlier(detail: Mapping[str, float]) -> str:

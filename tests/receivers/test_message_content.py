@@ -248,7 +248,7 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         *compose_messages((failing, stale), later),
     ]
     parts = [subject(each).partition("] home-feed: ") for each in messages]
-    wanted = ["[FIRING] [warning", "[WORSE] [critical", "[FIRING] [critical"]
+    wanted = ["[FIRING] [warning", "[WORSE] [urgent", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
@@ -438,7 +438,10 @@ def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
     )
     failed = start(metric="condition", statistic="error", value=None, users=0)
     for change, urgency in (
-        (replace(lost, value=0.6, users=200, normal=0.2), "80 of 200 users (40 %) are concerned."),
+        (
+            replace(lost, value=0.6, users=200, normal=0.2),
+            "80 more of 200 users than usual (40 %) are concerned. Look",
+        ),
         (replace(lost, value=0.5, users=200), "100 of 200 users (50 %) are concerned. Call the b"),
         (replace(lost, value=0.49, users=200), "98 of 200 users (49 %) are concerned. Look at it"),
         (replace(lost, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
@@ -487,6 +490,21 @@ def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
     )
     assert found.changes[0].heading == "BaselineSharedList firing"
     assert found.title.startswith("BaselineSharedList and 2 other alerts firing")
+    lasting = replace(shared, runbook_url="https://runbooks.test/shared")
+    worse = message(
+        EVERYBODY,
+        firing=(EVERYBODY, lasting),
+        worse="more",
+        briefing=briefing(explanation=explanation(finding=finding)),
+    )
+    found = content(worse)
+    assert found.title.startswith("Worse: BaselineSharedList and 1 other alert firing")
+    assert found.links[1] == ("runbook", "https://runbooks.test/shared")
+    assert found.is_urgent
+    assert found.situation[1] == (
+        "Urgent: the incident became worse. 60 of 200 users (30 %) are concerned. Call the "
+        "baseline's owner now."
+    )
 
 
 def test_too_few_lists_are_as_urgent_as_missing_lists():
