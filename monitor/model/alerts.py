@@ -11,6 +11,7 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,
     KIND_OF_LABEL,
+    OF_UNPAIRED,
     Condition,
     Direction,
     RuleKind,
@@ -237,6 +238,14 @@ class Transition:
         Such an alert has no comparison and no run.
         """
         return self.metric in (DATABASE_LABEL, TEST_LABEL)
+
+    @property
+    def is_about_test(self) -> bool:
+        """Whether the alert says that the users of an A/B test cannot be trusted.
+
+        Lists of a run neither explain it nor say whom it concerns.
+        """
+        return self.kind is RuleKind.CONDITION and self.statistic in OF_UNPAIRED
 
     @property
     def is_announced(self) -> bool:

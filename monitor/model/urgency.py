@@ -48,8 +48,11 @@ def find_concern(
     The number of the explanation is used, because messages begin with it. But if an alert names
     far more users, or so many that it is urgent, the number of the alert is used. ``reasons`` say
     why the run could not be judged. Values of single segments are ignored, because they do not say
-    how many users a run has.
+    how many users a run has. Alerts about the users of an A/B test concern no number of users.
     """
+    changes = [change for change in changes if not change.is_about_test]
+    if not changes:
+        return None
     of_values = max(_of_values(changes, reasons), key=_share_of, default=None)
     if explanation is None or explanation.finding is None:
         return of_values

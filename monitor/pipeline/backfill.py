@@ -91,10 +91,12 @@ def _fill(
     except DatabaseError as error:
         if not error.permanent:
             raise
+        # An error is permanent if this run's lists are damaged, for example. Other runs may still
+        # be measured.
         return BackfilledRun(run=run, reason=str(error))
     if lists is None:
         return BackfilledRun(run=run, reason="the run's lists have been deleted")
-    # The run's k is used, because the configuration may have another k now.
+    # The configuration may have another k now, so it is used only for a run without a stored k.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(

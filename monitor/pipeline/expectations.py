@@ -133,14 +133,14 @@ def compute_expectations(
     note = ""
     if comparison.judging.by_model:
         past, starts, note = find_past_of_models(past, findings)
-    shares = share_out(comparison, series)
+    alpha = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, past)
     alarms = _find_past_alarms(comparison, series, past, lessons)
     # An alert resets the evidence of a trend. So does a new model, because the evidence is about
     # the old model.
     is_before_model = np.isin(np.arange(len(past)) + 1, starts)
     resets = alarms.firing | is_before_model[:, np.newaxis]
-    evidence, was_drifting = _collect_evidence(resets, lessons.steady, shares)
+    evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
     levels = _find_rows(past, [change for change in accepted if change.at <= findings.slot])
     levels += [(start, start + 1) for start in starts]
     alarms = replace(
@@ -155,7 +155,7 @@ def compute_expectations(
         phases=rule_series.find_phases(past, findings.slot),
         alarms=alarms,
     )
-    expected = _build(series, figures, reference, evidence, shares)
+    expected = _build(series, figures, reference, evidence, alpha)
     faults = find_fault(lessons.z, alarms.firing)
     notes = _describe_levels(comparison.name, past, reference, note)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
@@ -369,16 +369,16 @@ def _build(
     figures: Figures,
     reference: Reference,
     before: TrendEvidence,
-    shares: Floats,
+    alpha: Floats,
 ) -> tuple[Expectation, ...]:
     """Return the expectation of each series, in the same order.
 
-    ``before`` is the evidence of drift before this run. ``shares`` is the result of `share_out`. An
+    ``before`` is the evidence of drift before this run. ``alpha`` is the result of `share_out`. An
     expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
     """
     values, errors = rule_series.measure_all(series, figures)
-    (limits, opposites), z, is_chance = _compare(series, reference, (values, errors), shares)
-    steady = discount(z, np.where(is_chance, 0.0, correlate(reference.taught, shares)))
+    (limits, opposites), z, is_independent = _compare(series, reference, (values, errors), alpha)
+    steady = discount(z, np.where(is_independent, 0.0, correlate(reference.taught, alpha)))
     evidence = update_evidence(before, steady).total
     expectations = []
     for column, watched in enumerate(series):
@@ -392,7 +392,7 @@ def _build(
         )
         is_trend = isinstance(limit, LearnedLimit) and limit.learning is Learning.TREND
         if is_trend:
-            expectation = replace(expectation, evidence_limit=1.0 / float(shares[column]))
+            expectation = replace(expectation, evidence_limit=1.0 / float(alpha[column]))
         if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
@@ -437,47 +437,57 @@ def _compare(
     series: rule_series.ManySeries,
     reference: Reference,
     measured: tuple[Floats, Floats],
-    shares: Floats,
+    alpha: Floats,
 ) -> tuple[tuple[Floats, Floats], Floats, Flags]:
     """Compare the run's values and errors (``measured``), (series,) each, with the reference.
 
-    Returns three things. The first are the limits on the watched side and on the other side. The
-    second says how far the run is from normal (z). The third says for which series only chance
-    moves the value.
+    ``alpha`` is the allowed chance of a false alarm in one run, (series,). Returns three things:
+
+    - the limits on the watched side and on the other side,
+    - how far the run is from normal (z), NaN if there are too few healthy runs,
+    - for which series the values of consecutive runs are independent.
     """
     values, errors = measured
     rules = [watched.rule for watched in series]
-    reference = _allow_return(rules, reference)
-    prediction = predict(reference, np.nan_to_num(errors), shares)
-    far = {side: surprise(reference, values, errors, direction=side) for side in Direction}
+    normal = _allow_return(rules, reference)
+    # Limits are shown even if the run has no value, so they need an error that is a number. With
+    # the error 0, the limits are those of past runs. `surprise` gets NaN and returns NaN, because
+    # such a run is not judged.
+    prediction = predict(normal, np.nan_to_num(errors), alpha)
+    p_below = surprise(normal, values, errors, direction=Direction.BELOW)
+    p_above = surprise(normal, values, errors, direction=Direction.ABOVE)
     is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
-    is_share = np.array([rule.is_share for rule in rules])
-    can_be_rare = is_share & np.isfinite(values)
-    # A share that falls is judged by the users outside of it. Their angle is pi / 2 minus its angle.
-    is_mirrored = is_share & is_below
-
-    def mirror(angles: Floats) -> Floats:
-        return np.where(is_mirrored, np.pi / 2 - angles, angles)
-
-    # In the share of users with the most common list, one user always counts. Others may have this
-    # list by chance, and this says nothing about the next run.
-    is_shared = np.array(
+    is_share_of_users = np.array([rule.is_share for rule in rules])
+    # `judge_rare` looks for shares that are too high. A share that falls is judged by the share of
+    # the other users, which rises.
+    is_mirrored = is_share_of_users & is_below
+    counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
     )
-    high, p, is_counted = judge_rare(
-        can_be_rare,
-        (mirror(reference.taught), reference.errors),
-        (mirror(values), errors),
-        shares,
+    mirrored_limits, p, is_counted = judge_rare(
+        is_share_of_users & np.isfinite(values),
+        (_mirror(normal.taught, is_mirrored), normal.errors),
+        (_mirror(values, is_mirrored), errors),
+        alpha,
         by_angle=(
-            mirror(np.where(is_below, prediction.low, prediction.high)),
-            np.where(is_below, far[Direction.BELOW], far[Direction.ABOVE]),
+            _mirror(np.where(is_below, prediction.low, prediction.high), is_mirrored),
+            np.where(is_below, p_below, p_above),
         ),
-        always=is_shared.astype(np.float64),
+        # Some list is always the most common one, so at least one user has it.
+        always=counts_most_common_list.astype(np.float64),
     )
-    z = to_normal(p)
-    limits = mirror(high)
+    limits = _mirror(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)
-    # z is NaN if there are too few healthy runs.
-    z = np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
-    return (limits, opposites), z, is_shared & is_counted
+    z = np.where(normal.runs >= MIN_HEALTHY_RUNS, to_normal(p), np.nan)
+    # A few users may get the most common list by chance. Whether they do in one run says nothing
+    # about the next run. So while this share is rare, its runs are independent.
+    return (limits, opposites), z, counts_most_common_list & is_counted
+
+
+def _mirror(angles: Floats, is_mirrored: Flags) -> Floats:
+    """Replace the angles of mirrored series by the angles of the share of the other users.
+
+    If a share has the angle a, the share of the other users has the angle pi / 2 - a. Mirroring
+    twice gives the same angles again. ``angles`` have the shape (series,) or (runs, series).
+    """
+    return np.where(is_mirrored, np.pi / 2 - angles, angles)

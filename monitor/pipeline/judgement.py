@@ -86,11 +86,12 @@ def judge_findings(
         expectations=expectations,
         past=memory.past,
     )
+    transitions_with_scales = scales.add_to(transitions)
     return Judgement(
         expectations=expectations,
         standstills=standstills,
         states=states,
-        transitions=scales.complete(transitions),
+        transitions=transitions_with_scales,
     )
 
 
@@ -112,8 +113,8 @@ class ChangeScales:
     expectations: Sequence[Expectation]
     past: Sequence[PastRun]
 
-    def complete(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
-        """Add ``interval`` and ``normal`` to each change that has a value."""
+    def add_to(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
+        """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
         completed = []
         for change in changes:
             if change.value is not None:

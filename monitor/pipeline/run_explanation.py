@@ -580,7 +580,7 @@ def _write_cause(
 
 def _adds_to(change: Transition, finding: Finding | None) -> bool:
     """Return whether the finding says more than the reason of this change."""
-    if finding is None:
+    if finding is None or change.is_about_test:
         return False
     if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
         return True

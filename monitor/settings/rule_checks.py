@@ -146,15 +146,19 @@ def _learned(rule: Partial) -> Iterator[Problem]:
 
 
 def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report a rule without ``learned`` that has no threshold, or one that cannot be right."""
+    """Report a rule without ``learned`` that has no threshold, or one that cannot be right.
+
+    A rule with both ``below`` and ``above`` is ignored here, because `_excluded` reports it.
+    """
     if rule.has("watch"):
         yield Problem(
             ("watch",),
             "is only for learned, because below and above name their own side: remove it",
         )
-    if not rule.has("below", "above"):
+    thresholds = [side for side in ("below", "above") if rule.has(side)]
+    if not thresholds:
         yield Problem((), "has no threshold: give below (above for share_below), or learned: drop")
-    elif not (rule.has("below") and rule.has("above")):
+    elif len(thresholds) == 1:
         yield from _threshold(rule, k)
 
 

@@ -109,7 +109,11 @@ def write_days(days: tuple[date, date]) -> str:
     return f"{first}..{last}"
 
 
-def _keep(value: object) -> object:
+def _parse_keep(value: object) -> Keep | int:
+    """Return which users' lists or scores are stored: a word, or a number of users.
+
+    YAML has read ``true`` as a boolean. Raises ValueError for any other value.
+    """
     word = str(value).strip().lower()
     if word in _YES:
         return Keep.ALL
@@ -117,6 +121,7 @@ def _keep(value: object) -> object:
         return Keep.NONE
     if word in set(Keep):
         return Keep(word)
+    # 12 digits are enough for any number of users, and such a number fits into 64 bits.
     if not re.fullmatch(r"[1-9]\d{0,11}", word):
         raise ValueError(f"must be {', '.join(Keep)}, or a number of users, such as 10000")
     return int(word)
@@ -177,7 +182,7 @@ _is_no_time = must(
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
 KeepChoice = Annotated[
     Keep | int,
-    BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),
+    BeforeValidator(_parse_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),
 ]
 Address = Annotated[str, readable_by(split_address)]
 

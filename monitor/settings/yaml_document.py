@@ -244,15 +244,18 @@ class _Builder:
             )
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> PlacedMapping:
-        """Return the values by key. Keys that are no text or occur twice are reported."""
+        """Return the values by key. Keys that are no text or occur twice are reported.
+
+        A merged key (``<<: *anchor``) may occur twice. Then the key of the mapping itself is used.
+        """
         built = PlacedMapping()
         built.path = path
-        for key, value, is_own in self._pairs(node, path):
+        for key, value, is_merged in self._pairs(node, path):
             name = self._key(key, path)
             line = key.start_mark.line + 1
             if name is not None and name not in built:
                 built[name] = self.build(value, (*path, name), line)
-            elif name is not None and is_own:
+            elif name is not None and not is_merged:
                 first = self.document.lines[*path, name]
                 self._report(
                     (*path, name),
@@ -262,7 +265,7 @@ class _Builder:
         return built
 
     def _pairs(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[Node, Node, bool]]:
-        """Yield each key and its value, and False if it was merged by ``<<: *anchor``.
+        """Yield each key, its value, and whether it was merged by ``<<: *anchor``.
 
         Merged keys come last. If a key occurs twice, the first one is used.
         """
@@ -272,11 +275,11 @@ class _Builder:
             if key.tag == "tag:yaml.org,2002:merge":
                 merges += value.value if isinstance(value, yaml.SequenceNode) else [value]
             else:
-                yield key, value, True
+                yield key, value, False
         for source in merges:
             if isinstance(source, MappingNode):
                 for key, value, _ in self._pairs(source, path):
-                    yield key, value, False
+                    yield key, value, True
             else:
                 self._report(
                     path,
@@ -300,19 +303,20 @@ class _Builder:
         If a variable cannot be expanded, this is reported, and the text is returned unchanged.
         """
         try:
-            text, values = _expand(node.value, self._environ)
+            text, variable_values = _expand(node.value, self._environ)
         except ValueError as error:
             self._report(path, line, str(error))
             return node.value
-        # The values may be secrets, so `report_lines` hides them.
-        self.document.expanded.update(values)
+        # The values of variables may be secrets, so `report_lines` hides them.
+        self.document.expanded.update(variable_values)
         if _UNFIT.search(text):
             self._report(path, line, _IS_UNFIT)
             return _UNFIT.sub("?", text)
-        # A setting of type text needs the text of a value like 2024, which is a number here.
-        if not node.style:  # a value without quotes has the style None, or "" in libyaml
+        # A value without quotes has the style None, or "" in libyaml. `_typed_value` may return a
+        # number for it, such as 2024. Settings of type text need the text as it was written.
+        if not node.style:
             self.document.texts[path] = text
-        return _typed_value(node, text, is_variable=bool(values))
+        return _typed_value(node, text, is_variable=bool(variable_values))
 
     def _report(self, path: KeyPath, line: int, message: str) -> None:
         self.document.problems.append(Problem(path, message, line))

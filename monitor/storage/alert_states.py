@@ -45,19 +45,29 @@ def key_of(item: AlertState | Transition) -> AlertKey:
 
 def store_alerts(
     connection: Connection,
-    states: Sequence[AlertState],
-    changes: Sequence[Transition],
+    new_states: Sequence[AlertState],
+    new_transitions: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Store the states and transitions that `admit` allows, and the deliveries."""
-    names = {state.comparison for state in states} | {change.comparison for change in changes}
+    """Store the states and transitions that `admit` allows, and their deliveries.
+
+    The comparisons are locked first, so that no other process changes their alerts meanwhile.
+    """
+    names = {state.comparison for state in new_states}
+    names |= {transition.comparison for transition in new_transitions}
     lock_names(connection, names)
-    admitted, causes = admit(stored_states(connection, names), states, changes)
-    causes = _as_started(connection, causes)
-    admitted, causes = _with_new_keys(connection, admitted, causes)
-    upsert(connection, admitted)
-    store_transitions(connection, causes, receivers)
-    firing = [state for state in admitted if state.state is State.FIRING]
+    admitted_states, admitted_transitions = admit(
+        stored_states(connection, names), new_states, new_transitions
+    )
+    # The transition that ends a firing gets the labels with which receivers know the firing.
+    with_labels = _as_started(connection, admitted_transitions)
+    # A new firing gets another key if an earlier firing has its key.
+    states_to_store, transitions_to_store = _with_new_keys(connection, admitted_states, with_labels)
+    upsert(connection, states_to_store)
+    store_transitions(connection, transitions_to_store, receivers)
+    # A firing may have begun in an earlier run, and a receiver may have no delivery of its start.
+    # Then the receiver was added later, or the firing began in a replay without receivers.
+    firing = [state for state in states_to_store if state.state is State.FIRING]
     _deliver_lasting_starts(connection, firing, receivers)
 
 
@@ -83,30 +93,30 @@ def upsert(
 def admit(
     stored: Mapping[AlertKey, AlertState],
     states: Sequence[AlertState],
-    changes: Sequence[Transition],
+    new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
     """Return the states that may replace the stored states, and the transitions to these states.
 
     A new state is admitted if it was not judged for an earlier slot than the stored state. It must
-    also equal the stored state, or follow from it by the alert's transitions. ``changes`` has them
-    in the order in which they happened, so an alert's first transition must begin at the stored
+    also equal the stored state, or follow from it by the alert's transitions. ``new_transitions``
+    are in the order in which they happened. So an alert's first transition must begin at the stored
     state. An alert without a stored state counts as quiet.
     """
-    first_changes: dict[AlertKey, Transition] = {}
-    for change in changes:
-        first_changes.setdefault(key_of(change), change)
+    first_transitions: dict[AlertKey, Transition] = {}
+    for transition in new_transitions:
+        first_transitions.setdefault(key_of(transition), transition)
     admitted = []
     for state in states:
         alert = key_of(state)
-        if _follows(stored.get(alert), state, first_changes.get(alert)):
+        if _follows(stored.get(alert), state, first_transitions.get(alert)):
             admitted.append(state)
     alerts = set(map(key_of, admitted))
-    return admitted, [change for change in changes if key_of(change) in alerts]
+    return admitted, [transition for transition in new_transitions if key_of(transition) in alerts]
 
 
 def store_transitions(
     connection: Connection,
-    changes: Sequence[Transition],
+    new_transitions: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
     """Store the transitions and their deliveries.
@@ -114,19 +124,21 @@ def store_transitions(
     Starts go to all receivers. Ends and acknowledgements go to receivers with a delivery of the
     start.
     """
-    if not changes:
+    if not new_transitions:
         return
     numbered = transitions.insert().returning(transitions.c.id, sort_by_parameter_order=True)
-    rows = [to_row(change, transitions) for change in changes]
+    rows = [to_row(transition, transitions) for transition in new_transitions]
     ids = connection.scalars(numbered, rows).all()
-    receivers_by_key = _receivers_of_starts(connection, changes)
+    receivers_by_key = _receivers_of_starts(connection, new_transitions)
     pending = []
-    for transition_id, change in zip(ids, changes, strict=True):
-        if not change.is_announced:
+    for transition_id, transition in zip(ids, new_transitions, strict=True):
+        if not transition.is_announced:
             continue
-        notified = receivers if change.is_start else receivers_by_key.get(change.dedup_key, ())
+        notified = (
+            receivers if transition.is_start else receivers_by_key.get(transition.dedup_key, ())
+        )
         for receiver in dict.fromkeys(notified):
-            pending.append(pending_delivery(transition_id, receiver, change.at))
+            pending.append(pending_delivery(transition_id, receiver, transition.at))
     if pending:
         connection.execute(deliveries.insert(), pending)
 
@@ -198,7 +210,9 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
     return from_rows(Transition, connection.execute(query))
 
 
-def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
+def _follows(
+    before: AlertState | None, state: AlertState, first_transition: Transition | None
+) -> bool:
     """Return whether the state may replace the stored state ``before``. See `admit`."""
     state_before = State.QUIET
     key_before = None
@@ -207,15 +221,15 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
             return False
         state_before = before.state
         key_before = before.dedup_key
-    if cause is not None:
-        return cause.from_state is state_before
+    if first_transition is not None:
+        return first_transition.from_state is state_before
     return state.state is state_before and state.dedup_key == key_before
 
 
 def _with_new_keys(
     connection: Connection,
     states: Sequence[AlertState],
-    changes: Sequence[Transition],
+    new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
     """Give a firing a new dedup key if an earlier firing has its key.
 
@@ -223,7 +237,9 @@ def _with_new_keys(
     not take the new firing for the earlier one.
     """
     # The new starts are not stored yet, so a stored start with the same key is an earlier one.
-    starts = {change.dedup_key: change for change in changes if change.is_start}
+    starts = {
+        transition.dedup_key: transition for transition in new_transitions if transition.is_start
+    }
     query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
     new_keys = {}
     for old_key in connection.scalars(query):
@@ -231,26 +247,29 @@ def _with_new_keys(
         new_keys[old_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
     return (
         [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in states],
-        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in changes],
+        [
+            replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key))
+            for item in new_transitions
+        ],
     )
 
 
-def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
+def _as_started(connection: Connection, new_transitions: Sequence[Transition]) -> list[Transition]:
     """Give each end the labels, metric and statistic of its start, even if the rule has changed.
 
     Receivers need these to find the alert that ended.
     """
-    as_started = list(changes)
-    keys = {change.dedup_key for change in changes if change.is_end} - {None}
+    as_started = list(new_transitions)
+    keys = {transition.dedup_key for transition in new_transitions if transition.is_end} - {None}
     if not keys:
         return as_started
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
     start_by_key = {row.dedup_key: from_row(Transition, row) for row in connection.execute(query)}
-    for place, change in enumerate(changes):
-        start = start_by_key.get(change.dedup_key)
-        if change.is_end and start is not None:
+    for place, transition in enumerate(new_transitions):
+        start = start_by_key.get(transition.dedup_key)
+        if transition.is_end and start is not None:
             as_started[place] = replace(
-                change,
+                transition,
                 labels=start.labels,
                 metric=start.metric,
                 statistic=start.statistic,
@@ -270,8 +289,6 @@ def _deliver_lasting_starts(
     starts = select(transitions.c.id, transitions.c.at).where(
         transitions.c.dedup_key.in_(keys), IS_START
     )
-    # This notifies receivers that were added later. It also notifies all receivers of a firing that
-    # began in a replay without receivers.
     pending = []
     for transition_id, at in connection.execute(starts):
         for receiver in dict.fromkeys(receivers):
@@ -282,13 +299,17 @@ def _deliver_lasting_starts(
 
 
 def _receivers_of_starts(
-    connection: Connection, changes: Sequence[Transition]
+    connection: Connection, new_transitions: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
     """Return, for each firing's key, the receivers that have a delivery of the firing's start.
 
-    Only firings that one of the changes acknowledges or ends are returned.
+    Only firings that one of the new transitions acknowledges or ends are returned.
     """
-    keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
+    keys = {
+        transition.dedup_key
+        for transition in new_transitions
+        if transition.is_announced and not transition.is_start
+    }
     receivers: dict[str | None, list[str]] = {}
     if not keys:
         return receivers

@@ -29,7 +29,10 @@ from monitor.model.runs import KeptLists
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000
 """A piece contains at most this many users, and about this many items."""
-_NAMES = b"segments"
+_SEGMENTS = "segments"
+"""The column with the numbers of each user's segments."""
+_SEGMENT_NAMES = b"segments"
+"""The key of the segments' names in the file's metadata."""
 
 
 @immutable
@@ -47,7 +50,12 @@ class Piece:
 
 
 def pack(lists: KeptLists) -> Iterator[Piece]:
-    """Yield the pieces of both arms."""
+    """Yield the pieces of both arms.
+
+    An arm without users has one piece without rows. So stored lists of no users differ from lists
+    that were not stored, and `unpack` finds the columns. Both arms have the same users, so only the
+    baseline's pieces have their segments.
+    """
     names = list(lists.segments)
     segments = segment_column(lists.segments, names, len(lists.baseline))
     tables = {Arm.BASELINE: lists.baseline, Arm.CANDIDATE: lists.candidate}
@@ -55,12 +63,13 @@ def pack(lists: KeptLists) -> Iterator[Piece]:
         # The number of items is limited too, so that a piece needs little memory.
         longest = int(np.diff(table.offsets).max(initial=1))
         step = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
-        for part, start in enumerate(range(0, max(len(table), 1), step)):
+        starts = range(0, max(len(table), 1), step)
+        for part, start in enumerate(starts):
             users = slice(start, min(start + step, len(table)))
             piece = _piece(table, users)
             if arm is Arm.BASELINE:
-                piece = piece.append_column("segments", segments[users])
-                piece = piece.replace_schema_metadata({_NAMES: json.dumps(names).encode()})
+                piece = piece.append_column(_SEGMENTS, segments[users])
+                piece = piece.replace_schema_metadata({_SEGMENT_NAMES: json.dumps(names).encode()})
             ends = pc.min_max(piece["user"]).as_py()
             yield Piece(
                 arm=arm,
@@ -90,9 +99,9 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
         tables.append(pa.concat_tables(parts))
     baseline, candidate = map(rankings, tables)
     _require(baseline.users.equals(candidate.users), "the arms' users differ")
-    _require("segments" in tables[0].column_names, "the segments are missing")
-    names = json.loads(tables[0].schema.metadata[_NAMES])
-    segments = rows_by_segment(tables[0]["segments"], names)
+    _require(_SEGMENTS in tables[0].column_names, "the segments are missing")
+    names = json.loads(tables[0].schema.metadata[_SEGMENT_NAMES])
+    segments = rows_by_segment(tables[0][_SEGMENTS], names)
     return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 

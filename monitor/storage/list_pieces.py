@@ -39,6 +39,7 @@ def encode_lists(lists: KeptLists | None) -> list[dict[str, Any]]:
     """
     if lists is None:
         return []
+    # Importing pyarrow is slow, so only functions that read or write lists import it.
     from monitor.storage import list_parquet
 
     return [to_row(piece, kept_lists) for piece in list_parquet.pack(lists)]
@@ -78,6 +79,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
         pieces[arm].append(payload)
     if not pieces:
         return None
+    # Imported here for the same reason as in `encode_lists`.
     from monitor.storage import list_parquet
 
     try:

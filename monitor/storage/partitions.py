@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -45,6 +45,7 @@ LOCK_WAIT_S = 2.0
 All other users of the table wait meanwhile.
 """
 
+_Result = TypeVar("_Result")
 _DAY = timedelta(days=1)
 # With this lock, only one transaction creates partitions at a time. The key is "ranks" in ASCII.
 _TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")
@@ -130,18 +131,20 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     """
     with database.read() as connection:
         past = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    dropped_rows: list[int] = []
+    dropped_rows = 0
     obstacles: list[str] = []
     for partition in past:
-        drop = partial(_drop, partition=partition, before=before, dropped_rows=dropped_rows)
-        error = _attempt(database, drop)
-        if error is not None:
-            obstacles.append(f"{partition.name} was not dropped: {error}")
-            # A partition in use is a temporary error. The next partitions would wait for a lock
-            # too. After a permanent error the next partitions are still tried.
-            if not error.permanent:
-                break
-    return sum(dropped_rows), tuple(obstacles)
+        rows = _attempt(database, partial(_drop, partition=partition, before=before))
+        if not isinstance(rows, DatabaseError):
+            dropped_rows += rows
+            continue
+        error = rows
+        obstacles.append(f"{partition.name} was not dropped: {error}")
+        # A partition in use is a temporary error. The next partitions would wait for a lock too.
+        # After a permanent error the next partitions are still tried.
+        if not error.permanent:
+            break
+    return dropped_rows, tuple(obstacles)
 
 
 def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
@@ -213,23 +216,20 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
 
 
-def _drop(
-    connection: Connection,
-    partition: Partition,
-    before: datetime,
-    dropped_rows: list[int],
-) -> None:
-    """Drop the partition if it is still past. Adds its estimated number of rows to the list."""
+def _drop(connection: Connection, partition: Partition, before: datetime) -> int:
+    """Drop the partition if it is still past. Return the estimated number of deleted rows."""
     # Readers lock the table first and then its partitions. The same order here prevents a deadlock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
-    if partition in read_partitions(connection) and _is_past(connection, partition, before):
-        rows = rows_of(connection, partition.name)
-        connection.execute(text(f"DROP TABLE {partition.name}"))
-        dropped_rows.append(rows)
+    is_attached = partition in read_partitions(connection)
+    if not is_attached or not _is_past(connection, partition, before):
+        return 0
+    rows = rows_of(connection, partition.name)
+    connection.execute(text(f"DROP TABLE {partition.name}"))
+    return rows
 
 
-def _attempt(database: Database, step: Callable[[Connection], None]) -> DatabaseError | None:
-    """Try the step without waiting long for a lock. Return the error if it failed, else None.
+def _attempt(database: Database, step: Callable[[Connection], _Result]) -> _Result | DatabaseError:
+    """Try the step without waiting long for a lock. Return its result, or the error if it failed.
 
     The error is not reported as an outage of the database, because it is none.
     """
@@ -237,7 +237,6 @@ def _attempt(database: Database, step: Callable[[Connection], None]) -> Database
         connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
         try:
             with connection.begin_nested():
-                step(connection)
+                return step(connection)
         except DBAPIError as error:
             return translate(error.orig, database.url)
-    return None

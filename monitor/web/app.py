@@ -157,7 +157,7 @@ def create_app(
         Route("/static/{name}", _static),
         Route("/docs", docs),
         Route("/docs/{path:path}", docs),
-        Route("/metrics", _scraper(metrics)),
+        Route("/metrics", _metrics_endpoint(metrics)),
         Route("/-/healthy", _probe(health.unhealthy, "healthy")),
         Route("/-/ready", _probe(health.unready, "ready")),
         Route("/-/reload", _reloader(reload), methods=["POST"]),
@@ -331,7 +331,7 @@ def _document(site: Site, documentation: Documentation, request: Request) -> Res
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+def _metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of the metrics page."""
     # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)

@@ -55,7 +55,7 @@ class Pool:
 
     before: np.ndarray
     baseline: np.ndarray
-    candidate: dict  # by fault, and `healthy`
+    candidate: dict[str, np.ndarray]  # by fault, and `healthy`  # type: ignore[type-arg]
     novelty: (
         np.ndarray
     )  # mean log popularity of a user's list, of now (trainings, users) and of before
@@ -116,7 +116,7 @@ def make_pool(users, trainings):
     before = baseline.train(rng)
     familiar = np.log1p(np.bincount(before.ravel(), minlength=ITEMS))
     of_baseline, novelty = [], []
-    of_candidate = {name: [] for name in ("healthy", "mixed", "popular", "reversed")}
+    of_candidate = {name: [] for name in ("healthy", "mixed", "popular", "reversed")}  # type: ignore[var-annotated]
     for _ in range(trainings):
         lists = baseline.train(rng)
         of_baseline.append(features(score(lists, before), find_shared(lists)))
@@ -209,7 +209,7 @@ def watch(pool, users, planned, repetitions):
     """z of A/A tests and of healthy runs, p of healthy runs, and p of runs with each fault, (repetitions, looks)."""
     rng = np.random.default_rng(3)
     same, days, p_healthy = [], [], []
-    p_faults = {name: [] for name in FAULTS}
+    p_faults = {name: [] for name in FAULTS}  # type: ignore[var-annotated]
     for _ in range(-(-repetitions // PART)):
         same_training, healthy, found = observe(pool, users, planned, rng)
         same.append((same_training[0] / same_training[1])[:, 0])

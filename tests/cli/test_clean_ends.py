@@ -73,7 +73,7 @@ def fail_after_start(words, folder, environment):
 
 def _run(words, folder, environment):
     try:
-        run_command(words, str(folder), environment, str(folder / "out"), str(folder / "err"))
+        run_command(words, str(folder), environment, str(folder / "out"), str(folder / "err"))  # type: ignore[call-arg]
     finally:
         os._exit(ENDS_AS_PYTHON)
 

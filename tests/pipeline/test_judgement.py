@@ -290,18 +290,18 @@ def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and
     """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
     share = transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)
     nothing = transition(metric="condition", statistic="no_data", value=None)
-    mean, of_asked, neither = scales().complete([transition(), share, nothing])
+    mean, of_asked, neither = scales().add_to([transition(), share, nothing])
     assert mean.interval == pytest.approx((0.254 - 0.0196, 0.254 + 0.0196), abs=1e-4)
     assert mean.normal is None
     assert of_asked.interval == pytest.approx((0.12710, 0.28433), abs=5e-5)
-    assert scales(past=past(0.5)).complete([nothing]) == (neither,) == (nothing,)
+    assert scales(past=past(0.5)).add_to([nothing]) == (neither,) == (nothing,)
 
 
 def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series():
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
     (told,) = scales(
         comparison=learned, expectations=(expected("SimilarityLow", 0.51),), past=past(0.9)
-    ).complete([transition()])
+    ).add_to([transition()])
     assert told.normal == 0.51
     rules = (LOW, rule(alert="Dropped", learned=Learning.DROP), rule(alert="Tail", statistic="p05"))
     several = (
@@ -309,7 +309,7 @@ def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expect
         expected("Dropped", 0.7, segment="country=UK"),
         expected("Dropped", 0.52),
     )
-    (told,) = scales(comparison=comparison(rules=rules), expectations=several).complete(
+    (told,) = scales(comparison=comparison(rules=rules), expectations=several).add_to(
         [transition()]
     )
     assert told.normal == 0.52
@@ -321,7 +321,7 @@ def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_
         *past(0.1, alarmed=True),
         *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5),
     )
-    (told,) = scales(past=before).complete([transition()])
+    (told,) = scales(past=before).add_to([transition()])
     assert told.normal == pytest.approx(0.5)
 
 

@@ -30,7 +30,7 @@ lost       SplitOff     02   the users are not split as planned:
 
 def replay(fault, folder):
     """The runs, and the firings that begin."""
-    world.write_log(folder / "log.parquet", HEALTHY, DAYS, **{"begins": BEGINS, **FAULTS[fault]})
+    world.write_log(folder / "log.parquet", HEALTHY, DAYS, **{"begins": BEGINS, **FAULTS[fault]})  # type: ignore[arg-type, dict-item]
     config = str(world.write_config(folder))
     runs = run_cli(
         "replay", "--config", config, "--since", "2026-11-02", "--until", "2026-11-16", "--json"

@@ -92,7 +92,7 @@ def test_the_self_gap_is_that_of_welch():
 def test_gaps_of_arms_with_too_few_users_are_undefined():
     nobody, one = summary(n=0, mean=None, standard_error=None), summary(n=1, standard_error=None)
     assert all(map(math.isnan, (mean_gap(nobody, one).value, mean_gap(one, nobody).error)))
-    assert mean_gap(one, summary()).value == one.mean - summary().mean
+    assert mean_gap(one, summary()).value == one.mean - summary().mean  # type: ignore[operator]
     assert math.isnan(mean_gap(one, summary()).error)
     arms = Count(affected=0, users=0), Count(affected=1, users=1)
     assert math.isnan(share_gap(*arms).value)
@@ -117,8 +117,8 @@ def test_the_benchmark_computes_the_same_gaps():
     rng = np.random.default_rng(14)
     scores = [rng.random(400) ** 2, rng.random(300) ** 3]
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
-    values, errors = unpaired.gaps_of(*sums, 400, 300)
-    far = [Count(affected=np.count_nonzero(each < gaps.FAR), users=len(each)) for each in scores]
+    values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
+    far = [Count(affected=np.count_nonzero(each < gaps.FAR), users=len(each)) for each in scores]  # type: ignore[arg-type]
     expected = {
         "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
         f"far gap below {gaps.FAR:g}": angle_gap(*far),
@@ -147,7 +147,7 @@ def test_the_adjusted_gap_is_that_of_a_regression_on_arm_and_before():
     is_candidate = np.arange(300) >= 100
     now = 0.8 * before - 0.5 * is_candidate + rng.normal(size=300) / 5
     design = np.column_stack((np.ones(300), ~is_candidate, before))
-    coefficients = np.linalg.lstsq(design, now, rcond=None)[0]
+    coefficients = np.linalg.lstsq(design, now, rcond=None)[0]  # type: ignore[arg-type]
     gap = adjusted_gap(moments(now[:100], before[:100]), moments(now[100:], before[100:]))
     assert gap.value == pytest.approx(coefficients[1])
     left = now - coefficients[2] * before
@@ -241,7 +241,7 @@ def test_the_excess_of_a_random_split_is_0_in_expectation():
     values = []
     for chosen in combinations(range(8), 4):
         arms = users[list(chosen)], np.delete(users, chosen, axis=0)
-        values.append(between_excess(*map(counted, arms), P).value)
+        values.append(between_excess(*map(counted, arms), P).value)  # type: ignore[call-arg]
     assert np.mean(values) == pytest.approx(0, abs=1e-12)
 
 
@@ -304,7 +304,7 @@ def test_p_is_the_share_of_shifts_that_are_at_least_as_far():
         total += np.array(distances) / np.std(distances)
     expected = np.mean(total >= total[0] - 1e-9)
     found = compare_before(codes, is_candidate, hashes)
-    assert (found.p, found.users, found.differed) == (pytest.approx(expected), 30, False)
+    assert (found.p, found.users, found.differed) == (pytest.approx(expected), 30, False)  # type: ignore[comparison-overlap]
 
 
 def test_arms_differ_by_items_and_by_missing_lists_but_not_by_chance():

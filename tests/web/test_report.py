@@ -64,6 +64,8 @@ def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store):
     fill(store)
     slot = SLOTS[-1] + DAY
     later = claimed(store, slot)
+    with pytest.raises(AbsentPageError, match="has not ended"):
+        written(store, slot=slot)
     result = published.result(claim=later, finished_at=slot, summaries=(factories.summary(),))
     assert store.runs.finish(result, receivers=())
     text = written(store, since=SLOTS[1])

@@ -250,7 +250,7 @@ class Options(BaseModel):
         return list(_names_by_key(cls))
 
     def has(self, *names: str) -> bool:
-        """Whether the file has a value, valid or not, for one of these fields."""
+        """Whether the file has a value, valid or not, for at least one of these fields."""
         given = (name for name in names if getattr(self, name) is not None)
         return not self.model_fields_set.isdisjoint(given) or not self._invalid.isdisjoint(names)
 

@@ -10,7 +10,7 @@ from monitor.model.arrays import Flags, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
-from monitor.statistics.attribution.habits import Habit, find_excess, least_share
+from monitor.statistics.attribution.habits import Habit, find_outliers, least_share
 from monitor.statistics.attribution.hypotheses import (
     Scene,
     Suspicion,
@@ -31,7 +31,7 @@ _IN_SEGMENT = 0.8
 _TIMES_ALL = 1.5
 
 # A more specific kind is reported instead of the best kind if it explains at least half as much.
-_AS_GOOD = 0.5
+_GOOD_ENOUGH = 0.5
 # If the fault explains less than this share of the drop, users without a list are reported instead.
 _OUTWEIGHS_MISSING = 0.5
 # If a fault explains less than this share of the drop, it explains nothing.
@@ -184,7 +184,7 @@ def _select_finding(
     if not findings:
         return None
     greatest = max(map(weigh, findings))
-    good_enough = [finding for finding in findings if weigh(finding) >= _AS_GOOD * greatest]
+    good_enough = [finding for finding in findings if weigh(finding) >= _GOOD_ENOUGH * greatest]
     kind = good_enough[0].kind
     best = max((finding for finding in good_enough if finding.kind is kind), key=weigh)
     for other in findings:
@@ -280,12 +280,12 @@ def _estimate_share(
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:
-        excess = find_excess(bins, usual)
+        outliers = find_outliers(bins, usual)
         # `REPLACED` finds lists of other users and random lists, which are always outliers.
         # `TURNED` finds reversed lists. They are outliers only if usual lists would become outliers
         # by being reversed.
-        if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
-            return excess.beyond
+        if outliers is not None and (habit is Habit.REPLACED or outliers.reversed >= _APART):
+            return outliers.beyond
     hit_share = float(suspicion.hit[rows].mean())
     share = max(least_share(bins, usual), hit_share - suspicion.usual)
     if habit is Habit.FIRST_MOVED:

@@ -90,12 +90,12 @@ class Outliers:
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
     reversed: float  # share of ordinary users that would be there if their lists were reversed
-    # The share of users in these bins minus the usual share, divided by the share of users that are
-    # usually in lower bins.
+    # Estimated share of hit users. It is the share of users in these bins minus the usual share,
+    # divided by the share of users that are usually in lower bins.
     beyond: float
 
 
-def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
+def find_outliers(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """Find a bin for which far more users than usual are in this bin or in higher bins.
 
     None if there is no such bin.

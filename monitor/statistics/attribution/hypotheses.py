@@ -16,7 +16,7 @@ from monitor.statistics.attribution.habits import (
     Habit,
     Outliers,
     bin_lists,
-    find_excess,
+    find_outliers,
     find_shared,
     judge_lists,
     least_share,
@@ -29,14 +29,15 @@ _LEAST_USERS = 5
 # Nearly the same lists are reported for at least this share of the users of a segment. In some
 # healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
 _LEAST_ALIKE = 0.1
-# If the lists of at least this share of the users became more alike, those of all users did. Between
-# two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists are mixed
-# with the baseline's.
+# If the lists of at least this share of the users became more alike, those of all users did.
+# Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
+# are mixed with the baseline's.
 _ALL_ALIKE = 0.6
 # If both arms now have the same lists, the baseline is named only if its lists changed by more than
 # this multiple of the candidate's change. Two trainings of one model differ by less.
 _CLEARLY_MORE = 1.25
-# At most this many segments are searched one by one. These are the largest segments.
+# At most this many segments are searched one by one. These are the largest segments, and the
+# segment of all users is one of them.
 _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
@@ -242,7 +243,7 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(Habit.IDENTICAL)
     if in_healthy_runs is not None:
         usual = widest(usual, in_healthy_runs)
-    if find_excess(bins, usual) is None:
+    if find_outliers(bins, usual) is None:
         return None
     hit = (bins == 1) & (bins_before != 1)
     arm = _changed_more(changes, hit)
@@ -262,7 +263,7 @@ def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     bins_before = _bin_likeness(changes.former, changes.is_known)
 
     def find(rows: Rows) -> Outliers | None:
-        return find_excess(bins[rows], share_bins(bins_before[rows]))
+        return find_outliers(bins[rows], share_bins(bins_before[rows]))
 
     risen = least_share(bins, share_bins(bins_before))
     if risen >= _ALL_ALIKE and find(scene.segments[ALL]) is None:
@@ -274,13 +275,13 @@ def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
             judged=everybody,
             detail={"is_slight": 1.0},
         )
-    outliers = _search_segments(scene, find)
-    if outliers is None:
+    largest = _search_segments(scene, find)
+    if largest is None:
         return None
-    segment, excess = outliers
+    segment, outliers = largest
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[rows] = (bins[rows] >= excess.least) & (bins_before[rows] < excess.least)
+    hit[rows] = (bins[rows] >= outliers.least) & (bins_before[rows] < outliers.least)
     if hit[rows].mean() < _LEAST_ALIKE:
         return None
     arm = _changed_more(changes, hit)
@@ -549,8 +550,12 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items changed their order more than usual.
 
-    All items are checked, and the first three items are checked separately. None if neither check
-    finds users.
+    There are two checks. One counts the pairs of items in reversed order. The other looks at the
+    place of the former first item, if it is still among the first three. The result is that of the
+    check that finds the larger share of the users that it can judge. None if neither finds users.
+
+    In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
+    changed (see `_KEPT_TOP`), and otherwise 0.
     """
     suspicions = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
@@ -573,27 +578,28 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
 
     First, all users are searched together. If that finds no users, single segments are searched.
     Then the users of the segment with the largest number of such users are returned. None if no
-    segment has such users. The caller sets the ``kind``.
+    segment has such users. The ``kind`` of the result is `REORDERED`. A caller that tests another
+    fault replaces it.
     """
     bins = scene.bins[arm][habit]
 
     def find(rows: Rows) -> Outliers | None:
         searched = None if len(rows) == len(bins) else rows
-        return find_excess(bins[rows], usual_shares(scene, arm, habit, searched))
+        return find_outliers(bins[rows], usual_shares(scene, arm, habit, searched))
 
-    outliers = _search_segments(scene, find)
-    if outliers is None:
+    largest = _search_segments(scene, find)
+    if largest is None:
         return None
-    segment, excess = outliers
+    segment, outliers = largest
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[rows] = bins[rows] >= excess.least
+    hit[rows] = bins[rows] >= outliers.least
     return Suspicion(
         kind=FaultKind.REORDERED,
         arm=arm,
         hit=hit,
         judged=bins >= 0,
-        usual=excess.usual,
+        usual=outliers.usual,
         habit=habit,
         segment=segment,
     )
@@ -604,40 +610,50 @@ def _search_segments(
 ) -> tuple[str, Outliers] | None:
     """Search all users together. If that finds nothing, search single segments.
 
-    Returns the segment with the largest number of outliers, and these. If many healthy users look
-    like hit users, a few hit users are outliers only in their segment.
+    Returns the segment with the largest estimated number of hit users, and its outliers. If many
+    healthy users look like hit users, a few hit users are outliers only in their segment.
     """
-    excess = find(scene.segments[ALL])
-    if excess is not None:
-        return ALL, excess
+    outliers = find(scene.segments[ALL])
+    if outliers is not None:
+        return ALL, outliers
     largest = None
-    most_users = 0.0
+    most_hit_users = 0.0
     by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
     for name in by_size[:_SEARCHED]:
+        if name == ALL:
+            continue
         rows = scene.segments[name]
-        excess = find(rows)
-        if excess is not None and excess.beyond * len(rows) > most_users:
-            largest = name, excess
-            most_users = excess.beyond * len(rows)
+        outliers = find(rows)
+        if outliers is None:
+            continue
+        # `beyond` estimates the share of the users that were hit.
+        hit_users = outliers.beyond * len(rows)
+        if hit_users > most_hit_users:
+            largest = name, outliers
+            most_hit_users = hit_users
     return largest
 
 
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Return the usual shares of users by bin.
+    """Return the usual shares of the arm's users by bin.
 
-    They are the shares in the arm's past runs. If there are no past runs, they are the other arm's
-    shares in this run. If other runs are between the earlier lists and this run, `widest` combines
-    both. If ``rows`` is given, `widest` also combines them with the other arm's shares among these
-    users.
+    1. They are the shares in the arm's past runs. Without past runs they are the other arm's shares
+       in this run, because that arm is probably healthy.
+    2. If other runs are between the earlier lists and this run, the other arm's shares in this run
+       are combined with them. Lists change more over several runs than over one, and the other arm
+       shows how much more.
+    3. If ``rows`` is given, the other arm's shares among these users are combined with them. The
+       users of a segment may usually change more than all users.
+
+    `widest` combines shares.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
-        # Lists change more over several runs than over one. The other arm shows how much more.
         shares = widest(shares, share_bins(other_bins))
     if rows is None:
         return shares

@@ -111,8 +111,8 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
         is_common_at_end[:, :k] = (alignment.candidate_positions < k).T
         is_removed = ~is_common_at_start & (start.candidate[rows] >= 0)
         is_new = ~is_common_at_end & (end.candidate[rows] >= 0)
-        _exchange(hybrid.take(rows), is_common_at_end, start.take(rows), is_common_at_start)
-        _exchange(alone.take(rows), is_removed, end.take(rows), is_new)
+        _copy_items(hybrid.take(rows), is_common_at_end, start.take(rows), is_common_at_start)
+        _copy_items(alone.take(rows), is_removed, end.take(rows), is_new)
     return before, start, hybrid, end, after, alone
 
 
@@ -187,26 +187,28 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
 
 
 def _with_copies(batch: PairBatch) -> PairBatch:
-    """Return the batch with copies of the arrays that `_exchange` changes."""
+    """Return the batch with copies of the arrays that `_copy_items` changes."""
     weights = batch.weights
     if weights is not None:
         weights = replace(weights, candidate=weights.candidate.copy())
     return replace(batch, candidate=batch.candidate.copy(), weights=weights)
 
 
-def _exchange(
-    batch: PairBatch,
-    places: Flags,
-    other: PairBatch,
-    other_places: Flags,
+def _copy_items(
+    target: PairBatch,
+    target_places: Flags,
+    source: PairBatch,
+    source_places: Flags,
 ) -> None:
-    """Replace the candidate's items at ``places`` by the other batch's items at ``other_places``.
+    """Copy the candidate's items at ``source_places`` to ``target_places``, with their weights.
 
-    The order of the items is kept. In each row both masks select the same number of places.
+    The order of the items is kept. In each row both masks must select the same number of places.
+    The arrays of ``target`` are changed, so `_with_copies` must have made them. Either both batches
+    have weights, or neither has.
     """
-    batch.candidate[places] = other.candidate[other_places]
-    if batch.weights is not None and other.weights is not None:
-        batch.weights.candidate[places] = other.weights.candidate[other_places]
+    target.candidate[target_places] = source.candidate[source_places]
+    if target.weights is not None and source.weights is not None:
+        target.weights.candidate[target_places] = source.weights.candidate[source_places]
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:

@@ -17,6 +17,7 @@ from monitor.model.pages import SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
+from monitor.model.statistics import GAPS, parse_derived
 from monitor.model.unpaired import UnpairedFindings
 from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended
@@ -212,7 +213,10 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
     parts: Sequence[SegmentMeans] = ()
     if metric and len(choice.segments) > 1:
         parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
-        parts = sorted((part for part in parts if part.segment != ALL), key=_fall, reverse=True)
+        # A gap between the arms rises if the arms drift apart, and similarity falls.
+        is_gap = parse_derived(metric)[0] in GAPS
+        parts = [part for part in parts if part.segment != ALL]
+        parts.sort(key=_rise if is_gap else _fall, reverse=True)
     changes = pages.changes(name, segment, since=since, until=max(until, now))
     states = [state for state in (latest.states if latest else ()) if state.segment == segment]
     spans = alert_spans(changes, states, since)
@@ -326,6 +330,11 @@ def _fall(part: SegmentMeans) -> float:
         return -1.0
     *before, newest = means
     return sorted(before)[len(before) // 2] - newest
+
+
+def _rise(part: SegmentMeans) -> float:
+    means = tuple(None if mean is None else -mean for mean in part.means)
+    return _fall(replace(part, means=means))
 
 
 def alert_spans(

@@ -123,12 +123,13 @@ def read_query(model: type[_Model], request: Request) -> _Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
-        )
+        faults = []
+        for fault in error.errors():
+            # pydantic adds this prefix to the message of a ValueError.
+            message = fault["msg"].removeprefix("Value error, ")
+            faults.append(f"{fault['loc'][0]}: {message}")
         options = ", ".join(model.model_json_schema()["properties"])
-        raise InputError(f"{faults}. Parameters: {options}") from None
+        raise InputError(f"{'; '.join(faults)}. Parameters: {options}") from None
 
 
 def describe_query(model: type[BaseModel]) -> list[dict[str, Any]]:

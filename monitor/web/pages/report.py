@@ -54,35 +54,56 @@ def make_report(
 ) -> str:
     """Return a report on one run of a comparison, as HTML.
 
-    The run has this ``slot``. If ``slot`` is None, it is the newest run up to ``until``. The report
-    also shows the users of the run with the least similar lists. If ``since`` is given, it also
-    shows the runs since then in which alerts began.
+    The run has this ``slot``. If ``slot`` is None, it is the newest finished run up to ``until``.
+    The report also shows the users of the run with the least similar lists. If ``since`` is given,
+    it also shows the runs since then in which alerts began.
 
-    Raises AbsentPageError if no such run has ended.
+    Raises AbsentPageError if there is no such run, or if the run at ``slot`` has not ended.
     """
-    if slot is not None:
-        until = site.run_at(name, slot).slot
-    latest = next(iter(site.store.history.latest([name], until=until)), None)
-    if latest is None:
+    if slot is None:
+        run = _newest_run(site, name, until)
+    else:
+        run = _finished_run_at(site, name, slot)
+    slots = {run.slot}
+    last_transitions = {}
+    for transition in site.store.alerts.transitions(comparison=name, limit=None):
+        if transition.slot <= run.slot:
+            last_transitions[transition.alert, transition.segment] = transition
+            if transition.is_start and since is not None and transition.slot >= since:
+                slots.add(transition.slot)
+    states = []
+    for state in run.states:
+        states.append(_state_after(last_transitions.get((state.alert, state.segment)), state))
+    run_with_past_states = replace(run, states=tuple(states))
+    # Pages show the newest run of the site. This site has the reported run as its newest, so its
+    # pages show what they showed after that run.
+    past_site = replace(site, latest=lambda: (run_with_past_states,), prefix="")
+    sections = _sections(past_site, run_with_past_states, since, sorted(slots)[-MOST_RUNS:])
+    return in_one_file(f"{name} at {show_instant(run.slot)}", sections)
+
+
+def _newest_run(site: Site, name: str, until: datetime | None) -> LatestRun:
+    """Return the newest finished run up to ``until``, or raise AbsentPageError."""
+    newest = site.store.history.latest([name], until=until)
+    if not newest:
         when = "" if until is None else f" up to {show_instant(until)}"
         raise AbsentPageError(
             f"no finished run of a comparison named {name!r} is stored{when}: see rankwatch runs"
         )
-    slot = latest.slot
-    slots = {slot}
-    last_changes = {}
-    for change in site.store.alerts.transitions(comparison=name, limit=None):
-        if change.slot <= slot:
-            last_changes[change.alert, change.segment] = change
-            if change.is_start and since is not None and change.slot >= since:
-                slots.add(change.slot)
-    states = []
-    for state in latest.states:
-        states.append(_state_after(last_changes.get((state.alert, state.segment)), state))
-    then = replace(latest, states=tuple(states))
-    past_site = replace(site, latest=lambda: (then,), prefix="")
-    sections = _sections(past_site, then, since, sorted(slots)[-MOST_RUNS:])
-    return in_one_file(f"{name} at {show_instant(slot)}", sections)
+    return newest[0]
+
+
+def _finished_run_at(site: Site, name: str, slot: datetime) -> LatestRun:
+    """Return the finished run of this slot, or raise AbsentPageError."""
+    site.run_at(name, slot)  # raises if there is no run, finished or not
+    newest = site.store.history.latest([name], until=slot)
+    # If the run of this slot has not ended, the newest finished run is an earlier one.
+    if not newest or newest[0].slot != slot:
+        raise AbsentPageError(
+            f"the run of {name} at {show_instant(slot)} has not ended: wait until "
+            "rankwatch runs shows its end"
+        )
+    return newest[0]
 
 
 def _state_after(last: Transition | None, state: AlertState) -> AlertState:
