@@ -225,15 +225,18 @@ def _first_change(
     for options in settings.comparisons:
         if options.name == name and options.users.all and setting == "users":
             setting = "baseline"  # the users come from the baseline's lists
+        if options.name == name and options.unpaired is not None:
+            setting = "unpaired"  # one log has the users and the lists
     return str(config), setting, line_of_setting(document, name, setting)
 
 
 def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) -> None:
     comparison = preview.comparison
+    is_unpaired = comparison.measuring.unpaired is not None
     print_line(
         f"{comparison.name}  slot {instant(preview.slot)}  "
         f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        f"{'all users' if preview.unpaired else 'users drawn for this check'}"
+        f"{'all users' if is_unpaired else 'users drawn for this check'}"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")

@@ -100,7 +100,8 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
     # A few such users stay, because leaving them out would copy all lists.
-    return users if is_shown.mean() > _MOST_SHOWN else users.filter(is_shown)
+    most = _MOST_SHOWN * len(is_shown)
+    return users if np.count_nonzero(is_shown) > most else users.filter(is_shown)
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:

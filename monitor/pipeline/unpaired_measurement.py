@@ -139,7 +139,8 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         hashes = hash_users(sample.scores.users, comparison)
         differences = compare_lists(of_arms, measuring.k, hashes)
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
-        explanation = note_sample(explanation, sample.coverage.all.asked, asked.count)
+        measured_users = accumulator.coverage.all.asked
+        explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
         titles, titles_error = pull_titles(
             arms.titles, slot, explained_items(explanation), seconds_left()
         )

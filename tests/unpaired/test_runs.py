@@ -172,6 +172,17 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
     )
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12")
+    new = {
+        arm: replace(each, baseline=Canned(pull(""))) for arm, each in arms.unpaired.arms.items()
+    }
+    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=new)))
+    assert result.status is RunStatus.FAILED
+    assert result.reason.startswith("only 0 of 3 users of the baseline (0%) have a list of before")
+
+
 def test_shares_of_an_arm_are_shares_of_its_own_users():
     missing = coverage_rule("missing(baseline)", threshold=0.3, min_users=1)
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(missing,)))

@@ -59,6 +59,7 @@ def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
         ["compared", "with", "a", "list", "of", "before", "60", "59"]
     ]
     assert "Both arms served 1 user since the test began. They are left out." in lines
+    assert not [line for line in lines if "seen in a sample" in line]
     heads = [line.split() for line in lines if line.strip().startswith("before ")]
     assert heads == [["before", "now", "(candidate)"]]
     assert lines[-1].startswith("One run cannot say whether a gap is normal")
@@ -105,6 +106,13 @@ def test_commands_that_need_pairs_refuse_the_comparison(command):
     done = rankwatch(command)
     assert done.returncode == 2
     assert "each user of checkout-test is served by one arm only" in done.stderr
+
+
+def test_check_names_the_key_with_the_log_if_there_is_no_log():
+    Path("log.jsonl").unlink()
+    told = json.loads(rankwatch("check --json").stdout)
+    line = Path("rankwatch.yaml").read_text().splitlines()[told["line"] - 1]
+    assert (told["change_first"], line.strip()) == ("unpaired", "unpaired:")
 
 
 def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():

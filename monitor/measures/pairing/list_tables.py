@@ -35,6 +35,8 @@ def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
     kind = None if isinstance(values, np.ndarray) else pa.large_string()
     first = offsets[0]
     flat = pa.array(values[first : offsets[-1]], type=kind)
+    if isinstance(flat, pa.ChunkedArray):  # texts of no list, or of several tables
+        flat = flat.combine_chunks()
     return pa.LargeListArray.from_arrays(pa.array(offsets - first), flat)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from glob import glob, has_magic
@@ -48,7 +48,8 @@ class FileSet:
 
     ``where`` is the path in the options. ``slot`` is the time up to which rows are read. ``store``
     is the file system of fsspec, or None for files on disk. If a file changes, its signature in
-    ``signatures`` changes. ``find`` looks for the files again.
+    ``signatures`` changes. ``find`` looks for the files again. ``originals`` has the path of the
+    file that was copied, by the path of the copy.
     """
 
     where: str
@@ -58,6 +59,11 @@ class FileSet:
     store: Any
     signatures: tuple[object, ...]
     find: Callable[[], FileSet]
+    originals: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, path: str) -> str:
+        """The path of one of the files in messages. A copy has the name of its original."""
+        return self.originals.get(path, path)
 
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files to read bytes. The caller closes it."""
@@ -155,10 +161,10 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
             )
             raise SourceError(msg, permanent=False) from None
         with source_errors(files.where):
-            paths = []
+            originals = {}
             for place, path in enumerate(files.paths):
-                paths.append(_copy_lines(Path(path), Path(folder, str(place))))
-        copies = replace(files, paths=tuple(paths))
+                originals[_copy_lines(Path(path), Path(folder, str(place)))] = path
+        copies = replace(files, paths=tuple(originals), originals=originals)
         yield replace(copies, find=lambda: copies)
 
 

@@ -143,12 +143,13 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
 
 def _csv(files: FileSet, columns: Sequence[str]) -> str:
     headers = [_csv_header(files, path) for path in files.paths]
-    for path, header in zip(files.paths, headers, strict=True):
+    first, *_ = paths = [files.name_of(path) for path in files.paths]
+    for path, header in zip(paths, headers, strict=True):
         _require_known_header(columns, header[0], path)
         _require_once(columns, header[0], path)
         if header != headers[0]:
             raise SourceError(
-                f"the header or the line ends of {path} differ from those of {files.paths[0]}: "
+                f"the header or the line ends of {path} differ from those of {first}: "
                 "write the same header and line ends in all parts"
             )
     names, line_end = headers[0]
@@ -178,13 +179,14 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
 
     DuckDB could find both too, but it would use unlimited memory.
     """
+    name = files.name_of(path)
     with (
-        source_errors(path),
+        source_errors(name),
         files.open(path) as raw,
         gzip.open(raw) if path.lower().endswith(".gz") else raw as file,
     ):
         head = file.read(_LONGEST_HEADER)
-    fault = utf16_fault(head, path)
+    fault = utf16_fault(head, name)
     if fault is not None:
         raise SourceError(fault)
     content = head.decode("utf-8-sig", errors="replace")
@@ -198,13 +200,13 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     is_cut = len(head) == _LONGEST_HEADER and not line_end
     if not names or len(names) > _MOST_COLUMNS or is_cut:
         raise SourceError(
-            f"{path} does not begin with a header of 1 to {_MOST_COLUMNS} columns: write the "
+            f"{name} does not begin with a header of 1 to {_MOST_COLUMNS} columns: write the "
             "names of the columns in the first line"
         )
     others = sorted(set(";\t|,").intersection(names[0]) - {separator})
     if len(names) == 1 and others:
         raise SourceError(
-            f"the header of {path} is one column with {others[0]!r} in it: write {separator!r} "
+            f"the header of {name} is one column with {others[0]!r} in it: write {separator!r} "
             "between values"
         )
     return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line_end, "\\n")

@@ -53,6 +53,8 @@ _TIMES_SHIFTED = 2
 _MOST_COMMON = 0.5
 # The other items must have moved by at least this part of the number of items in front.
 _LEAST_MOVE = 0.5
+# In a list in random order, this share of the pairs of items is in reversed order.
+_TURNED_AT_RANDOM = 0.5
 # At most about this many lists are read to find by how many places lists are shifted.
 _SAMPLE = 2000
 # A list of so many users is reported if nothing else is found, and if nobody shared a list before.
@@ -455,7 +457,7 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     """Find users whose items stand some places higher or lower than in the earlier run.
 
     None if there are hardly more than usual, if the items in front are the same for many users, if
-    the other items did not move, or if they changed too.
+    the other items did not move, or if they changed too. None also if their order changed.
     """
     lists = changes.lists[arm]
     ways = (
@@ -474,10 +476,19 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         is_own = firsts.max() <= _MOST_COMMON * firsts.sum()
         moved = _median_move(full[suspicion.hit], other[suspicion.hit])
         is_shifted = is_own and moved >= _LEAST_MOVE * places
+        is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
         if is_shifted and _keeps_rest(scene, changes, arm, suspicion.hit, places):
             detail = {"places": float(places), "up": float(habit is Habit.FIRST_GONE)}
             return replace(suspicion, kind=FaultKind.SHIFTED, detail=detail)
     return None
+
+
+def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
+    """Whether the common items of these users are nearer to their usual order than to any order."""
+    shares = usual_shares(scene, suspicion.arm, Habit.TURNED)
+    usual = float(np.arange(len(shares)) @ np.array(shares)) / BINS
+    turned = float(np.nanmean(lists.turned_share[suspicion.hit]))
+    return turned <= (usual + _TURNED_AT_RANDOM) / 2
 
 
 def _count_in_front(full: Codes, other: Codes) -> int:

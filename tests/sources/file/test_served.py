@@ -133,6 +133,15 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     assert as_lists(pull_of("u1", "u2", "u4", file=of_arm(log, "a"))) == SERVED["a"]
 
 
+def test_a_log_without_the_column_of_the_arm_is_named_by_its_own_path(tmp_path):
+    log = write_log(tmp_path, "csv")
+    log["served"] |= {"arm": {"variants": "a"}}
+    with pytest.raises(SourceError) as failed:
+        pull_of("u1", file=log)
+    problem = f"{log['path']} has no column 'variants'"
+    assert problem in str(failed.value)
+
+
 @pytest.mark.parametrize(
     ("period", "span"),
     [
