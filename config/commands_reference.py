@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,11 @@ _PAGES = {
     "serve": "[under systemd](../how-to/systemd.md)",
     "suggest": "[choose a threshold](../how-to/choose.md)",
 }
+
+
+# An option outside of code. In prose a browser would show its two hyphens as a dash.
+_OPTION = re.compile(r"(?<![\w`/-])--[a-z][a-z-]*")
+_EXAMPLE = re.compile(r"^Example: (rankwatch .*)$")
 
 
 def commands_reference() -> str:
@@ -64,8 +70,18 @@ def _section(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - likewi
 def _prose(text: str) -> str:
     """Join the lines of each paragraph."""
     paragraphs = text.replace("<", "&lt;").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return "\n\n".join(_as_code(" ".join(paragraph.split())) for paragraph in paragraphs)
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return _as_code(" ".join(text.split()).replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _as_code(line: str) -> str:
+    """Mark a command or the options in this line as code."""
+    example = _EXAMPLE.match(line)
+    if example is not None:
+        return f"Example: `{example[1]}`"
+    parts = line.split("`")
+    parts[::2] = [_OPTION.sub(r"`\g<0>`", part) for part in parts[::2]]
+    return "`".join(parts)

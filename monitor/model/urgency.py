@@ -25,6 +25,7 @@ class Concern:
     compared: int  # number of users in the run. 0 if the run failed, which concerns all users
     arms: tuple[Arm, ...] = ()  # the arms with the fault. Empty if they are unknown
     is_estimated: bool = False  # whether ``users`` is an estimate
+    is_excess: bool = False  # whether healthy runs have such users, who are not counted
 
     @property
     def share(self) -> float:
@@ -84,10 +85,16 @@ def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[C
             yield Concern(users=change.users, compared=change.users, arms=(arm,))
         elif change.value is not None and change.direction is Direction.ABOVE:
             # Some users have the trait in healthy runs too. They are not counted.
-            users = round((change.value - (change.normal or 0.0)) * change.users)
+            normal = change.normal or 0.0
+            users = round((change.value - normal) * change.users)
             share_arms = _arms_of_share(change)
             if share_arms is not None and users > 0:
-                yield Concern(users=users, compared=change.users, arms=share_arms)
+                yield Concern(
+                    users=users,
+                    compared=change.users,
+                    arms=share_arms,
+                    is_excess=round(normal * change.users) > 0,
+                )
 
 
 def _of_condition(change: Transition, reasons: RunReasons) -> Iterator[Concern]:

@@ -115,24 +115,28 @@ def headline_of(content: MessageContent) -> str:
 def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
     situation = map(escape_mrkdwn, content.situation)
     yield _section(stack([bold(headline_of(content)), *situation]))
+    if content.why:
+        yield _section(stack(_points("Why", content.why)))
+    if content.commands:
+        yield _section(fence(content.commands))
+    yield _section(" · ".join(link(name, url) for name, url in content.links))
     first, *others = content.changes
     reason = escape_mrkdwn(first.reason.strip() or first.heading)
     if others:
         reason = stack([bold(first.heading), reason])
     yield {**_section(reason), "fields": _fields(first)}
-    why = _why(content)
-    if why:
-        yield _section(stack(why))
     if others or content.more:
         lines = [
             f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others
         ]
         yield _section(stack([*lines, *map(escape_mrkdwn, content.more)]))
+    details: list[str] = []
+    for title, texts in content.details.items():
+        details += _points(title, texts)
+    if details:
+        yield _section(stack(details))
     for example in content.examples:
         yield _section(fence([f"user {example.user}", *list_lines(example)]))
-    yield _section(" · ".join(link(name, url) for name, url in content.links))
-    if content.commands:
-        yield _section(fence(content.commands))
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
@@ -148,14 +152,9 @@ def _fields(change: ChangeContent) -> list[dict[str, object]]:
     return fields
 
 
-def _why(content: MessageContent) -> list[str]:
-    lines = []
-    for title, texts in {"Why": content.why, **content.details}.items():
-        if texts:
-            lines.append(bold(title))
-        for text in texts:
-            lines.append(f"• {escape_mrkdwn(text, MAX_TEXT // 2)}")
-    return lines
+def _points(title: str, texts: Iterable[str]) -> list[str]:
+    points = [f"• {escape_mrkdwn(text, MAX_TEXT // 2)}" for text in texts]
+    return [bold(title), *points]
 
 
 class Slack(HttpReceiver):

@@ -36,8 +36,12 @@ _ADVICE: Mapping[Severity, str] = {
     Severity.WARNING: "look at it within this working day.",
     Severity.INFO: "nobody has to act at night.",
 }
-_ADVICE_BY_USERS = "look at it within this working day, or now if the runbook says so."
+_ADVICE_BY_USERS = "look at it within this working day, or now if users complain or sales fall."
 """The advice for a warning that concerns too few users to be urgent."""
+_DUPLICATES_STEP = (
+    "look at what joins the lists of {arms} without removing duplicates: two sources, or variants "
+    "with one id."
+)
 
 _FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
@@ -127,25 +131,37 @@ def write_gap_step(direction: Direction) -> str:
     return f"What to do: {_GAP_STEPS[direction]}"
 
 
-def write_first_step(kind: FaultKind, arms: Sequence[Arm]) -> str:
-    """Say what to do first about a fault of this kind in the lists of these arms."""
+def write_first_step(kind: FaultKind, arms: Sequence[Arm], *, has_duplicates: bool = False) -> str:
+    """Say what to do first about a fault of this kind in the lists of these arms.
+
+    ``has_duplicates`` is whether lists are short because they have duplicates.
+    """
     names = " and ".join(f"the {arm}" for arm in arms)
-    return f"What to do: {_FIRST_STEPS[kind].format(arms=names)}"
+    step = _DUPLICATES_STEP if has_duplicates else _FIRST_STEPS[kind]
+    return f"What to do: {step.format(arms=names)}"
 
 
-def write_urgency(severity: Severity, concern: Concern | None = None) -> str:
+def write_urgency(
+    severity: Severity, concern: Concern | None = None, *, is_worse: bool = False
+) -> str:
     """Say how soon somebody has to look at a firing alert, and how many users it concerns.
 
-    An urgent alert says whom to call. ``concern`` is None if the number of users is unknown.
+    An urgent alert says whom to call. ``concern`` is None if the number of users is unknown. An
+    incident that became worse is urgent, but not if its severity is info.
     """
     title = severity.capitalize()
     advice = _ADVICE[severity]
+    if is_worse and severity is not Severity.INFO:
+        about = concern or Concern(users=0, compared=0)
+        users = "" if concern is None else f" {_write_concern(concern).capitalize()}"
+        return f"Urgent: the incident became worse.{users} Call {_write_owner(about)} now."
     if concern is None or severity is Severity.INFO:
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
     if severity is Severity.WARNING:
         advice = _ADVICE_BY_USERS
+        title += ", not urgent"
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
 
 
@@ -156,7 +172,10 @@ def _write_concern(concern: Concern) -> str:
     about = "about " if concern.is_estimated else ""
     percent = 100 * concern.share
     share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
-    return f"{about}{concern.users:,} of {concern.compared:,} users ({share}) {verb} concerned."
+    users = f"{concern.users:,} of {concern.compared:,} users"
+    if concern.is_excess:
+        users = f"{concern.users:,} more of {concern.compared:,} users than usual"
+    return f"{about}{users} ({share}) {verb} concerned."
 
 
 def _write_owner(concern: Concern) -> str:

@@ -41,10 +41,9 @@ def write_more_severe(before: Severity, now: Severity) -> str:
 
 def write_more_users(before: float, now: float) -> str:
     """Say that an incident is sent again because it concerns more users."""
-    return (
-        f"it now concerns about {now:,.0f} users, compared with about "
-        f"{before:,.0f} at the last page"
-    )
+    if before < 1:
+        return "it now concerns users, and concerned none at the last page"
+    return f"it now concerns {now / before:.1f} times as many users as at the last page"
 
 
 def write_joined(faults: Iterable[str]) -> str:

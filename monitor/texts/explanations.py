@@ -1,6 +1,6 @@
 """Writes an explanation and the text of an alert from figures. Each is one line."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from textwrap import shorten
@@ -16,6 +16,7 @@ from monitor.model.explanation import (
 )
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.segments import AND
 from monitor.model.statistics import parse_derived
 from monitor.texts.id_mismatches import write_mismatch, write_setting
@@ -91,7 +92,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
-        sentences.append(f"{_capitalize(write_setting(finding.spelling))}.")
+        sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
     if finding.kind in (FaultKind.IDENTICAL, FaultKind.ALIKE):
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
@@ -231,7 +232,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         figures = {"lists": "shorter lists", "items": "items"}
-        if detail.get("duplicated", 0.0) >= _MOSTLY:
+        if has_duplicates(finding):
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
@@ -240,6 +241,12 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
+
+
+def has_duplicates(finding: Finding) -> bool:
+    """Whether lists are short mostly because items in them are repeated."""
+    is_short = finding.kind is FaultKind.CUT_SHORT
+    return is_short and finding.detail.get("duplicated", 0.0) >= _MOSTLY
 
 
 def _name_earlier(detail: Mapping[str, float]) -> str:
@@ -283,6 +290,13 @@ def _write_respelled(finding: Finding, arms: str) -> str:
         return f"get items whose ids are spelled differently by {arms}{spellings}"
     spellings = _write_spellings(finding, "before", "now")
     return f"get items from the {arms} whose ids are spelled differently than before{spellings}"
+
+
+def _write_spelling_advice(arms: Sequence[Arm], spelling: IdMismatch) -> str:
+    setting = write_setting(spelling)
+    if len(arms) > 1:
+        return f"{_capitalize(setting)}."
+    return f"If the new ids are wanted, {setting}."
 
 
 def _write_spellings(finding: Finding, first: str, second: str) -> str:

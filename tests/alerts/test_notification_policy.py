@@ -299,20 +299,21 @@ JOINING = {
     "missing": COVERAGE,
     "order": replace(COVERAGE, statistic="first_differs(candidate)"),
 }
+GROWN = "it now concerns {} times as many users as at the last page"
 JOINS = """
-# told    joins       users
+# told    joins       times as many users
 start     french      -
 warning   french      severity
 # Almost as many users again.
 101       french      -
-100       french      200
-10 %      other 20 %  200
+100       french      2.0
+10 %      other 20 %  2.0
 # All users, for whom the segment stands.
 100 gap   all gap     -
 # A mean is seen to move after some users.
 2 %       another     -
 start     other 20 %  -
-10 %      missing     375
+10 %      missing     3.7
 10 %      order       -
 """
 
@@ -321,8 +322,7 @@ start     other 20 %  -
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
     first, later = JOINING[told], JOINING[joins]
     (message,) = compose_messages([later], situation(first, later, told=(first,)))
-    users = f"it now concerns about {worse} users, compared with about 100 at the last page"
-    assert message.worse == {"-": None, "severity": ROSE}.get(worse, users)
+    assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
     assert message.is_update is (worse == "-")
     assert (message.pages_before, message.pages) == (1, 1 if worse == "-" else 2)
     assert message.firing == (first, later)
@@ -344,15 +344,14 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     first = replace(grows[0], severity=Severity.CRITICAL, dedup_key="first", slot=LATER)
     grown = replace(first, alert="C", value=0.12, dedup_key="grown", slot=LATER + MINUTE)
     starts = (*grows[:3], first, grown)
-    doubled = "it now concerns about {} users, compared with about {} at the last page"
     counted = [(grows, 6), (grows, 7), (starts, 4), (starts, 5)]
     found = [count_pages(of[:count]) for of, count in counted]
     assert [(each.pages, each.worse) for each in found] == [
         # 10, 20, and not 40 to 320 of 1,000 users.
-        (2, doubled.format(20, 10)),
-        (3, doubled.format(640, 20)),
+        (2, GROWN.format("2.0")),
+        (3, GROWN.format("32.0")),
         (3, ROSE),
-        (4, doubled.format(100, 40)),
+        (4, GROWN.format("2.5")),
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (message,) = compose_messages(starts, situation(*starts))
@@ -398,7 +397,7 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
     assert (outage.incident, outage.users) == (lasting.incident, 500)
     hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
     (page,) = compose_messages([outage], situation(hundred, outage, told=(hundred,)))
-    assert page.worse == "it now concerns about 500 users, compared with about 100 at the last page"
+    assert page.worse == GROWN.format("5.0")
 
 
 @pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])

@@ -48,8 +48,8 @@ def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_
     )
     assert kind_of(found) is FaultKind.RESPELLED
     assert found.sentence.startswith(said)
-    advice = '(now). Set item_ids: [{prefix: "SKU-"}, {prefix: "sku_"}] for both arms.'
-    assert advice in found.sentence
+    setting = 'set item_ids: [{prefix: "SKU-"}, {prefix: "sku_"}] for both arms.'
+    assert f"(now). If the new ids are wanted, {setting}" in found.sentence
     assert said in (result.transitions[0].explanation or "")
     assert [each.kind for each in found.id_mismatches] == [MismatchKind.PREFIX]
     assert (result.reason or "").startswith(

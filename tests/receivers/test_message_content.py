@@ -248,7 +248,7 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
         *compose_messages((failing, stale), later),
     ]
     parts = [subject(each).partition("] home-feed: ") for each in messages]
-    wanted = ["[FIRING] [warning", "[WORSE] [critical", "[FIRING] [critical"]
+    wanted = ["[FIRING] [warning", "[WORSE] [urgent", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
     assert len({part[2] for part in parts}) == 1
 
@@ -274,9 +274,9 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     )
     told = (
         "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nThis message also "
-        "reports: SimilarityLow (a=b).\n\nLinks:\n"
+        "reports: SimilarityLow (a=b).\n"
     )
-    assert told in plain_text(found)
+    assert plain_text(found).endswith(told)
 
 
 @pytest.mark.parametrize(("headline", "shown"), [("recs is down", "recs is down"), (None, "it is")])
@@ -382,6 +382,16 @@ Why:
   No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.
   Items in the lists of one arm only: 1 of the baseline, 14 of the candidate.
 
+Commands:
+  rankwatch show home-feed --slot 2024-01-08T00:00:00Z
+  rankwatch alerts ack home-feed --alert SimilarityLow
+  rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h
+  rankwatch runs home-feed
+
+Links:
+  run: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
+  runbook: https://runbooks.test/similarity
+
 SimilarityLow firing
   mean of extended_tau is 0.254 over 1,874 users, below 0.35
   segment: none, the whole population
@@ -411,16 +421,6 @@ Lists of u-17:
   3  sku-5              sku-4 (there: 4)
   4  sku-4              sku-5 (there: 3)
   5  sku-6 (only here)
-
-Links:
-  run: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
-  runbook: https://runbooks.test/similarity
-
-Commands:
-  rankwatch show home-feed --slot 2024-01-08T00:00:00Z
-  rankwatch alerts ack home-feed --alert SimilarityLow
-  rankwatch silence add alert=SimilarityLow comparison=home-feed --for 25h
-  rankwatch runs home-feed
 """
 
 
@@ -438,7 +438,10 @@ def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
     )
     failed = start(metric="condition", statistic="error", value=None, users=0)
     for change, urgency in (
-        (replace(lost, value=0.6, users=200, normal=0.2), "80 of 200 users (40 %) are concerned."),
+        (
+            replace(lost, value=0.6, users=200, normal=0.2),
+            "80 more of 200 users than usual (40 %) are concerned. Look",
+        ),
         (replace(lost, value=0.5, users=200), "100 of 200 users (50 %) are concerned. Call the b"),
         (replace(lost, value=0.49, users=200), "98 of 200 users (49 %) are concerned. Look at it"),
         (replace(lost, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
@@ -487,6 +490,21 @@ def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
     )
     assert found.changes[0].heading == "BaselineSharedList firing"
     assert found.title.startswith("BaselineSharedList and 2 other alerts firing")
+    lasting = replace(shared, runbook_url="https://runbooks.test/shared")
+    worse = message(
+        EVERYBODY,
+        firing=(EVERYBODY, lasting),
+        worse="more",
+        briefing=briefing(explanation=explanation(finding=finding)),
+    )
+    found = content(worse)
+    assert found.title.startswith("Worse: BaselineSharedList and 1 other alert firing")
+    assert found.links[1] == ("runbook", "https://runbooks.test/shared")
+    assert found.is_urgent
+    assert found.situation[1] == (
+        "Urgent: the incident became worse. 60 of 200 users (30 %) are concerned. Call the "
+        "baseline's owner now."
+    )
 
 
 def test_too_few_lists_are_as_urgent_as_missing_lists():

@@ -556,10 +556,13 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_stale_since, SLOT),
         *(partial(write_urgency, severity) for severity in Severity),
         partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
+        partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200, is_excess=True)),
+        partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200), is_worse=True),
     ],
     "What to do first about a fault": [
         *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),
         partial(write_first_step, FaultKind.NOISE, (*Arm,)),
+        partial(write_first_step, FaultKind.CUT_SHORT, (Arm.CANDIDATE,), has_duplicates=True),
         *(partial(write_condition_step, condition) for condition in sorted(OF_UNPAIRED)),
         *(partial(write_gap_step, direction) for direction in Direction),
     ],

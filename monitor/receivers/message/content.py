@@ -36,7 +36,7 @@ from monitor.texts.actions import (
     write_stale_since,
     write_urgency,
 )
-from monitor.texts.explanations import PART_WORDS, write_falls
+from monitor.texts.explanations import PART_WORDS, has_duplicates, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
 from monitor.texts.verdicts import format_value, name_series
@@ -44,7 +44,7 @@ from monitor.texts.wording import count_of
 
 MAX_CHANGES = 5
 """How many changes a message reports in full. It only counts further changes."""
-MAX_ITEMS = 5
+MAX_ITEMS = 3
 """A message names at most this many items that gained places, and as many that lost places."""
 MAX_EXAMPLES = 2
 """For how many users the lists are shown."""
@@ -52,6 +52,8 @@ MAX_RANKS = 10
 """How many rows of a list a message shows. It only counts further rows."""
 
 _ITEMS_BY_ARM = ("Items that the candidate shows more", "Items that the baseline shows more")
+_CLEAR_CHANGE = 0.25
+"""An item is named only if its share changed by this part of the largest change or more."""
 _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
@@ -136,6 +138,8 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     run_explanation = run_briefing.explanation
     finding = run_explanation.finding if run_explanation is not None else None
     leads = _sort_leads(message, finding)
+    named = _lasting_fault(message, leads, finding)
+    first = leads[0] if named is None else replace(leads[0], runbook_url=named.runbook_url)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
     briefing = Briefing()
@@ -155,13 +159,13 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         status=message.status,
         severity=message.severity,
         is_watched=is_watched(message),
-        title=_title(message, leads),
-        is_urgent=concern is not None and concern.is_urgent,
+        title=_title(message, leads, named),
+        is_urgent=_is_urgent(message, concern),
         situation=_situation(message, concern, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
-        links=links_of(leads[0], external_url),
+        links=links_of(first, external_url),
         commands=commands_of(
             leads[0], _segments_of(message), _alerts_of(message), message.interval
         ),
@@ -180,11 +184,16 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     )
 
 
-def _title(message: Message, leads: Sequence[Transition]) -> str:
-    """A title such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``."""
+def _title(message: Message, leads: Sequence[Transition], named: Transition | None) -> str:
+    """A title such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``.
+
+    If ``named`` is not None, it begins with the name of this alert.
+    """
     first = leads[0]
     verb = _verb(first, message)
     alike = [change for change in leads if _verb(change, message) == verb]
+    if named is not None:
+        alike.insert(0, named)
     title = f"{_name_alerts(alike)} {verb} on {clean(message.comparison, _LONGEST_NAME)}"
     extent = _extent(alike)
     if extent != "all users":
@@ -220,6 +229,25 @@ def _sort_leads(message: Message, finding: Finding | None) -> list[Transition]:
     return sorted(leads, key=lambda lead: not (lead.is_start and reports_fault(lead, finding)))
 
 
+def _lasting_fault(
+    message: Message, leads: Sequence[Transition], finding: Finding | None
+) -> Transition | None:
+    """An alert that began earlier, still fires, and reports the fault of the run.
+
+    None if one of the leading changes reports the fault, or if nothing begins.
+    """
+    if finding is None or not leads[0].is_start or reports_fault(leads[0], finding):
+        return None
+    lasting = [start for start in _still_firing(message) if reports_fault(start, finding)]
+    return min(lasting, key=weight_of, default=None)
+
+
+def _is_urgent(message: Message, concern: Concern | None) -> bool:
+    if message.status is not MessageStatus.FIRING or message.severity is Severity.INFO:
+        return False
+    return message.worse is not None or (concern is not None and concern.is_urgent)
+
+
 def _find_concern(message: Message) -> Concern | None:
     """The users that the firing alerts of the message concern. None if their number is unknown.
 
@@ -240,7 +268,7 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
         if step is not None:
             return step
     if finding is not None:
-        return write_first_step(finding.kind, finding.arms)
+        return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
     if parse_derived(lead.metric)[0] in GAPS:
         return write_gap_step(lead.direction)
     problem = find_problem(lead.kind, lead.statistic)
@@ -263,7 +291,9 @@ def _situation(
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
-            lines.append(write_urgency(message.severity, None if is_outdated else concern))
+            counted = None if is_outdated else concern
+            is_worse = message.worse is not None
+            lines.append(write_urgency(message.severity, counted, is_worse=is_worse))
             contacts = write_contacts(lead.labels)
             first_step = _first_step(lead, concern, finding)
             if contacts is not None:
@@ -558,14 +588,17 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
     """Lines such as ``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``.
 
-    If ``arm`` is None, a line compares the arms: the shares of baseline lists and of candidate
-    lists.
+    Items whose share changed much less than the share of another item are left out. If ``arm`` is
+    None, a line compares the arms: the shares of baseline lists and of candidate lists.
     """
     before, now = " of baseline lists", " of candidate lists"
     if arm is not None:
         before, now = f" of {arm} lists before", " now"
+    changes = [abs(item.share_after - item.share_before) for item in items]
+    clear_change = _CLEAR_CHANGE * max(changes, default=0.0)
+    clear = [item for item, change in zip(items, changes, strict=True) if change >= clear_change]
     lines = []
-    for item in items[:MAX_ITEMS]:
+    for item in clear[:MAX_ITEMS]:
         shares = f"{_percent(item.share_before)}{before}, {_percent(item.share_after)}{now}"
         lines.append(f"{_name_item(item)}: in {shares}")
     return _bound(lines, _LONGEST_LINE)

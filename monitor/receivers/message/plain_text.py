@@ -8,7 +8,7 @@ _WIDEST_ITEM = 34
 
 
 def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
-    """The content as text. Empty parts are left out.
+    """The content as text. Empty parts are left out. What a reader needs first comes first.
 
     ``has_title`` is false if the receiver shows the title in another place.
     """
@@ -18,12 +18,12 @@ def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
     parts = [
         "\n".join(content.situation),
         _part("Why:", content.why),
+        _part("Commands:", content.commands),
+        _part("Links:", links),
         _part(first.heading, reason + [f"{name}: {value}" for name, value in first.facts]),
         "\n".join([*(f"{change.heading}: {change.reason}" for change in others), *content.more]),
         *(_part(f"{title}:", lines) for title, lines in content.details.items()),
         *(_part(f"Lists of {each.user}:", list_lines(each)) for each in content.examples),
-        _part("Links:", links),
-        _part("Commands:", content.commands),
     ]
     if has_title:
         parts.insert(0, content.title)
