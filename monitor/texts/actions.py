@@ -152,9 +152,13 @@ def write_urgency(
     title = severity.capitalize()
     advice = _ADVICE[severity]
     if is_worse and severity is not Severity.INFO:
-        about = concern or Concern(users=0, compared=0)
-        users = "" if concern is None else f" {_write_concern(concern).capitalize()}"
-        return f"Urgent: the incident became worse.{users} Call {_write_owner(about)} now."
+        users = ""
+        owner = "the owner of the arm"
+        if concern is not None:
+            users = f" {_write_concern(concern).capitalize()}"
+        if concern is not None and concern.arms:
+            owner = _write_owner(concern)
+        return f"Urgent: the incident became worse.{users} Call {owner} now."
     if concern is None or severity is Severity.INFO:
         return f"{title}: {advice}"
     if concern.is_urgent:
