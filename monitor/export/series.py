@@ -289,9 +289,9 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "`Stale` fires after this time without an ok run. It is the time in which "
-        "`conditions.stale.after` runs are due, plus one deadline. `Stale` does not fire if the "
-        "configuration ignores it.",
+        "`Stale` fires after this time without an ok run. It is the time in which N runs are due, "
+        "plus one deadline. N is the setting `conditions.stale.after`. `Stale` does not fire if "
+        "the configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,

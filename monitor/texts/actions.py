@@ -13,6 +13,7 @@ from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Concern
+from monitor.texts.wording import count_of
 
 WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
@@ -203,6 +204,14 @@ def write_firing(extent: str, since: datetime) -> str:
 def write_stale_since(since: datetime) -> str:
     """Say since when a comparison has had no good run."""
     return f"Still going on. No good run since {format_second(since)}."
+
+
+def write_frozen_since(since: datetime, missed: int) -> str:
+    """Say since when an alert on a frozen arm fires. ``missed`` is how many changes it missed."""
+    return (
+        f"Still going on. The alert fires since {format_second(since)}, but the lists are the same "
+        f"for longer: this arm missed {count_of(missed, 'change')} of the other arm."
+    )
 
 
 def write_over(extent: str, since: datetime, ended_at: datetime) -> str:

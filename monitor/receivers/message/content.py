@@ -31,6 +31,7 @@ from monitor.texts.actions import (
     write_contacts,
     write_firing,
     write_first_step,
+    write_frozen_since,
     write_gap_step,
     write_over,
     write_stale_since,
@@ -288,6 +289,8 @@ def _situation(
         lines = [write_firing(_segments_in(firing), earliest.since)]
         if earliest.is_stale_start:
             lines = [write_stale_since(earliest.since)]
+        if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
+            lines = [write_frozen_since(earliest.since, round(earliest.value))]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
