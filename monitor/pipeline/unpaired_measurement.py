@@ -56,7 +56,8 @@ from monitor.pipeline.unpaired_explanation import (
     explain_unpaired,
 )
 from monitor.pipeline.user_batches import leave_out, users_at_once
-from monitor.statistics.unpaired.gaps import Gap, count_far, far_share, mean_gap, share_gap
+from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
 

@@ -19,7 +19,7 @@ from monitor.model.statistics import (
 )
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
-from monitor.statistics.unpaired.gaps import far_share
+from monitor.statistics.unpaired.far import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.

@@ -21,7 +21,8 @@ from monitor.statistics.reference.prediction import refer, surprise
 from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
 from monitor.statistics.unpaired.arms_differed import compare_before
-from monitor.statistics.unpaired.gaps import FAR, Moments, adjusted_gap
+from monitor.statistics.unpaired.far import FAR
+from monitor.statistics.unpaired.gaps import Moments, adjusted_gap
 from monitor.statistics.unpaired.rollout import pair_scores
 from monitor.statistics.unpaired.split import LIMIT, log_evidence
 

@@ -73,7 +73,8 @@ def fail_after_start(words, folder, environment):
 
 def _run(words, folder, environment):
     try:
-        run_command(words, str(folder), environment, str(folder / "out"), str(folder / "err"))  # type: ignore[call-arg]
+        out, err = str(folder / "out"), str(folder / "err")
+        run_command(words, str(folder), environment, out, err, before=None)
     finally:
         os._exit(ENDS_AS_PYTHON)
 

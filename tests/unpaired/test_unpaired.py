@@ -15,7 +15,7 @@ from monitor.measures.summaries import summarize_one
 from monitor.model.errors import InputError
 from monitor.model.rankings import PairBatch
 from monitor.statistics.sequential.gate import Scale, UserSample, gate_samples, tally
-from monitor.statistics.unpaired import arms_differed, gaps
+from monitor.statistics.unpaired import arms_differed, far
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import ItemExposure, find_shifted
@@ -109,8 +109,8 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert angle_gap(*arms).value == pytest.approx(angles[1] - angles[0])
     assert angle_gap(*arms).error == pytest.approx(math.sqrt(0.25 / 1000.5 + 0.25 / 500.5))
     assert share_gap(Count(affected=0, users=9), Count(affected=0, users=9)).error > 0
-    assert gaps.far_floor(-1, 1) == pytest.approx(-1 + 2 * gaps.FAR)
-    assert gaps.far_floor(50, 0) == pytest.approx(50 * (1 - gaps.FAR))
+    assert far.far_floor(-1, 1) == pytest.approx(-1 + 2 * far.FAR)
+    assert far.far_floor(50, 0) == pytest.approx(50 * (1 - far.FAR))
 
 
 def test_the_benchmark_computes_the_same_gaps():
@@ -118,11 +118,13 @@ def test_the_benchmark_computes_the_same_gaps():
     scores = [rng.random(400) ** 2, rng.random(300) ** 3]
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
     values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
-    far = [Count(affected=np.count_nonzero(each < gaps.FAR), users=len(each)) for each in scores]  # type: ignore[arg-type]
+    far_users = [
+        Count(affected=int(np.count_nonzero(each < far.FAR)), users=len(each)) for each in scores
+    ]
     expected = {
         "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
-        f"far gap below {gaps.FAR:g}": angle_gap(*far),
-        "share of far lists": share_gap(*far),
+        f"far gap below {far.FAR:g}": angle_gap(*far_users),
+        "share of far lists": share_gap(*far_users),
     }
     for name, gap in expected.items():
         look = unpaired.LOOKS.index(name)

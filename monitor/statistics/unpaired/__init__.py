@@ -7,7 +7,7 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   planned split? The split is off if the result is at least `split.LIMIT`.
 - `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
 - `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps for people, from a
-  `Count` of users for each arm. `gaps.far_floor(disjoint, identical)` is the score below which a
+  `Count` of users for each arm. `far.far_floor(disjoint, identical)` is the score below which a
   list is far.
 - `gaps.angle_gap(baseline, candidate) -> Gap`: the same gaps as angles, for learned limits.
 - `gaps.adjusted_gap(baseline, candidate) -> Gap`: the gap of a metric of one arm, adjusted by the
