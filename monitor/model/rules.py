@@ -273,7 +273,7 @@ class SampleSize(Protocol):
 class Keep(StrEnum):
     """The users whose scores or lists a run stores.
 
-    A number is a number of users, who are the same in each run.
+    A number means that many users, the same in each run.
     """
 
     ALL = "all"

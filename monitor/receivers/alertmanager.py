@@ -62,12 +62,12 @@ class AlertmanagerOptions(HttpReceiverEntry):
     """Token for the header `Authorization: Bearer`."""
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"job": "rankwatch"}])
     """Labels that rankwatch adds to every alert for this Alertmanager. Give the labels that your
-    Prometheus adds to its alerts on rankwatch, such as `job`, `namespace` and `cluster`. Then
+    Prometheus adds to its alerts about rankwatch, such as `job`, `namespace` and `cluster`. Then
     alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
     resend_every: Duration = timedelta(minutes=1)
     """How often a firing alert is sent again. `run-once` uses the interval of the comparison if
-    that interval is longer. If you start `run-once` less often than that, set this key to the time
-    between two starts."""
+    that interval is longer. If you start `run-once` less often than this interval, set this key to
+    the time between two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

@@ -89,8 +89,8 @@ RepeatEvery = Annotated[
     Duration | None,
     Field(
         description=(
-            "How often an incident is notified again while it fires and nobody has "
-            "acknowledged it. `null` means never."
+            "How often the notification of an incident is sent again while the incident fires "
+            "and nobody has acknowledged the incident. `null` means never."
         )
     ),
 ]

@@ -40,8 +40,8 @@ _LONGEST_WORD = 24
 class PagerDutyOptions(HttpReceiverEntry):
     """Send pages through PagerDuty's Events API v2.
 
-    An incident has one alert in PagerDuty. When the incident is acknowledged or resolved, so is the
-    alert.
+    Each incident of rankwatch has one open alert in PagerDuty. If the incident is acknowledged or
+    resolved, rankwatch does the same with this alert.
     """
 
     routing_key: Annotated[SecretStr, _is_key]

@@ -36,7 +36,7 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """What happens to alerts while a condition is met, and whether there is an alert on it."""
+    """The alert on a condition, and what happens to alerts on drift while the condition is met."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
     """`alert`: the condition has its own alert, and alerts on drift do not change. `keep`: the
@@ -151,7 +151,7 @@ class ConditionsOptions(Options):
 
 
 class NoiseFloorOptions(OneOf):
-    """How similar the baseline is to itself. This separates drift from noise.
+    """How similar two lists of the baseline are for one user. This separates drift from noise.
 
     Set exactly one of these keys.
     """
@@ -159,10 +159,10 @@ class NoiseFloorOptions(OneOf):
     serve: Literal[True] | None = None
     """Asks the baseline twice at the same time, without caches."""
     temporal: Literal[True] | None = None
-    """Compares the baseline with its own lists of the last run. These lists are stored."""
+    """Compares the baseline's lists with its lists of the last run, which are stored."""
     retrain: SourceOptions | None = None
-    """Compares the baseline with a second training of its model. The value is the source of the
-    lists of the second training."""
+    """Compares the baseline's lists with the lists of a second training of its model. The value is
+    the source of the second training's lists."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -270,10 +270,10 @@ class ComparisonOptions(Options):
     """Items that were relevant to users, for metrics that need them. This data may arrive days
     later. No rule judges these metrics."""
     noise_floor: NoiseFloorOptions | None = None
-    """Measures how similar the baseline is to itself. Rules can then use two more metrics for each
-    metric M. `floor(M)` compares the baseline with itself. `over_floor(M)` is the excess of
-    each user: the distance of the candidate from the baseline, minus the distance between two
-    lists of the baseline."""
+    """Measures the noise: how similar two lists of the baseline are for the same user. Rules can
+    then use two more metrics for each metric M. `floor(M)` compares two lists of the baseline.
+    `over_floor(M)` is the excess of each user: the distance of the candidate from the baseline,
+    minus the distance between two lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
     """All learning rules of the comparison together may cause one false alert in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
@@ -301,7 +301,8 @@ class ComparisonOptions(Options):
     """Longest time for one run. The deadline must be shorter than the interval (default: 10m,
     but at most 0.8 of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
-    """If a run compares a smaller share of its users, its status is `insufficient`."""
+    """If a run compares a smaller share of its users than this, the run has the status
+    `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)
     """The largest number of segments for one dimension. If a dimension has more values, its most
     frequent values become segments."""
@@ -310,9 +311,9 @@ class ComparisonOptions(Options):
     lists of example users are stored."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number is a number of users, who are the same in each run.
-    `none` or `false` means no users. Summaries, and the scores of example users (`evidence_users`),
-    are always stored."""
+    the fixed users of the sample. A number means that many users, the same in each run. `none` or
+    `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
+    always stored."""
     scores_to: ScoresToOptions | None = None
     """Where the scores of all compared users are written. `keep_scores` has no influence on this.
     If relevance arrives after the run, the scores of relevance metrics are not written."""
@@ -326,9 +327,9 @@ class ComparisonOptions(Options):
     reference: str | None = Field(
         default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
-    """A name for what is normal. To accept a change, change this name. Then rules learn only from
-    later runs. With the name `model_version`, rules learn separately for each version of the arms'
-    models."""
+    """A name for what is normal. To accept changed lists as normal, set a new name. Then rules
+    learn only from later runs. With the name `model_version`, rules learn separately for each
+    version of the arms' models."""
 
     @classmethod
     def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:

@@ -219,8 +219,8 @@ class Settings(Options):
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
-    """Must be true if other machines can reach `listen` and `web_config_file` requires neither
-    passwords nor client certificates. Then anybody who reaches the port can read all pages."""
+    """Must be true if other machines can reach `listen` without a password or a client certificate
+    (`web_config_file`). Then anybody who reaches the port can read all pages."""
     web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
     """File with TLS, client certificates and basic authentication for `listen`, in the format of
     Prometheus' exporter-toolkit. Certificates are reloaded when their files change. This file is
@@ -246,10 +246,10 @@ class Settings(Options):
     """Services that every run pings. A service of this kind is a dead man's switch: it sends an
     alert if pings stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
-    """The largest number of runs at the same time. The run that has waited longest starts first.
-    A run that has used half of its deadline no longer counts. If the last run of a comparison
-    used its full deadline, the comparison's next run counts as slow. Slow runs have their own
-    limit instead: a quarter of this number, and at least one."""
+    """The largest number of runs at the same time. The run that has waited longest starts first. A
+    run that has used half of its deadline no longer counts. If the last run of a comparison used
+    its full deadline, the comparison's next run counts as slow. Slow runs do not count here. Their
+    limit is a quarter of this number, but at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

@@ -118,17 +118,18 @@ class RuleOptions(Options):
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users instead of a `metric`. The share is about the candidate's lists,
-    or about the lists of the arm in brackets, as in `failed(baseline)`. Shares of all users are
+    """Judges a share of users instead of a `metric`. The share is about the candidate's lists, or
+    about the lists of the arm in brackets, as in `failed(baseline)`. Shares of all users are
     `missing` (no list), `empty` (an empty list), `short` (a short list), `duplicated` (an item
     twice in the list), `failed` (a failed request) and `unpaired` (not compared). Shares of the
     compared users are `shared_list` (the same list as many other users) and `unchanged_list` (the
-    same list as in the last run, although lists of other users changed). `exposure_jump` looks
-    for the item whose share of the lists, or of the first places, changed most since the last
-    run before the firing alerts. Its value is the size of this change. `unchanged_list` and
-    `exposure_jump` need stored lists. Other shares of the compared users come from a comparison
-    of each user's two lists: `top_reversed` (the first three items in mostly reversed order),
-    `first_differs` (another first item) and `identical_list` (the same list)."""
+    same list as in the last run, although lists of other users changed). `exposure_jump` compares
+    with the last run. While alerts fire, it compares with the last run before these alerts. It
+    finds the item whose share of the lists, or of the first places, changed most. Its value is the
+    size of this change. `unchanged_list` and `exposure_jump` need stored lists. Other shares of the
+    compared users come from a comparison of each user's two lists: `top_reversed` (the first three
+    items in mostly reversed order), `first_differs` (another first item) and `identical_list` (the
+    same list)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges, instead of a `metric`, how long the lists of an arm stay the same. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's
@@ -136,23 +137,23 @@ class RuleOptions(Options):
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
-    """The statistic to judge: `mean`, a percentile from `p01` to `p99`, or `share_below(x)`. The
-    last one is the share of users with a score below x."""
+    """The statistic to judge: `mean`, a percentile from `p01` to `p99`, or `share_below(x)`.
+    `share_below(x)` is the share of users with a score below x."""
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(default="all", examples=["each", ["all", "country=UK"]])
     """`all` judges all users together. `each` judges every segment, including `all`. A list such as
     `[all, country=UK]` names segments."""
     below: FiniteFloat | None = None
-    """The rule is in breach while the statistic is below this."""
+    """The rule is in breach while the statistic is below this number."""
     above: FiniteFloat | None = None
-    """The rule is in breach while the statistic is above this. Use `above` for `share_below(x)`,
-    because this share grows as lists drift apart."""
+    """The rule is in breach while the statistic is above this number. Use `above` for
+    `share_below(x)`, because this share grows as lists drift apart."""
     learned: Literal["drop", "trend", "jump"] | None = None
     """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
-    five of them. With `drop` (for `coverage`: `jump`) the rule is in breach if one run is outside
-    the expected range. With `trend` it is in breach if small changes of many runs add up to a
-    lasting change."""
+    five of them. With `drop`, or with `jump` for `coverage`, the rule is in breach if one run is
+    outside the expected range. With `trend` it is in breach if small changes of many runs add up to
+    a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
     """The direction of change that is a breach. This key is only for `learned`. With `improvement`
     the rule finds lists that are suspiciously similar."""

@@ -22,8 +22,9 @@ _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
 class UnpairedOptions(Options):
     """An unpaired comparison: each user is served by one arm only, as in an A/B test.
 
-    It cannot detect that the lists of both arms moved equally far in different directions. A paired
-    comparison is better if the candidate can also be asked for the baseline's users.
+    If the lists of both arms change equally much in different ways, this comparison detects
+    nothing. A paired comparison is better if the candidate can also be asked for the baseline's
+    users.
     """
 
     stays_partial: ClassVar[bool] = True
@@ -42,7 +43,7 @@ class UnpairedOptions(Options):
         NOT_IN_HASH,
         Field(examples=[{"a": 0.5, "b": 0.5}]),
     ]
-    """The planned share of users in each arm. Both shares together are 1. If the split changes,
+    """The planned share of users in each arm. The sum of both shares is 1. If the split changes,
     set a new `since`."""
     before: Instant = Field(examples=["2026-11-01"])
     """Date or time before the test. A run compares each user's newest list with an earlier list:

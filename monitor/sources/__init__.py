@@ -91,7 +91,7 @@ class RelevanceOptions(OneOf):
     after: Annotated[Duration | None, NOT_IN_HASH] = None
     """The time from a run's slot until rankwatch first asks which items users found relevant.
     Choose a time after which the answers are complete. rankwatch keeps the first answer that is not
-    empty and ignores later ones. Without `after`, it first asks during the run."""
+    empty and ignores later ones. Without `after`, rankwatch first asks during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
     """The longest time that a run waits for what users found relevant, counted from its slot."""
 
@@ -109,16 +109,17 @@ class SampleOptions(Options):
     fixed: int = Field(default=0, ge=0, le=10**8)
     """Number of users that are the same in every run. They show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that each run draws at random. Decisions are based on them."""
+    """Number of users that each run draws at random. They represent all users, so use them for
+    decisions."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
     """The smallest number of users that a run asks for in each segment. If a segment has fewer
     users, the run asks for all of them. The users that are added are the same in every run. The
     added users count for this segment only, so that they do not bias the figures of other
     segments and of all users."""
     stop_when: Literal["decided"] | None = None
-    """Ask users in random order, and stop when the verdict of every rule on a metric is certain.
-    Certain means that asking all users would change the verdict of a rule in a segment in at
-    most 1 of 100 runs."""
+    """With `decided`, a run asks for users in random order, and stops when the verdict of every
+    rule on a metric is certain. The verdict of a rule in a segment is certain if asking for all
+    users would change the verdict in at most 1 of 100 runs."""
 
     @property
     def stops_early(self) -> bool:
@@ -166,8 +167,8 @@ class UsersOptions(OneOf):
     that `users` names. With `users: {all: true}`, they are columns of the baseline's file or
     table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """How many users a run asks for. If it is a number, every run asks for the same users. Without
-    `sample`, a run asks for all users."""
+    """For how many users a run requests lists. With a plain number, the users are the same in every
+    run. Without `sample`, a run requests lists for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:

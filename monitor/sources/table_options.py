@@ -18,10 +18,11 @@ IdForms = Annotated[
     readable_by(speller),
     Field(
         description="Steps that rewrite these ids before they are compared, in this order. "
-        "`strip` removes blanks. `lower` makes lower case. `int` makes `007` into 7. `{prefix: "
-        "'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` (RE2) takes the group if the "
-        "whole id matches. A step that does not fit does not change the id, and neither does "
-        "`string`. Users whose ids become equal are counted as `duplicate_user`.",
+        "`strip` removes blanks. `lower` changes letters to lower case. `int` changes `007` to 7. "
+        "`{prefix: 'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` (RE2) replaces the id "
+        "with the group if the whole id matches. A step that does not fit an id does not change "
+        "the id. `string` changes nothing. Users whose ids become equal are counted as "
+        "`duplicate_user`.",
     ),
 ]
 
@@ -77,9 +78,9 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="The largest share of rows that may be unreadable. A row is unreadable if it "
-        "has no user, no time, or a value that is no id or number. Unreadable rows are skipped, "
-        "counted and reported. If their share is larger, reading fails.",
+        description="The largest share of rows that may be unreadable. A row is unreadable if its "
+        "user or its time is missing, or if rankwatch cannot read an id or a number. Unreadable "
+        "rows are skipped, counted and reported. If their share is larger, reading fails.",
     ),
 ]
 NoItem = Annotated[

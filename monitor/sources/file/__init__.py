@@ -66,8 +66,8 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = None
-    """For the long form without `rank`: says that each user's rows are in order, best item first.
-    Several files are read in the order of their paths."""
+    """States that each user's rows are in order, best item first. This key is for the long form
+    without `rank`. Several files are read in the order of their paths."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:
@@ -78,7 +78,7 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
     """Users in a file, one in each row.
 
-    A user in two rows is asked once. A row without a user is unreadable.
+    A user in two rows counts once. A row without a user is unreadable.
     """
 
     served: _Log = None

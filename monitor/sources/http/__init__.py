@@ -166,7 +166,7 @@ class HttpOptions(Options):
     proxy: Proxy = None
     allow_link_local: Annotated[bool, NOT_IN_HASH] = False
     """Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or
-    other addresses where clouds provide a machine's credentials. Private addresses are always
+    to other addresses where clouds provide a machine's credentials. Private addresses are always
     allowed."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
     """The longest time for one request, from the connection to the last byte."""
@@ -215,7 +215,7 @@ class HttpSourceOptions(HttpOptions):
     `max_bytes`, all further requests ask for half as many users."""
     answers: Expression | None = None
     """With `batch`: JMESPath to the part of the answer that has one entry for each user (default:
-    the whole answer). This part is an object with the users' keys, or an array. If `user` is
+    the whole answer). This part is an object with one key for each user, or an array. If `user` is
     not set, the entries of an array must be in the order of the request. `items`, `scores` and
     `user` are applied to each entry."""
     items: Expression = "@"
@@ -252,8 +252,8 @@ class HttpSourceOptions(HttpOptions):
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = None
     """The largest number of requests at the same time to the host of `url`, from all comparisons of
-    the daemon. Requests of this source wait until there are fewer. `adaptive` learns how many
-    requests the host can answer before they queue there."""
+    the daemon. At this limit, requests of this source wait. `adaptive` learns how many requests the
+    host can answer before requests queue there."""
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(default=None, gt=0, le=1e6)
     """The largest number of requests in a second to the host of `url`, from all comparisons of the
     daemon."""

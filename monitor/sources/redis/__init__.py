@@ -54,8 +54,8 @@ class RedisSourceOptions(RedisOptions):
     """One arm's lists in Redis. Each list has its own key, or its own field of a hash."""
 
     type: Literal["zset", "list", "string", "hash"]
-    """Type of the key: a sorted set or a list of ids, a string with JSON, or a hash with JSON in a
-    field."""
+    """Type of the key. `zset` is a sorted set of ids, and `list` is a list of ids. `string` is a
+    text with JSON, and `hash` has JSON in a field."""
     key: Template
     """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The
     outer braces of `recs:{{user}}` are not replaced, because they are the hash tag of a
@@ -98,9 +98,9 @@ class RedisUsersOptions(RedisOptions):
     """Users in Redis. The users are the members of a set, or parts of the names of keys."""
 
     key: Template
-    """The key of a set whose members are the users. Or a pattern, such as `recs:v2:{user}`:
-    SCAN finds the keys that fit, and the part of a key in place of `{user}` is a user.
-    `{slot:%Y-%m-%d}` is replaced."""
+    """The key of a set whose members are the users. A key with `{user}`, such as `recs:v2:{user}`,
+    is a pattern instead. SCAN finds the keys that match the pattern. The part of a key in place of
+    `{user}` is a user. `{slot:%Y-%m-%d}` is replaced."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE

@@ -62,7 +62,7 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
     """Users in Spark, one in each row.
 
-    A user in two rows is asked once. A row without a user is unreadable.
+    A user in two rows counts once. A row without a user is unreadable.
     """
 
 
@@ -82,9 +82,9 @@ SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
         _NOT_PULLED,
-        "A table or path that Spark reads. The cluster joins both arms with the users and "
-        "measures them. So both arms and `users` must be `spark`, and all users are asked. Needs "
-        "the extra `spark`.",
+        "A table or path that Spark reads. The cluster joins the lists of both arms with the users "
+        "and computes the metrics. So both arms and `users` must be `spark`, and all users are "
+        "asked. Needs the extra `spark`.",
     ),
     is_live=_is_live,
     all_users=_all_users,

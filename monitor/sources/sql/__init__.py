@@ -61,9 +61,10 @@ class SqlOptions(Options):
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Table or view that is read completely, with its schema if needed: `recs.lists`."""
     query: QueryText | None = None
-    """One SELECT that returns the columns named here. It may bind `:slot`."""
+    """One SELECT that returns the columns whose names you give here. It may bind `:slot`."""
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=20_000_000, ge=1, le=10**10)
-    """The largest number of rows in one pull. A value may have at most 4 MiB of text."""
+    """The largest number of rows that a run reads from this source. A value may have at most 4 MiB
+    of text."""
 
     def _problems(self) -> Iterator[str]:
         if (self.query is None) == (self.table is None):
@@ -120,7 +121,7 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
     """Users in a database, one in each row.
 
-    A user in two rows is asked once. A row without a user is unreadable.
+    A user in two rows counts once. A row without a user is unreadable.
     """
 
     served: _Log = None
