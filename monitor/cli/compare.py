@@ -184,8 +184,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             metavar="INSTANT",
-            help="With --unpaired: when the test began. Each user's last list up to this time is "
-            "the list of before.",
+            help="With --unpaired: when the test began. The last list up to this time is the "
+            "user's list before the test.",
         ),
     ] = None,
     arm: Annotated[
@@ -209,8 +209,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     A row of a file has one list or one item. The columns are found by their usual names, such as
     customer, product and position. The last lines say what the result means, and for how many
     users. Both files need lists of the same users. If each user is served by one arm only, use
-    --unpaired with a log. The users of both arms are then compared by how far they moved from
-    their own lists of before the test.
+    --unpaired with a log. For each arm, the command then measures how much the users' lists changed
+    since before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files

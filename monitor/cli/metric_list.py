@@ -50,7 +50,7 @@ def metrics(
     """List the metrics that can be measured.
 
     For each metric the list has the range, the scores of identical and of disjoint lists, the data
-    that it needs, and its meaning. `rankwatch series` lists the series for Prometheus.
+    that the metric needs, and its meaning. `rankwatch series` lists the series for Prometheus.
     """
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS

@@ -171,8 +171,8 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. They are sent again only if the incident becomes worse. If a "
-        "receiver supports acknowledgements, it gets the acknowledgement too."
+        "Acknowledge firing alerts. Acknowledged alerts are sent again only if their incident "
+        "becomes worse. Receivers that support acknowledgements get the acknowledgement too."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
@@ -284,9 +284,9 @@ def add_silence(  # noqa: PLR0913 - the command's options
         list[str],
         typer.Argument(
             metavar="MATCHER...",
-            help="name=value, name!=value, name=~regex or name!~regex. If there are several, all "
-            "must match. A name is alert, comparison, segment, severity, metric, statistic or a "
-            "label of the rule.",
+            help="name=value, name!=value, name=~regex or name!~regex. An alert must match all "
+            "matchers. Possible names: alert, comparison, segment, severity, metric, statistic, "
+            "labels of the rule.",
         ),
     ],
     *,
@@ -321,9 +321,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
 
     Example: rankwatch silence add comparison=home-feed segment=country=UK --for 2h
 
-    If an alert begins during the silence and still fires when the silence ends, receivers are
-    notified then.
-    If the alert ends during the silence too, receivers are not notified of it.
+    Receivers are notified at the end of the silence if an alert began during the silence and still
+    fires. Receivers are not notified of alerts that begin and end during the silence.
     """
     from monitor.pipeline.alert_actions import Signature, make_silence
 
@@ -435,9 +434,8 @@ def list_deliveries(
 ) -> None:
     """List pending deliveries, and why they are pending.
 
-    A delivery is pending, for example, because the alert is silenced or inhibited, because its rule
-    is a dry run, or because the receiver refused the message. The column `message` has the reason
-    of the alert.
+    For example, the alert is silenced or inhibited, the rule is a dry run, or the receiver refused
+    the message. The column `message` has the reason of the alert.
     """
     with opened_database(config) as (store, _):
         deliveries = store.outbox.deliveries(

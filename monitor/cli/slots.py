@@ -103,8 +103,8 @@ def run_once(  # noqa: PLR0913 - the command's options
     """Run the newest slot once, send alerts, and exit.
 
     Use this command instead of the daemon, for example with cron. It runs one slot of each
-    comparison. If a slot has already run, it is run again. But if its sources are live, it is run
-    again only with --again, because live sources would answer differently now.
+    comparison. If the slot has already run, the command runs it again. A slot with live sources is
+    run again only with --again, because live sources would answer differently now.
 
     Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or the Pushgateway could not be
     reached, 74 the textfile could not be written. Finished runs stay stored after an error. The

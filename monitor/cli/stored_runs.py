@@ -164,8 +164,8 @@ def report(
 
     The file shows the comparison over time, and one run: the newest run, or the run of --slot. It
     also shows both lists of the users with the least similar lists. With --since and --until it
-    also shows the runs in which alerts began. The file can be opened without a server and a
-    network.
+    also shows the runs in which alerts began. A browser can open the file without a server
+    or a network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings

@@ -143,7 +143,9 @@ _TABLE = {
         "unknown.",
     ),
     "noise_floor_mean": _series(
-        _GAUGE, _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."
+        _GAUGE,
+        _SIMILARITY,
+        "Noise floor: mean similarity of two lists of the baseline for the same user.",
     ),
     "noise_floor_users": _series(
         _GAUGE, _SIMILARITY, "Number of users with a candidate list and two baseline lists."
@@ -169,8 +171,8 @@ _TABLE = {
         _GAUGE,
         f"{_SIMILARITY} series",
         "Only if each user is served by one arm: a mean over users. The series `baseline_self` and "
-        "`candidate_self` compare the lists of an arm's users with their own lists of before the "
-        "test. `self_gap` and `far_gap` are differences between the arms.",
+        "`candidate_self` compare the lists of an arm's users with the same users' lists before "
+        "the test. `self_gap` and `far_gap` are differences between the arms.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
@@ -190,8 +192,9 @@ _TABLE = {
     "split_log_evidence": _series(
         _GAUGE,
         "comparison",
-        "Natural logarithm of the evidence that users are not split as planned. From 6.91 (1,000 "
-        "to 1) on, nothing else is judged. Only if each user is served by one arm.",
+        "Natural logarithm of the evidence that users are not split as planned. If it is at "
+        "least 6.91 (1,000 to 1), only the split is judged. Only if each user is served by one "
+        "arm.",
     ),
     "arm_metric": _series(
         _GAUGE,
@@ -290,8 +293,8 @@ _TABLE = {
         _GAUGE,
         "comparison",
         "`Stale` fires after this time without an ok run. It is the time in which N runs are due, "
-        "plus one deadline. N is the setting `conditions.stale.after`. `Stale` does not fire if "
-        "the configuration ignores it.",
+        "plus the `deadline` of one run. N is the setting `conditions.stale.after`. `Stale` does "
+        "not fire if the configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
@@ -413,7 +416,7 @@ _TABLE = {
         values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(
-        _GAUGE, "", "When old rows were last deleted. Absent before that happened."
+        _GAUGE, "", "When old rows were last deleted. Absent before the first deletion."
     ),
     "clock_jumps_total": _series(
         _COUNTER,
@@ -446,7 +449,7 @@ _TABLE = {
     "certificate_expiry_timestamp_seconds": _series(
         _GAUGE,
         "",
-        ("When the first of this server's certificates expires. Absent without TLS."),
+        "Earliest time at which a certificate of this server expires. Absent without TLS.",
     ),
 }
 
