@@ -129,7 +129,7 @@ def test_the_tree_of_errors_states_each_exit_code():
 def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate():
     of_gate = (
         one_line(CLI_GUIDE)
-        .partition("Only `rankwatch gate` differs")[2]
+        .partition("Only `rankwatch gate` uses")[2]
         .partition("never with a verdict")[0]
     )
     for text in (of_gate, COMMANDS["gate",].help):

@@ -107,7 +107,7 @@ def downgrade_schema(
 
 @app.command("current", cls=Command)
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the schema's revision, and the revision that this version needs."""
+    """Print the schema's revision, and the revision needed now."""
     from monitor.storage import schema_version
 
     current = schema_version.current(_database_url(config))
