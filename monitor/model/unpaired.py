@@ -11,6 +11,10 @@ from datetime import datetime
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 
+ARM_COLUMN = "rankwatch_arm"
+"""The name of the column with each user's arm, which sources make from the arm's column."""
+SWITCHED = "switched"
+"""The value of `ARM_COLUMN` for users that both arms served."""
 ENOUGH_EVIDENCE = 1000.0
 """The users are not split as planned if the evidence against the plan is at least this large."""
 

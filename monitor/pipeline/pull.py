@@ -40,6 +40,7 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import RunReason
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
+from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -68,7 +69,8 @@ class Arms:
     - ``pseudonyms`` replace the users' ids in everything that leaves this module. The source
       ``relevance`` replaces the ids itself.
     - ``listed`` gives the users in an arm's lists, for arms that can list their users.
-    - ``unpaired`` has the sources of a comparison in which each user is served by one arm only.
+    - ``unpaired`` has more sources if each user is served by one arm only. Then the baseline is
+      the users' lists of before, and the candidate is their lists of now.
     """
 
     baseline: ports.Source
@@ -107,15 +109,14 @@ class Arms:
 
 @immutable
 class UnpairedArms:
-    """The opened sources of an unpaired comparison.
+    """The sources that only an unpaired comparison has. Its users have the column `ARM_COLUMN`.
 
-    - ``arms`` has two sources of lists for each arm. The baseline is the users' lists of before,
-      and the candidate is the users' lists of now.
-    - ``assigned`` gives for each arm the users that were assigned to it since the test began.
+    - ``lists`` gives the lists of now of each arm. If the sources are joined, they are not used.
+    - ``assigned`` gives the users that were assigned to an arm since the test began.
     """
 
-    arms: Mapping[Arm, Arms]
-    assigned: Mapping[Arm, ports.UserSource]
+    lists: Mapping[Arm, ports.Source]
+    assigned: ports.UserSource
 
 
 @immutable
@@ -323,6 +324,40 @@ def _request(
         # A run that was interrupted and begins again uses stored answers, but none that are older
         # than a run may last.
         answers_valid_s=measuring.deadline.total_seconds(),
+    )
+
+
+def pull_arms(
+    comparison: Comparison,
+    arms: Arms,
+    unpaired: UnpairedArms,
+    panel: Panel,
+    slot: datetime,
+    seconds_left: Callable[[], float],
+) -> Answers:
+    """Pull the lists of users that are served by one arm only. One arm is read after the other."""
+    lacks: dict[str, None] = {}
+    segments = {}
+    for name, rows in panel.segments.items():
+        if not name.startswith(f"{ARM_COLUMN}="):
+            segments[name] = rows
+    everybody = replace(panel, segments=segments)
+
+    def read_batches(size: int) -> Iterator[UserBatch]:
+        for arm in Arm:
+            users = cut_panel(everybody, panel.segments[f"{ARM_COLUMN}={arm}"])
+            of_arm = replace(arms, candidate=unpaired.lists[arm])
+            answers = pull_all(comparison, of_arm, users, slot, seconds_left())
+            lacks.update(dict.fromkeys(answers.lacks))
+            for batch in answers.batches(size):
+                yield replace(batch, arm=arm)
+
+    return Answers(
+        asked=AskedUsers(count=len(panel), segments=tuple(segments)),
+        batches=read_batches,
+        lacks=lacks.keys(),
+        weights=None,
+        relevance=None,
     )
 
 

@@ -24,6 +24,7 @@ from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch, RunReasons
 from monitor.model.runs import ArmScore, Findings, KeptLists, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
+from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.accumulator import (
     SAMPLED_USERS,
     RemoteMeasurer,
@@ -39,6 +40,7 @@ from monitor.pipeline.pull import (
     draw_panel,
     join_all,
     pull_all,
+    pull_arms,
     pull_titles,
     pull_until_certain,
 )
@@ -268,8 +270,14 @@ def open_answers(
                 answers = reading.enter_context(joined)
             yield answers
         return
+    unpaired = arms.unpaired
+    if unpaired is not None:
+        arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, seconds_left())
+    if unpaired is not None:
+        yield pull_arms(comparison, arms, unpaired, panel, slot, seconds_left)
+        return
     with watch.stage("pull"):
         stops_early = sample is not None and sample.stops_early
         pull = pull_until_certain if stops_early else pull_all

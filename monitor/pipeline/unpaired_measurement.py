@@ -6,7 +6,6 @@ is divided into the users of the baseline and the users of the candidate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -35,9 +34,15 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import ArmCounts, UnpairedFindings, UnpairedPlan
+from monitor.model.unpaired import (
+    ARM_COLUMN,
+    SWITCHED,
+    ArmCounts,
+    UnpairedFindings,
+    UnpairedPlan,
+)
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
-from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time, pull_titles
+from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time, pull_titles
 from monitor.pipeline.run_explanation import add_titles, explained_items
 from monitor.pipeline.run_measurement import (
     Measurement,
@@ -102,15 +107,11 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
     notes: Notes = {}
-    with ExitStack() as reading:
-        with watch.stage("users"):
-            assigned = _read_assigned(sources, arms, slot, seconds_left())
-        answers: dict[Arm, Answers] = {}
-        for arm in Arm:
-            opened = open_answers(comparison, sources.arms[arm], slot, watch, seconds_left, memory)
-            answers[arm] = reading.enter_context(opened)
-        segments = _join_segments(answers.values())
-        asked = _divide(answers, segments)
+    with watch.stage("users"):
+        assigned = _read_assigned(sources, arms, slot, seconds_left())
+    with open_answers(comparison, arms, slot, watch, seconds_left, memory) as answers:
+        segments = answers.asked.segments
+        asked = _divide(answers.asked)
         accumulator = RunAccumulator(
             comparison,
             asked,
@@ -118,13 +119,17 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
             sampled_users=sampled_users,
             wanted=_wanted_statistics(comparison),
         )
-        for arm in Arm:
-            for batch in watch.iterate("pull", answers[arm].batches(size)):
-                _add_notes(notes, batch, arm)
-                measured = accumulator.add(_place(batch, arm, assigned.switched))
-                scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
+        weights = None
+        for batch in watch.iterate("pull", answers.batches(size)):
+            arm = batch.arm
+            if arm is None:
+                raise ValueError("the users of a batch are served by one arm")
+            weights = batch.weights
+            _add_notes(notes, batch, arm)
+            measured = accumulator.add(_place(batch, arm, assigned.switched))
+            scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    sample = accumulator.sample(answers[Arm.CANDIDATE].weights)
+    sample = accumulator.sample(weights)
     run = accumulator.findings(slot, sample)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
@@ -155,9 +160,6 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         items=differences.items,
         counted=differences.counted,
     )
-    lacks: dict[str, None] = {}
-    for answer in answers.values():
-        lacks |= dict.fromkeys(answer.lacks)
     run = replace(
         run,
         scores=scores if scores.count else None,
@@ -178,22 +180,22 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         run=run,
         coverage=coverage,
         notes=notes,
-        left_out=(*lacks, *accumulator.left_out, *filter(None, [titles_error])),
+        left_out=(*answers.lacks, *accumulator.left_out, *filter(None, [titles_error])),
     )
 
 
 def _read_assigned(
     sources: UnpairedArms, arms: Arms, slot: datetime, seconds_left: float
 ) -> _Assigned:
-    users: dict[Arm, pd.Index[str]] = {}
-    for arm, source in sources.assigned.items():
-        late = f"the users of the {arm} did not arrive before the run's deadline"
-        users[arm] = ask_in_time(partial(source.users, slot, ()), seconds_left, late).users
-    switched = users[Arm.BASELINE].intersection(users[Arm.CANDIDATE])
+    read = partial(sources.assigned.users, slot, (ARM_COLUMN,))
+    late = "the users that were assigned to the arms did not arrive before the run's deadline"
+    users = ask_in_time(read, seconds_left, late)
+    arm_of_user = users.segments[ARM_COLUMN]
+    switched = users.users[arm_of_user == SWITCHED]
     if arms.pseudonyms is not None:
         switched = arms.pseudonyms.hide(switched)
     return _Assigned(
-        count={arm: len(of_arm) - len(switched) for arm, of_arm in users.items()},
+        count={arm: int((arm_of_user == arm).sum()) for arm in Arm},
         switched=switched,
     )
 
@@ -215,19 +217,10 @@ def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     return wanted
 
 
-def _join_segments(answers: Iterable[Answers]) -> tuple[str, ...]:
-    """Return the names of the segments of both arms, each once. ``all`` comes first."""
-    segments: dict[str, None] = {}
-    for answer in answers:
-        segments |= dict.fromkeys(answer.asked.segments)
-    return tuple(segments)
-
-
-def _divide(answers: Mapping[Arm, Answers], segments: Sequence[str]) -> AskedUsers:
-    """Return the users of both arms. Each segment is divided by arm, and ``all`` comes first."""
-    names = [divided(arm, segment) for segment in segments for arm in Arm]
-    count = sum(answer.asked.count for answer in answers.values())
-    return AskedUsers(count=count, segments=(ALL, *names))
+def _divide(asked: AskedUsers) -> AskedUsers:
+    """Divide each segment by arm. The segment ``all`` with the users of both arms comes first."""
+    names = [divided(arm, segment) for segment in asked.segments for arm in Arm]
+    return replace(asked, segments=(ALL, *names))
 
 
 def _place(batch: UserBatch, arm: Arm, switched: "pd.Index[str]") -> UserBatch:

@@ -193,8 +193,7 @@ def watch(
         listed=_listed(options),
     )
     if options.unpaired is not None:
-        unpaired = _open_unpaired(options.unpaired, arms)
-        arms = replace(arms, joined=None, listed={}, unpaired=unpaired)
+        arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
     comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
@@ -209,24 +208,11 @@ def watch(
     )
 
 
-def _open_unpaired(options: UnpairedOptions, arms: Arms) -> UnpairedArms:
-    """Open the sources of each arm, with the lists of before as baseline."""
-    before = options.lists_before
-    of_arms: dict[Arm, Arms] = {}
-    assigned: dict[Arm, UserSource] = {}
-    for arm in Arm:
-        lists = options.lists_of(arm)
-        users = options.users_of(arm)
-        of_arms[arm] = replace(
-            arms,
-            baseline=open_source(before),
-            candidate=open_source(lists),
-            users=open_users(users, lists),
-            joined=open_joined(before, lists, users, None),
-            listed={},
-        )
-        assigned[arm] = open_users(options.assigned_to(arm), lists)
-    return UnpairedArms(arms=of_arms, assigned=assigned)
+def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
+    return UnpairedArms(
+        lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
+        assigned=open_users(options.assigned, options.log),
+    )
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:

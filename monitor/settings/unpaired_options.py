@@ -3,6 +3,7 @@
 They become ordinary sources, which read the same log with other times and arms.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -13,7 +14,7 @@ from monitor.boundary.options.one_of import OneOf
 from monitor.model.rankings import Arm
 from monitor.model.unpaired import UnpairedPlan
 from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions
-from monitor.sources.table_options import ColumnName
+from monitor.sources.table_options import ArmColumn, ColumnName
 
 _T = TypeVar("_T", bound=OneOf)
 _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
@@ -74,32 +75,40 @@ class UnpairedOptions(Options):
             baseline_share=self.split[self.baseline],
         )
 
-    def lists_of(self, arm: Arm) -> SourceOptions:
-        """The newest lists that this arm served since the test began."""
-        return self._select(self.log, arm, since=self.begins_at)
-
     @property
     def lists_before(self) -> SourceOptions:
         """The users' lists of before, which any arm may have served."""
-        return self._select(self.log, within=self.before_within, until=self.before)
+        return self._select(self.log, (), within=self.before_within, until=self.before)
 
-    def users_of(self, arm: Arm | None = None) -> UsersOptions:
-        """The users of a run that belong to this arm, with their segments. None means all arms."""
+    def lists_of(self, *arms: Arm) -> SourceOptions:
+        """The newest lists that these arms served since the test began."""
+        return self._select(self.log, arms, since=self.begins_at)
+
+    @property
+    def users(self) -> UsersOptions:
+        """The users of a run, with their segments."""
         if self.assignments is not None:
-            return self.assigned_to(arm)
-        return self._select(self._served_users, arm, since=self.begins_at)
+            return self.assigned
+        return self._select(self._served_users, tuple(Arm), since=self.begins_at)
 
-    def assigned_to(self, arm: Arm | None = None) -> UsersOptions:
-        """The users that were assigned to this arm since the test began. None means all arms."""
+    @property
+    def assigned(self) -> UsersOptions:
+        """The users that were assigned to an arm since the test began."""
         users = self._served_users
         if self.assignments is not None:
             users = self.assignments.model_copy(update={"segments": self.segments})
-        return self._select(users, arm, within=None, since=self.begins_at)
+        return self._select(users, tuple(Arm), has_both=True, within=None, since=self.begins_at)
 
     def to_sources(self) -> dict[str, Any]:
-        """The sources of the arms and of all users, by their keys in a comparison."""
-        arms = {arm.value: self.lists_of(arm) for arm in Arm}
-        return {**arms, "users": self.users_of()}
+        """The sources of a run, by their keys in a comparison.
+
+        The lists of before are the baseline, and the lists of now are the candidate.
+        """
+        return {
+            "baseline": self.lists_before,
+            "candidate": self.lists_of(*Arm),
+            "users": self.users,
+        }
 
     @property
     def _served_users(self) -> UsersOptions:
@@ -109,12 +118,20 @@ class UnpairedOptions(Options):
         users = all_users(log).model_copy(update={"served": log.served})
         return UsersOptions.model_validate({self.log.kind: users, "segments": self.segments})
 
-    def _select(self, source: _T, arm: Arm | None = None, **period: object) -> _T:
-        """The same source with the rows of one arm or all arms, perhaps of another period."""
+    def _select(
+        self, source: _T, arms: Sequence[Arm], *, has_both: bool = False, **period: object
+    ) -> _T:
+        """The same source with the rows of these arms, perhaps of another period.
+
+        Without arms, rows of any arm are read.
+        """
+        column = None
+        if arms:
+            values = {arm: getattr(self, arm) for arm in arms}
+            # Without assignments, a user that both arms served is left out of the run.
+            has_both = has_both or self.assignments is not None
+            column = ArmColumn(name=self.arm, values=values, has_both=has_both)
         options = source.given
-        chosen = dict(options.served.arm)
-        if arm is not None:
-            chosen[self.arm] = getattr(self, arm)
-        served = options.served.model_copy(update={"arm": chosen, **period})
+        served = options.served.select(column, **period)
         selected = options.model_copy(update={"served": served})
         return source.model_copy(update={source.kind: selected})

@@ -31,6 +31,7 @@ from monitor.measures.sampling import split
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
+from monitor.model.unpaired import ARM_COLUMN, SWITCHED
 from monitor.model.unreadable import Need
 from monitor.sources.columns import on_one_line
 
@@ -43,7 +44,8 @@ def user_table(
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
 
-    An id is a text or null. If a user has several rows, the first row is used. Raises SourceError
+    An id is a text or null. If a user has several rows, the first row is used. But if a user has
+    rows of several arms, the user's arm is `SWITCHED`. Raises SourceError
     if there is no user.
     """
     users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
@@ -58,6 +60,9 @@ def user_table(
     segments = {}
     for name in batches[0][1]:
         labels = _str_array([_labels(columns[name], name, tally) for _, columns in batches])
+        if name == ARM_COLUMN and not is_first.all():
+            pairs = pd.DataFrame({"user": users, "arm": labels}).drop_duplicates()
+            labels[users.isin(pairs["user"][pairs["user"].duplicated()])] = SWITCHED
         segments[name] = pd.Categorical(labels[rows])
     return UserTable(users=users[rows], segments=segments, unreadable=tally.unreadable)
 

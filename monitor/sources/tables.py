@@ -15,6 +15,7 @@ from monitor.measures.reading.numbers import number_column, value_array
 from monitor.measures.reading.tally import Tally
 from monitor.model.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
+from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import MAX_UNREADABLE, require_readable
 from monitor.sources import table_lists
 from monitor.sources.columns import spell_column
@@ -68,7 +69,16 @@ class Table(ABC):
         require_readable(tally.unreadable, self._max_unreadable)
         table = user_table(rows, tally)
         require_readable(table.unreadable, self._max_unreadable)
+        if ARM_COLUMN in dimensions:
+            self._require_arms(table, slot)
         return table
+
+    def _require_arms(self, table: UserTable, slot: datetime) -> None:
+        served = self._options.served
+        for arm in served.arms.values:
+            if not (table.segments[ARM_COLUMN] == arm).any():
+                unserved = served.describe_unserved(arm, slot)
+                raise SourceError(f"{self.where(slot)} {unserved}", permanent=False)
 
     @property
     def _max_unreadable(self) -> float:

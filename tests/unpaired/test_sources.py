@@ -214,6 +214,39 @@ def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
             assert seen(measured({"path": str(folder)})) == first
 
 
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
+    place = write_log(kind, tmp_path, log_rows())
+    problem = r"has no list with variant = 'c' that was served after 2026-11-01T00:00:00Z and up to"
+
+    with pytest.raises(SourceError, match=problem):
+        measured(place, candidate="c", split={"a": 0.5, "c": 0.5})
+
+
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind):
+    """The newest list of u60 becomes one of the other arm, after the assigned users were read."""
+    rows = log_rows()
+    place = write_log(kind, tmp_path, rows)
+    (watched,) = wire(settings_of(place)).watched.values()
+    arms = watched.arms
+    assert arms.unpaired is not None
+
+    class Late:
+        def users(self, slot, dimensions):
+            found = arms.unpaired.assigned.users(slot, dimensions)
+            late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
+            Path(str(place.get("path", tmp_path / "log.sqlite"))).unlink()
+            write_log(kind, tmp_path, [*rows, rows[0] | late])
+            return found
+
+    late = replace(arms, unpaired=replace(arms.unpaired, assigned=Late()))
+    found = measure(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
+
+    assert found.coverage.all.asked == 90
+    assert sum(each.served for each in found.unpaired.users.values()) == 90
+
+
 def test_a_log_with_a_half_character_is_refused_and_its_user_is_not_quoted(tmp_path):
     place = write_log("jsonl", tmp_path, log_rows())
     with Path(place["path"]).open("a") as file:

@@ -14,13 +14,15 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
 from monitor.boundary.deadline import Deadline, OverdueError
+from monitor.boundary.scratch import sql_text
 from monitor.boundary.slot_templates import fill_slot
 from monitor.measures.reading.ids import one_array
 from monitor.measures.reading.tally import Tally
 from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
-from monitor.model.rankings import CoverageReason, Pull, UserTable
+from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
+from monitor.model.unpaired import ARM_COLUMN, SWITCHED
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
@@ -55,7 +57,8 @@ class ListView:
 
     ``rows`` has the rows of the files. ``joined`` has one row for each user. For the long form,
     this row has lists of the values in the user's rows. ``all_rows`` has the same rows as ``rows``,
-    and also the rows without a user.
+    and also the rows without a user. If the options of the log name arms, a user has a row in
+    ``joined`` for each arm, and all views have `ARM_COLUMN`.
     """
 
     def __init__(
@@ -87,6 +90,10 @@ class ListView:
         ]
         for column in self.names:
             selected.append(f"{self.taken(column)} AS {sql_name(column)}")
+        self.keys = [KEY]
+        if self.file.has_arms:
+            self.keys.append(ARM_COLUMN)
+            selected.append(ARM_COLUMN)
         create = "CREATE TEMP VIEW"
         database.execute(
             f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self.file.name}"
@@ -100,7 +107,8 @@ class ListView:
         if self.is_long:
             quoted = map(sql_name, self.names)
             lists = ", ".join(f"list({column}) AS {column}" for column in quoted)
-            joined = f"SELECT {KEY}, {lists} FROM {self.rows} GROUP BY {KEY}"
+            keys = ", ".join(self.keys)
+            joined = f"SELECT {keys}, {lists} FROM {self.rows} GROUP BY {keys}"
         database.execute(f"{create} {self.joined} AS {joined}")
 
     @property
@@ -170,10 +178,11 @@ class ListView:
         users: pd.Index[str],
         deadline: Deadline,
         max_bytes: int | None = None,
+        arm: Arm | None = None,
     ) -> Pull:
-        """The lists of these users, from all rows that have one of the keys."""
+        """The lists of these users, from all rows of the arm that have one of the keys."""
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
-        pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
+        pull = self._pull(self.options, users, self._wanted(deadline, arm), max_bytes)
         self._database.unregister("wanted")
         return pull
 
@@ -183,12 +192,14 @@ class ListView:
         checks = [(user, Need.IDS, f"{self.file.ids(user)} IS NULL")]
         return self.file.count_unreadable(self.file.name, checks)
 
-    def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
+    def _wanted(self, deadline: Deadline, arm: Arm | None) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
         query = (
             f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT "
             f"DISTINCT FROM wanted.{KEY}"
         )
+        if arm is not None and self.file.has_arms:
+            query += f" WHERE r.{ARM_COLUMN} = {sql_text(arm)}"
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
             yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
@@ -221,8 +232,9 @@ class ListView:
 class UserView:
     """The users of files as the view ``asked``, with one row for each user.
 
-    ``columns`` are the names of the columns with segment values, one for each dimension. If a user
-    has several rows, the smallest value of each dimension is used. ``also`` names further columns
+    ``columns`` are the names of the columns with the values of each dimension. If a user has
+    several rows, the smallest value of each dimension is used. If a user has rows of several arms,
+    the user's arm is `SWITCHED`. ``also`` names further columns
     of the view. The view has them only if no user has several rows. ``same_rows`` is a view of the
     same rows of a log.
     """
@@ -240,15 +252,21 @@ class UserView:
     ) -> None:
         user = options.user
         self._database = database
-        self._dimensions = dimensions
-        self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
+        self._segments = {
+            f"rankwatch_segment_{place}": name
+            for place, name in enumerate(dimensions)
+            if name != ARM_COLUMN
+        }
+        self.columns = (*self._segments,)
+        if ARM_COLUMN in dimensions:
+            self.columns += (ARM_COLUMN,)
         self.where = files.where
         self.read = rows_read(files, options)
-        names = tuple(dict.fromkeys((user, *dimensions, *also)))
+        names = tuple(dict.fromkeys((user, *self._segments.values(), *also)))
         rows = FileView(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
-        for column, name in zip(self.columns, dimensions, strict=True):
+        for column, name in self._segments.items():
             selected.append(f"{rows.label(name)} AS {column}")
             checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
         database.execute(
@@ -271,7 +289,12 @@ class UserView:
         if any(part.column == user for part in unreadable):
             rest = f" WHERE {KEY} IS NOT NULL"
         if not self.is_distinct:
-            users_of = ", ".join([KEY, *(f"min({column}) AS {column}" for column in self.columns)])
+            values = [f"min({column}) AS {column}" for column in self._segments]
+            if ARM_COLUMN in dimensions:
+                arm = f"min({ARM_COLUMN})"
+                switched = f"WHEN {arm} < max({ARM_COLUMN}) THEN {sql_text(SWITCHED)}"
+                values.append(f"CASE {switched} ELSE {arm} END AS {ARM_COLUMN}")
+            users_of = ", ".join([KEY, *values])
             rest += f" GROUP BY {KEY}"
         database.execute(f"CREATE TEMP VIEW {self.name} AS SELECT {users_of} FROM asked_keys{rest}")
         self.count: int = count
@@ -281,7 +304,7 @@ class UserView:
     def read_segments(self, most: int) -> dict[str, SegmentValues]:
         """The most frequent values of each column of segments, at most ``most`` values."""
         segments = {}
-        for column, name in zip(self.columns, self._dimensions, strict=True):
+        for column, name in self._segments.items():
             ranked = self._database.sql(
                 f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
                 f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"

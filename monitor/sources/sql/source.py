@@ -17,12 +17,19 @@ from monitor.measures.reading.tally import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
+from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.sql.database import ReadOnlyDatabase, table_of
 from monitor.sources.table_lists import TableBatch, TableLists
-from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
+from monitor.sources.table_options import (
+    MICROSECONDS,
+    MILLISECONDS,
+    SECONDS,
+    ArmColumn,
+    ServedOptions,
+)
 from monitor.sources.tables import Table
 
 
@@ -41,38 +48,62 @@ def statement_of(
     served = getattr(options, "served", None)
     if served is None:
         return rows
-    return _newest(rows, served, columns[0], slot, dialect)
+    if served.arms is not None:
+        rows = rows.add_columns(_arm(served.arms).label(ARM_COLUMN))
+    return _newest(rows, served, columns, slot, dialect)
 
 
 def _newest(
     rows: sa.Select[*tuple[Any, ...]],
     served: ServedOptions,
-    user: str,
+    columns: Sequence[str],
     slot: datetime,
     dialect: str,
 ) -> sa.Executable:
     """The rows of each user's newest list of the slot.
 
-    If two lists of a user have the same time, the list with the greater request id is selected.
+    If two lists of a user have the same time, the list with the greater request id is selected. If
+    only users are read, the result has each user and arm once.
     """
+    user, *values = columns
     time = _instant(served, dialect)
     # PostgreSQL ignores the time zone if the column has none.
     time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
     start, end = served.period(slot)
-    request = time if served.request is None else sa.column(served.request)
-    newest = sa.func.first_value(request).over(
-        partition_by=sa.column(user), order_by=[time.desc(), request.desc()]
-    )
-    log = rows.add_columns((request == newest).label("rankwatch_is_newest"))
-    log = log.where(time <= _untyped(end.strftime(time_format)), *_of_arm(served))
+    log = rows.where(time <= _untyped(end.strftime(time_format)), *_of_arm(served))
     if start is not None:
         log = log.where(time > _untyped(start.strftime(time_format)))
-    *columns, is_newest = log.subquery().c
-    return sa.select(*columns).where(is_newest)
+    if not values:
+        return log.distinct()
+    partition: list[sa.ColumnElement[Any]] = [sa.column(user)]
+    if served.arms is not None and served.arms.has_both:
+        partition.append(sa.column(served.arms.name))
+    request = time if served.request is None else sa.column(served.request)
+    newest = sa.func.first_value(request).over(
+        partition_by=partition, order_by=[time.desc(), request.desc()]
+    )
+    *selected, is_newest = (
+        log.add_columns((request == newest).label("rankwatch_is_newest")).subquery().c
+    )
+    return sa.select(*selected).where(is_newest)
 
 
 def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
-    return [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
+    conditions = [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
+    if served.arms is not None:
+        column: sa.ColumnElement[Any] = sa.column(served.arms.name)
+        values = served.arms.values.values()
+        conditions.append(sa.or_(*(column == _untyped(value) for value in values)))
+    return conditions
+
+
+def _arm(arms: ArmColumn) -> sa.ColumnElement[Any]:
+    """The arm of a row."""
+    column: sa.ColumnElement[Any] = sa.column(arms.name)
+    cases = []
+    for arm, value in arms.values.items():
+        cases.append((column == _untyped(value), sa.literal(arm.value)))
+    return sa.case(*cases)
 
 
 def _untyped(value: str) -> sa.BindParameter[Any]:
@@ -160,7 +191,8 @@ class SqlTable(Table):
         deadline = Deadline.after(options.timeout.total_seconds())
         parameters = {"slot": slot} if options.bound_names else {}
         try:
-            roots = database.roots_of(options, columns, deadline)
+            in_table = [name for name in columns if name != ARM_COLUMN]
+            roots = database.roots_of(options, in_table, deadline)
             statement = statement_of(options, roots, slot, database.dialect)
             unserved = count_unserved(database, options, deadline)
             if unserved:
