@@ -116,7 +116,7 @@ class UnpairedArms:
     """
 
     lists: Mapping[Arm, ports.Source]
-    assigned: ports.UserSource
+    assigned: ports.AssignmentSource
 
 
 @immutable

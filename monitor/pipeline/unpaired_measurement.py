@@ -18,7 +18,6 @@ from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing.list_tables import rows_by_segment, user_index
 from monitor.measures.sampling import hash_users
 from monitor.model.errors import SourceError
-from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import (
@@ -35,9 +34,8 @@ from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.model.unpaired import (
-    ARM_COLUMN,
-    SWITCHED,
     ArmCounts,
+    AssignedUsers,
     UnpairedFindings,
     UnpairedPlan,
 )
@@ -67,14 +65,6 @@ from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
 
 Notes = dict[tuple[Arm, CoverageReason], CoverageNote]
-
-
-@immutable
-class _Assigned:
-    """The users that were assigned to each arm since the test began."""
-
-    count: Mapping[Arm, int]  # users that switched arms are left out
-    switched: "pd.Index[str]"
 
 
 def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
@@ -186,21 +176,15 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
 
 def _read_assigned(
     sources: UnpairedArms, arms: Arms, slot: datetime, seconds_left: float
-) -> _Assigned:
-    read = partial(sources.assigned.users, slot, (ARM_COLUMN,))
+) -> AssignedUsers:
     late = "the users that were assigned to the arms did not arrive before the run's deadline"
-    users = ask_in_time(read, seconds_left, late)
-    arm_of_user = users.segments[ARM_COLUMN]
-    switched = users.users[arm_of_user == SWITCHED]
-    if arms.pseudonyms is not None:
-        switched = arms.pseudonyms.hide(switched)
-    return _Assigned(
-        count={arm: int((arm_of_user == arm).sum()) for arm in Arm},
-        switched=switched,
-    )
+    assigned = ask_in_time(partial(sources.assigned.assigned, slot), seconds_left, late)
+    if arms.pseudonyms is None:
+        return assigned
+    return replace(assigned, switched=arms.pseudonyms.hide(assigned.switched))
 
 
-def _weigh_split(plan: UnpairedPlan, assigned: _Assigned) -> float:
+def _weigh_split(plan: UnpairedPlan, assigned: AssignedUsers) -> float:
     count = assigned.count
     return log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share)
 
@@ -276,7 +260,7 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
     return Coverage(rows=tuple(merged))
 
 
-def _count_users(coverage: Coverage, assigned: _Assigned) -> dict[Arm, ArmCounts]:
+def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCounts]:
     rows = {row.segment: row for row in coverage.rows}
     users = {}
     for arm in Arm:

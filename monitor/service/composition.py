@@ -31,6 +31,7 @@ from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     UsersOptions,
     all_users_problem,
+    open_assigned,
     open_item_titles,
     open_item_weights,
     open_joined,
@@ -211,7 +212,7 @@ def watch(
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
     return UnpairedArms(
         lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
-        assigned=open_users(options.assigned, options.log),
+        assigned=open_assigned(options.assigned),
     )
 
 

@@ -82,7 +82,9 @@ class UnpairedOptions(Options):
 
     def lists_of(self, *arms: Arm) -> SourceOptions:
         """The newest lists that these arms served since the test began."""
-        return self._select(self.log, arms, since=self.begins_at)
+        # Without assignments, a user that both arms served is left out of the run.
+        has_both = self.assignments is not None
+        return self._select(self.log, arms, has_both=has_both, since=self.begins_at)
 
     @property
     def users(self) -> UsersOptions:
@@ -97,7 +99,7 @@ class UnpairedOptions(Options):
         users = self._served_users
         if self.assignments is not None:
             users = self.assignments.model_copy(update={"segments": self.segments})
-        return self._select(users, tuple(Arm), has_both=True, within=None, since=self.begins_at)
+        return self._select(users, tuple(Arm), within=None, since=self.begins_at)
 
     def to_sources(self) -> dict[str, Any]:
         """The sources of a run, by their keys in a comparison.
@@ -128,9 +130,7 @@ class UnpairedOptions(Options):
         column = None
         if arms:
             values = {arm: getattr(self, arm) for arm in arms}
-            # Without assignments, a user that both arms served is left out of the run.
-            has_both = has_both or self.assignments is not None
-            column = ArmColumn(name=self.arm, values=values, has_both=has_both)
+            column = ArmColumn(name=self.arm, value_of=values, has_both=has_both)
         options = source.given
         served = options.served.select(column, **period)
         selected = options.model_copy(update={"served": served})

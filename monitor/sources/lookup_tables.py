@@ -31,7 +31,6 @@ from monitor.measures.sampling import split
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
-from monitor.model.unpaired import ARM_COLUMN, SWITCHED
 from monitor.model.unreadable import Need
 from monitor.sources.columns import on_one_line
 
@@ -44,8 +43,7 @@ def user_table(
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
 
-    An id is a text or null. If a user has several rows, the first row is used. But if a user has
-    rows of several arms, the user's arm is `SWITCHED`. Raises SourceError
+    An id is a text or null. If a user has several rows, the first row is used. Raises SourceError
     if there is no user.
     """
     users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
@@ -60,9 +58,6 @@ def user_table(
     segments = {}
     for name in batches[0][1]:
         labels = _str_array([_labels(columns[name], name, tally) for _, columns in batches])
-        if name == ARM_COLUMN and not is_first.all():
-            pairs = pd.DataFrame({"user": users, "arm": labels}).drop_duplicates()
-            labels[users.isin(pairs["user"][pairs["user"].duplicated()])] = SWITCHED
         segments[name] = pd.Categorical(labels[rows])
     return UserTable(users=users[rows], segments=segments, unreadable=tally.unreadable)
 

@@ -48,12 +48,12 @@ NANOSECONDS = 1e20
 class ArmColumn:
     """The column of a log that says which arm served a row.
 
-    ``values`` has the value of each arm whose rows are read. With ``has_both``, a user has a newest
+    ``value_of`` has the value of each arm whose rows are read. With ``has_both``, a user has a newest
     list of each arm.
     """
 
     name: str
-    values: Mapping[Arm, str]
+    value_of: Mapping[Arm, str]
     has_both: bool
 
 
@@ -95,7 +95,7 @@ class ServedOptions(Options):
     @property
     def each_arm(self) -> tuple[Arm | None, ...]:
         """The arms that must have rows. None is any arm."""
-        return (None,) if self.arms is None else (*self.arms.values,)
+        return (None,) if self.arms is None else (*self.arms.value_of,)
 
     def select(self, arms: ArmColumn | None, **period: object) -> Self:
         """Return these options for the rows of these arms, and perhaps for another period."""
@@ -107,7 +107,7 @@ class ServedOptions(Options):
         """Say that no list of the arm was served in the period. Names the columns and values."""
         values = dict(self.arm)
         if self.arms is not None and arm is not None:
-            values[self.arms.name] = self.arms.values[arm]
+            values[self.arms.name] = self.arms.value_of[arm]
         rows = " and ".join(f"{name} = {value!r}" for name, value in values.items())
         period = f"up to {self.period(slot)[1]:%Y-%m-%dT%H:%M:%SZ}"
         if self.within is not None:

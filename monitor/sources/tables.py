@@ -4,7 +4,7 @@ A table is a file or the result of a query. Rows have the same meaning in all ta
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -70,13 +70,15 @@ class Table(ABC):
         table = user_table(rows, tally)
         require_readable(table.unreadable, self._max_unreadable)
         if ARM_COLUMN in dimensions:
-            self._require_arms(table, slot)
+            self._require_arms(table.segments[ARM_COLUMN], slot)
         return table
 
-    def _require_arms(self, table: UserTable, slot: datetime) -> None:
+    def _require_arms(self, arm_of_row: Iterable[object], slot: datetime) -> None:
+        """Raise SourceError if an arm of an unpaired comparison has no rows."""
         served = self._options.served
-        for arm in served.arms.values:
-            if not (table.segments[ARM_COLUMN] == arm).any():
+        present = set(arm_of_row)
+        for arm in served.each_arm:
+            if arm not in present:
                 unserved = served.describe_unserved(arm, slot)
                 raise SourceError(f"{self.where(slot)} {unserved}", permanent=False)
 

@@ -200,8 +200,9 @@ def write_log(folder, users, k, log, *, is_unpaired):
 def write_table(path, rows):
     with sqlite3.connect(path) as table:
         table.execute("CREATE TABLE log (user_id TEXT, items TEXT, arm TEXT, at TEXT)")
-        while part := rows.fetchmany(WRITTEN_USERS):
-            table.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", part)
+        for part in rows.to_arrow_reader(WRITTEN_USERS):
+            values = zip(*part.to_pydict().values(), strict=True)
+            table.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", values)
 
 
 WRITERS = {

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, state
@@ -13,7 +14,7 @@ from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule
 from monitor.model.run_reasons import RunReasonKind
 from monitor.model.runs import RunStatus
-from monitor.model.unpaired import ArmCounts, UnpairedPlan
+from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedPlan
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.run import execute
@@ -39,16 +40,16 @@ WHAT = comparison(
 BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
 
 
-def in_arms(baseline, candidate, **more):
-    """Users of both arms."""
-    arms = [*["baseline"] * len(baseline), *["candidate"] * len(candidate)]
-    return users(*baseline, *candidate, rankwatch_arm=arms, **more)
+class Assigned(Canned):
+    def assigned(self, _):
+        return self.given(None)
 
 
-def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
+def sources(baseline, candidate, switched=(), before=BEFORE, assigned=None, **more):
     """The arms have these lists of now. The users a, b and c are in the baseline."""
+    count = dict(zip(Arm, (3, 3 - len(switched)), strict=True))
     if assigned is None:
-        assigned = in_arms("abc", "def")
+        assigned = AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
     lists = dict(zip(Arm, (baseline, candidate), strict=True))
     canned = {
         arm: Canned(pull(each) if isinstance(each, str) else each) for arm, each in lists.items()
@@ -56,9 +57,13 @@ def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
     return Arms(
         baseline=Canned(pull(before)),
         candidate=Canned(pull("")),
-        users=in_arms("abc", "def", country=["UK", "UK", "DE"] * 2),
+        users=users(
+            *"abcdef",
+            country=["UK", "UK", "DE"] * 2,
+            rankwatch_arm=[*["baseline"] * 3, *["candidate"] * 3],
+        ),
         dimensions=("country",),
-        unpaired=UnpairedArms(lists=canned, assigned=assigned),
+        unpaired=UnpairedArms(lists=canned, assigned=Assigned(assigned)),
         **more,
     )
 
@@ -144,11 +149,8 @@ def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
 
 
 def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
-    assigned = users(
-        *"abcdef", rankwatch_arm=[*["baseline"] * 3, "switched", "candidate", "candidate"]
-    )
     for pseudonyms in (None, Pseudonyms(b"k" * 32)):
-        arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assigned, pseudonyms=pseudonyms)
+        arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ["d"], pseudonyms=pseudonyms)
         found = ran(arms)
         assert found.unpaired.switched == 1
         assert found.unpaired.users == {
@@ -228,7 +230,7 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
 
 def test_a_run_without_users_fails_and_says_nothing_about_the_split():
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, ARMS_DIFFERED)))
-    gone = Canned(SourceError("log.parquet is missing", permanent=False))
-    result = ran(sources("a:12", "d:12", gone), what)
+    gone = SourceError("log.parquet is missing", permanent=False)
+    result = ran(sources("a:12", "d:12", assigned=gone), what)
     assert (result.status, result.states) == (RunStatus.FAILED, ())
     assert "log.parquet is missing" in result.reason

@@ -28,6 +28,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.runs import JoinRequest, PullRequest, Scores
+from monitor.model.unpaired import AssignedUsers
 from monitor.model.unreadable import Unreadable
 
 
@@ -156,6 +157,16 @@ class UserSource(Protocol):
         """Return all users for this slot with these dimensions, each user once.
 
         Raises SourceError if a dimension is missing, or if there are no users.
+        """
+
+
+class AssignmentSource(Protocol):
+    """Provides the users of an unpaired comparison that were assigned to each arm."""
+
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """Return the users that were assigned since the test began, up to the slot.
+
+        Raises SourceError if an arm has no user.
         """
 
 

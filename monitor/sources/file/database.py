@@ -100,9 +100,10 @@ def open_database(
 class FileView:
     """A view of files with these columns.
 
-    If the files are a log, the view has only the rows of the slot's lists. The rows are selected
-    once, by their places, because reading the times takes long. ``same_rows`` is another view of
-    these rows. If the options of the log name arms, the view also has `ARM_COLUMN`.
+    If the files are a log, the view has only the rows of the period, and of these only the rows of
+    each user's newest list, if ``has_newest_only``. The newest rows are selected once, by their
+    places, because reading the times takes long. ``same_rows`` is another view of these rows. If
+    the options of the log name arms, the view also has `ARM_COLUMN`.
 
     Raises SourceError if the files cannot be read or lack one of the columns.
     """
@@ -115,6 +116,8 @@ class FileView:
         name: str,
         log: FileSourceOptions | FileUsersOptions | None = None,
         same_rows: "FileView | None" = None,
+        *,
+        has_newest_only: bool = True,
     ) -> None:
         self.name = name
         self.where = files.where
@@ -148,11 +151,15 @@ class FileView:
             return
         self.has_arms = served.arms is not None
         self._newest = f"newest_{name}"
-        if same_rows is None:
-            self._select_served(served, log, files.slot)
-        else:
+        if same_rows is not None:
             self._newest = same_rows._newest  # noqa: SLF001 - of this class
             self.unreadable = same_rows.unreadable
+        else:
+            in_time = self._select_in_time(served, log, files.slot)
+            if not has_newest_only:
+                self.name = in_time
+                return
+            self._select_newest(served, in_time)
         self.name = f"served_{name}"
         database.execute(
             f"CREATE TEMP VIEW {self.name} AS SELECT * FROM {name} JOIN {self._newest} "
@@ -277,15 +284,15 @@ class FileView:
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
 
-    def _select_served(
+    def _select_in_time(
         self,
         served: ServedOptions,
         log: FileSourceOptions | FileUsersOptions,
         slot: datetime,
-    ) -> None:
-        """Write the places of the rows of each user's newest list into a table.
+    ) -> str:
+        """Make a view of the rows of the period. It also has the user, time, request and arm.
 
-        If two lists of a user have the same time, the list with the greater request id is selected.
+        Returns the name of the view.
         """
         execute = self._database.execute
         time = _instant_sql(self.raw_text(served.time))
@@ -296,10 +303,8 @@ class FileView:
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
         ]
         request = "rankwatch_at"
-        last_request = "max(rankwatch_as)"
         if served.request is not None:
             request = self.ids(served.request)
-            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
         arm, conditions = self._arm_sql(served)
         rows = f"arm_{self.name}"
@@ -325,19 +330,31 @@ class FileView:
                 unserved = served.describe_unserved(each, slot, _describe_newest(last_at))
                 raise SourceError(f"{self.where} {unserved}", permanent=False)
         in_time = f"in_time_{self.name}"
+        execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")
+        return in_time
+
+    def _select_newest(self, served: ServedOptions, in_time: str) -> None:
+        """Write the places of the rows of each user's newest list into a table.
+
+        If two lists of a user have the same time, the list with the greater request id is selected.
+        """
+        execute = self._database.execute
         execute(
-            f"CREATE TEMP TABLE {in_time} AS SELECT {PLACE}, rankwatch_to, rankwatch_at, "
-            f"rankwatch_as, {ARM_COLUMN} FROM {rows} WHERE {is_in_time}"
+            f"CREATE TEMP TABLE log_rows AS SELECT {PLACE}, rankwatch_to, rankwatch_at, "
+            f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
         )
         keys = "rankwatch_to"
         if served.arms is not None and served.arms.has_both:
             keys += f", {ARM_COLUMN}"
-        last = f"SELECT {keys}, {last_request} AS rankwatch_as FROM {in_time} GROUP BY {keys}"
+        last_request = "max(rankwatch_as)"
+        if served.request is not None:
+            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
+        last = f"SELECT {keys}, {last_request} AS rankwatch_as FROM log_rows GROUP BY {keys}"
         execute(
-            f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE}, {ARM_COLUMN} FROM {in_time} "
+            f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE}, {ARM_COLUMN} FROM log_rows "
             f"SEMI JOIN ({last}) USING ({keys}, rankwatch_as)"
         )
-        execute(f"DROP TABLE {in_time}")
+        execute("DROP TABLE log_rows")
 
     def _arm_sql(self, served: ServedOptions) -> tuple[str, list[str]]:
         """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
@@ -347,7 +364,7 @@ class FileView:
         if served.arms is None:
             return "NULL", conditions
         cases = []
-        for arm, value in served.arms.values.items():
+        for arm, value in served.arms.value_of.items():
             cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
         conditions.append(f"{ARM_COLUMN} IS NOT NULL")
         return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END", conditions

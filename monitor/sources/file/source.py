@@ -22,7 +22,7 @@ from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
-from monitor.model.unpaired import ARM_COLUMN, SWITCHED
+from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
@@ -233,8 +233,7 @@ class UserView:
     """The users of files as the view ``asked``, with one row for each user.
 
     ``columns`` are the names of the columns with the values of each dimension. If a user has
-    several rows, the smallest value of each dimension is used. If a user has rows of several arms,
-    the user's arm is `SWITCHED`. ``also`` names further columns
+    several rows, the smallest value of each dimension is used. ``also`` names further columns
     of the view. The view has them only if no user has several rows. ``same_rows`` is a view of the
     same rows of a log.
     """
@@ -289,12 +288,7 @@ class UserView:
         if any(part.column == user for part in unreadable):
             rest = f" WHERE {KEY} IS NOT NULL"
         if not self.is_distinct:
-            values = [f"min({column}) AS {column}" for column in self._segments]
-            if ARM_COLUMN in dimensions:
-                arm = f"min({ARM_COLUMN})"
-                switched = f"WHEN {arm} < max({ARM_COLUMN}) THEN {sql_text(SWITCHED)}"
-                values.append(f"CASE {switched} ELSE {arm} END AS {ARM_COLUMN}")
-            users_of = ", ".join([KEY, *values])
+            users_of = ", ".join([KEY, *(f"min({column}) AS {column}" for column in self.columns)])
             rest += f" GROUP BY {KEY}"
         database.execute(f"CREATE TEMP VIEW {self.name} AS SELECT {users_of} FROM asked_keys{rest}")
         self.count: int = count
@@ -380,6 +374,27 @@ class FileUsers:
         files.require_unchanged()
         self._cached = (cache_key, table) if view.count <= _CACHED_USERS else None
         return table
+
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """The users that were assigned to the arms."""
+        return read_files(self._options, slot, self._assigned)
+
+    def _assigned(self, files: FileSet) -> AssignedUsers:
+        options = self._options
+        with open_database([files]) as database:
+            rows = FileView(database, files, [options.user], "rows", options, has_newest_only=False)
+            key = rows.ids(options.user, options.user_ids)
+            database.execute(
+                f"CREATE TEMP TABLE assigned AS SELECT {key} AS {KEY}, min({ARM_COLUMN}) AS first, "
+                f"max({ARM_COLUMN}) AS last FROM {rows.name} GROUP BY ALL"
+            )
+            counts = database.execute(
+                f"SELECT first, count({KEY}) FROM assigned WHERE first = last GROUP BY first"
+            ).fetchall()
+            switched = database.sql(
+                f"SELECT {KEY} FROM assigned WHERE first < last AND {KEY} IS NOT NULL"
+            ).to_arrow_table()
+        return AssignedUsers(count=dict(counts), switched=user_index(switched.column(0)))
 
 
 class FileTable(Table):

@@ -9,16 +9,18 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import pandas as pd
 import sqlalchemy as sa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.options import format_duration
-from monitor.measures.reading.tally import unreadable_of
+from monitor.measures.reading.tally import Tally, unreadable_of
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest
-from monitor.model.unpaired import ARM_COLUMN
+from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import Need, Unreadable, require_readable
+from monitor.sources.columns import user_index
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.sql.database import ReadOnlyDatabase, table_of
@@ -92,7 +94,7 @@ def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
     conditions = [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
     if served.arms is not None:
         column: sa.ColumnElement[Any] = sa.column(served.arms.name)
-        values = served.arms.values.values()
+        values = served.arms.value_of.values()
         conditions.append(sa.or_(*(column == _untyped(value) for value in values)))
     return conditions
 
@@ -101,7 +103,7 @@ def _arm(arms: ArmColumn) -> sa.ColumnElement[Any]:
     """The arm of a row."""
     column: sa.ColumnElement[Any] = sa.column(arms.name)
     cases = []
-    for arm, value in arms.values.items():
+    for arm, value in arms.value_of.items():
         cases.append((column == _untyped(value), sa.literal(arm.value)))
     return sa.case(*cases)
 
@@ -205,6 +207,28 @@ class SqlTable(Table):
                 "select fewer rows"
             )
             raise SourceError(msg, permanent=False) from None
+
+
+class SqlUsers(SqlTable):
+    """The users in a query or table. Ports: UserSource and AssignmentSource."""
+
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """The users that were assigned to the arms."""
+        user = self._options.user
+        tally = Tally(self.where(slot))
+        parts = []
+        for batch in self.batches(slot, (user, ARM_COLUMN)):
+            users = user_index(self._users(batch, tally))
+            parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
+        require_readable(tally.unreadable, self._max_unreadable)
+        assigned = pd.concat(parts).dropna().drop_duplicates()
+        self._require_arms(assigned["arm"], slot)
+        is_switched = assigned["user"].duplicated(keep=False)
+        counts = assigned["arm"][~is_switched].value_counts()
+        return AssignedUsers(
+            count={arm: int(counts.get(arm, 0)) for arm in Arm},
+            switched=pd.Index(assigned["user"][is_switched].unique(), dtype="str"),
+        )
 
 
 class SqlSource:
