@@ -44,7 +44,7 @@ from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.user_batches import cut_panel, split_users
+from monitor.pipeline.user_batches import PanelPull, cut_panel, split_users
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -344,9 +344,16 @@ def pull_arms(
     everybody = replace(panel, segments=segments)
 
     def read_batches(size: int) -> Iterator[UserBatch]:
+        request = _request(comparison, arms, panel, slot, seconds_left())
+        before = _Asked("before", arms.baseline, methodcaller("pull", request), arms.reason)
+        before.wait(Deadline.after(request.timeout_s + GRACE_S), "no answer in time")
+        lists = before.answer or Pull.failed(panel.users, before.failure, before.note)
+        all_lists = PanelPull(everybody, lists)
         for arm in Arm:
-            users = cut_panel(everybody, panel.segments[f"{ARM_COLUMN}={arm}"])
-            of_arm = replace(arms, candidate=unpaired.lists[arm])
+            positions = panel.segments[f"{ARM_COLUMN}={arm}"]
+            users = cut_panel(everybody, positions)
+            baseline = _Answered(answer=all_lists.take(positions))
+            of_arm = replace(arms, baseline=baseline, candidate=unpaired.lists[arm])
             answers = pull_all(comparison, of_arm, users, slot, seconds_left())
             lacks.update(dict.fromkeys(answers.lacks))
             for batch in answers.batches(size):
@@ -467,6 +474,17 @@ def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Asked[ItemWeights], _Asked
         _Asked("item_weights", arms.weights, methodcaller("weights", slot), arms.reason),
         _Asked("relevance", arms.relevance, methodcaller("relevance", slot), arms.reason),
     )
+
+
+@immutable
+class _Answered:
+    """A source that has answered already. Port: Source."""
+
+    answer: Pull
+
+    def pull(self, _: PullRequest) -> Pull:
+        """Return the answer."""
+        return self.answer
 
 
 class _Asked(Generic[T]):

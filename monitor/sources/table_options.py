@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from enum import StrEnum, auto
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
@@ -44,17 +45,24 @@ MICROSECONDS = 1e17
 NANOSECONDS = 1e20
 
 
+class RowChoice(StrEnum):
+    """Which rows of a log are read, of those in the period."""
+
+    NEWEST = auto()  # those of each user's newest list
+    NEWEST_OF_ARM = auto()  # those of each user's newest list of each arm
+    ALL = auto()
+
+
 @immutable
 class ArmColumn:
     """The column of a log that says which arm served a row.
 
-    ``value_of`` has the value of each arm whose rows are read. With ``has_both``, a user has a newest
-    list of each arm.
+    ``value_of`` has the value of each arm whose rows are read.
     """
 
     name: str
     value_of: Mapping[Arm, str]
-    has_both: bool
+    chosen: RowChoice = RowChoice.NEWEST
 
 
 class ServedOptions(Options):

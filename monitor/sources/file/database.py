@@ -39,6 +39,7 @@ from monitor.sources.table_options import (
     MILLISECONDS,
     NANOSECONDS,
     SECONDS,
+    RowChoice,
     ServedOptions,
 )
 
@@ -100,10 +101,9 @@ def open_database(
 class FileView:
     """A view of files with these columns.
 
-    If the files are a log, the view has only the rows of the period, and of these only the rows of
-    each user's newest list, if ``has_newest_only``. The newest rows are selected once, by their
-    places, because reading the times takes long. ``same_rows`` is another view of these rows. If
-    the options of the log name arms, the view also has `ARM_COLUMN`.
+    If the files are a log, the view has only the rows of the slot's lists. The rows are selected
+    once, by their places, because reading the times takes long. ``same_rows`` is another view of
+    these rows. If the options of the log name arms, the view also has `ARM_COLUMN`.
 
     Raises SourceError if the files cannot be read or lack one of the columns.
     """
@@ -116,8 +116,6 @@ class FileView:
         name: str,
         log: FileSourceOptions | FileUsersOptions | None = None,
         same_rows: "FileView | None" = None,
-        *,
-        has_newest_only: bool = True,
     ) -> None:
         self.name = name
         self.where = files.where
@@ -156,7 +154,7 @@ class FileView:
             self.unreadable = same_rows.unreadable
         else:
             in_time = self._select_in_time(served, log, files.slot)
-            if not has_newest_only:
+            if served.arms is not None and served.arms.chosen is RowChoice.ALL:
                 self.name = in_time
                 return
             self._select_newest(served, in_time)
@@ -344,7 +342,7 @@ class FileView:
             f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
         )
         keys = "rankwatch_to"
-        if served.arms is not None and served.arms.has_both:
+        if served.arms is not None and served.arms.chosen is RowChoice.NEWEST_OF_ARM:
             keys += f", {ARM_COLUMN}"
         last_request = "max(rankwatch_as)"
         if served.request is not None:

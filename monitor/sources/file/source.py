@@ -382,7 +382,7 @@ class FileUsers:
     def _assigned(self, files: FileSet) -> AssignedUsers:
         options = self._options
         with open_database([files]) as database:
-            rows = FileView(database, files, [options.user], "rows", options, has_newest_only=False)
+            rows = FileView(database, files, [options.user], "rows", options)
             key = rows.ids(options.user, options.user_ids)
             database.execute(
                 f"CREATE TEMP TABLE assigned AS SELECT {key} AS {KEY}, min({ARM_COLUMN}) AS first, "

@@ -46,48 +46,54 @@ def statement_of(
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
     # The table is named too, because SQLite reads a quoted name that is no column as text.
-    rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, columns).c)
+    in_table = [name for name in columns if name != ARM_COLUMN]
+    rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, in_table).c)
     served = getattr(options, "served", None)
     if served is None:
         return rows
-    if served.arms is not None:
+    if len(in_table) < len(columns):
         rows = rows.add_columns(_arm(served.arms).label(ARM_COLUMN))
-    return _newest(rows, served, columns, slot, dialect)
+    return _newest(rows, served, slot, dialect, has_users_only=len(in_table) == 1)
 
 
 def _newest(
     rows: sa.Select[*tuple[Any, ...]],
     served: ServedOptions,
-    columns: Sequence[str],
     slot: datetime,
     dialect: str,
+    *,
+    has_users_only: bool,
 ) -> sa.Executable:
     """The rows of each user's newest list of the slot.
 
     If two lists of a user have the same time, the list with the greater request id is selected. If
     only users are read, the result has each user and arm once.
     """
-    user, *values = columns
-    time = _instant(served, dialect)
+    log = rows.add_columns(_instant(served, dialect).label("rankwatch_at"))
+    if served.request is not None:
+        log = log.add_columns(sa.column(served.request).label("rankwatch_request"))
+    log = log.where(*_of_arm(served))
+    if dialect == "sqlite":
+        log = log.limit(-1)  # without a limit, SQLite computes the time of a row several times
+    in_log = list(log.subquery().c)
+    count = len(rows.selected_columns)
+    wanted = in_log[:count]
+    order = in_log[count:]  # the time, and the request if its column is named
+    at = order[0]
     # PostgreSQL ignores the time zone if the column has none.
     time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
     start, end = served.period(slot)
-    log = rows.where(time <= _untyped(end.strftime(time_format)), *_of_arm(served))
+    is_in_time = at <= _untyped(end.strftime(time_format))
     if start is not None:
-        log = log.where(time > _untyped(start.strftime(time_format)))
-    if not values:
-        return log.distinct()
-    partition: list[sa.ColumnElement[Any]] = [sa.column(user)]
-    if served.arms is not None and served.arms.has_both:
-        partition.append(sa.column(served.arms.name))
-    request = time if served.request is None else sa.column(served.request)
-    newest = sa.func.first_value(request).over(
-        partition_by=partition, order_by=[time.desc(), request.desc()]
+        is_in_time &= at > _untyped(start.strftime(time_format))
+    if has_users_only:
+        return sa.select(*wanted).where(is_in_time).distinct()
+    newest = sa.func.first_value(order[-1]).over(
+        partition_by=wanted[0], order_by=[column.desc() for column in order]
     )
-    *selected, is_newest = (
-        log.add_columns((request == newest).label("rankwatch_is_newest")).subquery().c
-    )
-    return sa.select(*selected).where(is_newest)
+    is_newest = (order[-1] == newest).label("rankwatch_is_newest")
+    newest_rows = sa.select(*wanted, is_newest).where(is_in_time).subquery().c
+    return sa.select(*list(newest_rows)[:-1]).where(newest_rows["rankwatch_is_newest"])
 
 
 def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
@@ -195,6 +201,7 @@ class SqlTable(Table):
         try:
             in_table = [name for name in columns if name != ARM_COLUMN]
             roots = database.roots_of(options, in_table, deadline)
+            roots += [ARM_COLUMN] * (len(columns) - len(in_table))
             statement = statement_of(options, roots, slot, database.dialect)
             unserved = count_unserved(database, options, deadline)
             if unserved:
