@@ -335,12 +335,19 @@ def pull_arms(
     slot: datetime,
     seconds_left: Callable[[], float],
 ) -> Answers:
-    """Pull the lists of users that are served by one arm only. One arm is read after the other."""
+    """Pull the lists of users that are served by one arm only. One arm is read after the other.
+
+    Raises SourceError if an arm has no users.
+    """
     lacks: dict[str, None] = {}
-    segments = {}
-    for name, rows in panel.segments.items():
-        if not name.startswith(f"{ARM_COLUMN}="):
-            segments[name] = rows
+    segments = dict(panel.segments)
+    rows_of_arm = {}
+    for arm in Arm:
+        rows = segments.pop(f"{ARM_COLUMN}={arm}", None)
+        if rows is None:
+            msg = f"the {arm} served no user in this run: check `served`, and check the log"
+            raise SourceError(msg, permanent=False)
+        rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
 
     def read_batches(size: int) -> Iterator[UserBatch]:
@@ -349,10 +356,9 @@ def pull_arms(
         before.wait(Deadline.after(request.timeout_s + GRACE_S), "no answer in time")
         lists = before.answer or Pull.failed(panel.users, before.failure, before.note)
         all_lists = PanelPull(everybody, lists)
-        for arm in Arm:
-            positions = panel.segments[f"{ARM_COLUMN}={arm}"]
-            users = cut_panel(everybody, positions)
-            baseline = _Answered(answer=all_lists.take(positions))
+        for arm, rows in rows_of_arm.items():
+            users = cut_panel(everybody, rows)
+            baseline = _Answered(answer=all_lists.take(rows))
             of_arm = replace(arms, baseline=baseline, candidate=unpaired.lists[arm])
             answers = pull_all(comparison, of_arm, users, slot, seconds_left())
             lacks.update(dict.fromkeys(answers.lacks))

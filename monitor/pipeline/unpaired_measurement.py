@@ -37,7 +37,6 @@ from monitor.model.unpaired import (
     ArmCounts,
     AssignedUsers,
     UnpairedFindings,
-    UnpairedPlan,
 )
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time, pull_titles
@@ -140,11 +139,12 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         titles, titles_error = pull_titles(
             arms.titles, slot, explained_items(explanation), seconds_left()
         )
+    count = assigned.count
     unpaired = UnpairedFindings(
         baseline_share=plan.baseline_share,
         users=_count_users(accumulator.coverage, assigned),
         switched=len(assigned.switched),
-        log_e=_weigh_split(plan, assigned),
+        log_e=log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share),
         before_p=differences.before_p,
         between=differences.between,
         items=differences.items,
@@ -182,11 +182,6 @@ def _read_assigned(
     if arms.pseudonyms is None:
         return assigned
     return replace(assigned, switched=arms.pseudonyms.hide(assigned.switched))
-
-
-def _weigh_split(plan: UnpairedPlan, assigned: AssignedUsers) -> float:
-    count = assigned.count
-    return log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share)
 
 
 def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:

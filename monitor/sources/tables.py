@@ -4,7 +4,7 @@ A table is a file or the result of a query. Rows have the same meaning in all ta
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,6 @@ from monitor.measures.reading.numbers import number_column, value_array
 from monitor.measures.reading.tally import Tally
 from monitor.model.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
-from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import MAX_UNREADABLE, require_readable
 from monitor.sources import table_lists
 from monitor.sources.columns import spell_column
@@ -69,18 +68,7 @@ class Table(ABC):
         require_readable(tally.unreadable, self._max_unreadable)
         table = user_table(rows, tally)
         require_readable(table.unreadable, self._max_unreadable)
-        if ARM_COLUMN in dimensions:
-            self._require_arms(table.segments[ARM_COLUMN], slot)
         return table
-
-    def _require_arms(self, arm_of_row: Iterable[object], slot: datetime) -> None:
-        """Raise SourceError if an arm of an unpaired comparison has no rows."""
-        served = self._options.served
-        present = set(arm_of_row)
-        for arm in served.each_arm:
-            if arm not in present:
-                unserved = served.describe_unserved(arm, slot)
-                raise SourceError(f"{self.where(slot)} {unserved}", permanent=False)
 
     @property
     def _max_unreadable(self) -> float:

@@ -165,8 +165,11 @@ def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
     assert seen(measured({"url": postgres_url, "table": "served"})) == first
 
 
-def test_users_that_were_assigned_but_never_served_count(tmp_path):
-    place = write_log("parquet", tmp_path, log_rows())
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_users_that_were_assigned_but_never_served_count(tmp_path, kind):
+    """A newer list of the other arm is not this user's list."""
+    other = {"at": SLOT - timedelta(minutes=5), "user": "u60", "variant": "a", "items": ["wrong"]}
+    place = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
     names = [f"u{number:02}" for number in range(100)]
     assigned = [
         {
@@ -185,6 +188,9 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path):
     # Not even u89 switched: only the assignments say so.
     assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)
     assert found.unpaired.switched == 0
+    means = {each.metric: each.mean for each in found.summaries if each.segment == "all"}
+    # One of three lists has one new item of three.
+    assert means["candidate_self(overlap)"] == pytest.approx((20 + 10 * 2 / 3) / 30)
     assert found.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.MISSING] == 10
     assert {each.segment for each in found.summaries} == {"all", "country=UK"}
 

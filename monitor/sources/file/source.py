@@ -394,7 +394,8 @@ class FileUsers:
             switched = database.sql(
                 f"SELECT {KEY} FROM assigned WHERE first < last AND {KEY} IS NOT NULL"
             ).to_arrow_table()
-        return AssignedUsers(count=dict(counts), switched=user_index(switched.column(0)))
+        count = dict.fromkeys(Arm, 0) | dict(counts)
+        return AssignedUsers(count=count, switched=user_index(switched.column(0)))
 
 
 class FileTable(Table):

@@ -229,13 +229,16 @@ class SqlUsers(SqlTable):
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
         assigned = pd.concat(parts).dropna().drop_duplicates()
-        self._require_arms(assigned["arm"], slot)
         is_switched = assigned["user"].duplicated(keep=False)
-        counts = assigned["arm"][~is_switched].value_counts()
-        return AssignedUsers(
-            count={arm: int(counts.get(arm, 0)) for arm in Arm},
-            switched=pd.Index(assigned["user"][is_switched].unique(), dtype="str"),
-        )
+        count = {}
+        for arm in Arm:
+            is_of_arm = assigned["arm"] == arm
+            if not is_of_arm.any():
+                unserved = self._options.served.describe_unserved(arm, slot)
+                raise SourceError(f"{tally.where} {unserved}", permanent=False)
+            count[arm] = int((is_of_arm & ~is_switched).sum())
+        switched = pd.Index(assigned["user"][is_switched].unique(), dtype="str")
+        return AssignedUsers(count=count, switched=switched)
 
 
 class SqlSource:
