@@ -24,7 +24,7 @@ from monitor.measures.summaries import (
     rows_of_segments,
     worst_rows,
 )
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Flags, Floats
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.model_versions import count_versions
@@ -36,6 +36,7 @@ from monitor.model.rankings import (
     CoverageReason,
     ItemWeights,
     Pairing,
+    Panel,
     Pull,
     RelevanceTable,
     UserBatch,
@@ -46,7 +47,7 @@ from monitor.model.statistics import Statistic, parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run_parts import RunPart, counts_of, coverage_of, pack_part, unpack_part
 from monitor.pipeline.run_scores import draw_scores, join_scores, without_failed
-from monitor.pipeline.score import leading_metric, score_pairs, wanted_statistics
+from monitor.pipeline.score import leading_metric, pair_kept_lists, score_pairs, wanted_statistics
 from monitor.pipeline.shown_users import (
     evidence_of,
     join_users,
@@ -93,27 +94,22 @@ class RunAccumulator:
         wanted: Mapping[str, Sequence[Statistic]] | None = None,
     ) -> None:
         """Begin without users. ``wanted`` are statistics of each metric (default: the rules')."""
+        if wanted is None:
+            wanted = wanted_statistics(comparison.judging.similarity_rules)
         self._comparison = comparison
         self._wanted = wanted
         self._segments = asked.segments
         self._stage = stage
-        self._share = sampled_users / max(1, asked.count)
-        self.part = RunPart(sums=self._no_sums())
-
-    def _no_sums(self) -> SummaryAccumulator:
-        wanted = self._wanted
-        if wanted is None:
-            wanted = wanted_statistics(self._comparison.judging.similarity_rules)
-        return SummaryAccumulator(self._segments, wanted)
+        self._sampled_share = sampled_users / max(1, asked.count)
+        self.part = RunPart(sums=SummaryAccumulator(self._segments, wanted))
 
     def add(self, batch: UserBatch) -> Scores:
         """Pair and score the next batch, and add it. Returns the scores of the paired users."""
         measuring = self._comparison.measuring
         part = self.part
-        panel = batch.panel
         with self._stage("pair"):
             pairing = pair(
-                panel,
+                batch.panel,
                 batch.baseline,
                 batch.candidate,
                 measuring.k,
@@ -124,53 +120,65 @@ class RunAccumulator:
         with self._stage("score"):
             scored = score_pairs(measuring, batch, pairing, part.failed)
         with self._stage("summarize"):
-            rows = rows_of_segments(panel, pairing.panel_rows)
-            scores = Scores(users=panel.users[pairing.panel_rows], by_metric=scored.by_metric)
+            self._note_answers(Arm.BASELINE, batch.baseline)
+            self._note_answers(Arm.CANDIDATE, batch.candidate)
+            part.listed.add(pairing)
+            part.coverage.update(counts_of(pairing.coverage))
             part.metrics |= dict.fromkeys(map(str, scored.metrics))
             part.unmeasured |= dict.fromkeys(scored.left_out)
-            part.listed.add(pairing)
+            rows = rows_of_segments(batch.panel, pairing.panel_rows)
             part.sums.add(rows, scored.by_metric, scored.bounds)
-            part.coverage.update(counts_of(pairing.coverage))
-            for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
-                self._note_answers(arm, pull)
-            hashes = hash_users(panel.users, self._comparison)
+            hashes = hash_users(batch.panel.users, self._comparison)
             part.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
-            is_in_sample = is_sampled(panel, self._share, hashes)
-            sampled = {}
-            for name, positions in panel.segments.items():
-                sampled[name] = positions[is_in_sample[positions]]
-            part.sampled.update(counts_of(count_coverage(sampled, pairing.outcomes)))
+            is_in_sample = is_sampled(batch.panel, self._sampled_share, hashes)
+            self._count_sample(batch.panel, is_in_sample, pairing)
+            users = batch.panel.users[pairing.panel_rows]
+            scores = Scores(users=users, by_metric=scored.by_metric)
             shown = show_users(
                 pairing,
                 scores,
                 rows,
                 self._segments,
                 is_sampled=is_in_sample[pairing.panel_rows],
-                is_kept=select_kept(scores.users, measuring.keep_lists, self._comparison),
-                badness=self._badness(scores, scored.metrics),
+                is_kept=select_kept(users, measuring.keep_lists, self._comparison),
+                worst_similarity=self._find_worst_similarity(scores, scored.metrics),
             )
-            self._show([shown])
+            self._add_shown([shown])
         return scores
 
-    def _show(self, users: Sequence[pa.Table]) -> None:
-        self.part.users += users
+    def _count_sample(self, panel: Panel, is_in_sample: Flags, pairing: Pairing) -> None:
+        """Count the coverage of the panel's users that are in the sample."""
+        sampled = {}
+        for segment, positions in panel.segments.items():
+            sampled[segment] = positions[is_in_sample[positions]]
+        self.part.sampled.update(counts_of(count_coverage(sampled, pairing.outcomes)))
+
+    def _add_shown(self, tables: Sequence[pa.Table]) -> None:
+        self.part.users += tables
         if len(self.part.users) >= _TOGETHER:
             self.shown_users()
 
     def shown_users(self) -> pa.Table:
-        """Return the table of all users that are shown or whose lists are stored, in any order."""
+        """Return one table of all users that are shown or whose lists are stored, in any order.
+
+        The tables that were added are replaced by this table.
+        """
         self.part.users = [join_users(self.part.users, self._comparison)]
         return self.part.users[0]
 
     def _note_answers(self, arm: Arm, pull: Pull) -> None:
+        """Count the versions of the arm's model, and note why users have no list."""
         count_versions(self.part.versions[arm], pull.versions.items())
         for reason, text in pull.notes.items():
             users = [user for user, why in pull.failures.items() if why is reason]
             self.part.note(arm, reason, text, users)
 
-    def _badness(self, scores: Scores, metrics: Iterable[Metric]) -> Floats:
-        """Return low values for the worst users, and NaN for all other users."""
-        badness = np.full(len(scores.users), np.nan)
+    def _find_worst_similarity(self, scores: Scores, metrics: Iterable[Metric]) -> Floats:
+        """Return the similarity of the users with the least similar lists, and NaN for all others.
+
+        It is the score of the leading metric. A metric that grows with distance is negated.
+        """
+        worst_similarity = np.full(len(scores.users), np.nan)
         usable = [metric for metric in metrics if str(metric) not in self.part.failed]
         metric = leading_metric(self._comparison, usable)
         if metric is not None:
@@ -178,8 +186,8 @@ class RunAccumulator:
             if not metric.higher_is_more_alike:
                 values = -values
             worst = worst_rows(values, scores.users, self._comparison.measuring.evidence_users)
-            badness[worst] = values[worst]
-        return badness
+            worst_similarity[worst] = values[worst]
+        return worst_similarity
 
     def merge(self, packed: bytes) -> Scores:
         """Add what another process measured. Returns the scores in ``packed``.
@@ -187,7 +195,7 @@ class RunAccumulator:
         Raises SourceError if the bytes cannot be read.
         """
         try:
-            part, scores = unpack_part(packed, self._no_sums())
+            part, scores = unpack_part(packed, SummaryAccumulator(self._segments, self._wanted))
         except ValueError as error:
             msg = (
                 f"the engine returned bytes that are not a part of a run ({error}): "
@@ -195,7 +203,7 @@ class RunAccumulator:
             )
             raise SourceError(msg, permanent=False) from None
         self.part.merge(part)
-        self._show(part.users)
+        self._add_shown(part.users)
         return scores
 
     @property
@@ -237,21 +245,19 @@ class RunAccumulator:
         users = self.shown_users()
         users = sort_users(users, users["is_sampled"])
         lists = kept_lists(users, self._segments)
-        baseline, candidate = (
-            Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
-        )
         k = self._comparison.measuring.k
         return Sample(
-            pairing=pair(
-                lists.panel, baseline, candidate, k, item_weights=weights, relevance=relevance
-            ),
+            pairing=pair_kept_lists(lists, k, weights, relevance),
             segments=lists.segments,
             scores=scores_of(users),
             coverage=coverage_of(self.part.sampled, self._segments),
         )
 
     def findings(self, slot: datetime, sample: Sample) -> Findings:
-        """Return what was measured of all users. Leaves out metrics that failed for some users."""
+        """Return what was measured of all users. Leaves out metrics that failed for some users.
+
+        ``sample`` is the result of `sample`. The ordinary users are selected from it.
+        """
         part = self.part
         summaries = []
         for summary in part.sums.summaries():
@@ -284,20 +290,22 @@ class RunAccumulator:
 
     def _worst(self) -> tuple[Evidence, ...]:
         users = self.shown_users()
-        worst = users.filter(users["badness"].is_valid())
-        order = [("badness", "ascending"), ("user", "ascending")]
+        worst = users.filter(users["worst_similarity"].is_valid())
+        order = [("worst_similarity", "ascending"), ("user", "ascending")]
         return evidence_of(worst.sort_by(order), EvidenceKind.WORST)
 
     def _ordinary(self, sample: Sample) -> tuple[Evidence, ...]:
         """Return lists of users with scores nearest to the median. The worst users are left out."""
         metric = leading_metric(self._comparison, self.metrics)
+        if metric is None:
+            return ()
         median = self.part.sums.median(str(metric))
-        if metric is None or median is None:
+        if median is None:
             return ()
         users = self.shown_users()
-        is_worst = users["badness"].is_valid()
+        worst_users = user_index(users["user"].filter(users["worst_similarity"].is_valid()))
         values = sample.scores.by_metric[str(metric)].copy()
-        values[sample.scores.users.isin(user_index(users["user"].filter(is_worst)))] = np.nan
+        values[sample.scores.users.isin(worst_users)] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = user_column(sample.scores.users[rows])
         # The table is filtered first, because `take` would copy all lists.
@@ -310,7 +318,8 @@ class RunAccumulator:
 class RemoteMeasurer:
     """Measures users on the machines that have their lists. Implements the port Measurer.
 
-    The object can be pickled. ``keep`` says which users' scores are returned.
+    The object can be pickled. ``keep`` says which users' scores are returned. A result has the
+    measured part of the run and the scores, as bytes (`pack_part`).
     """
 
     comparison: Comparison
@@ -322,7 +331,7 @@ class RemoteMeasurer:
     pseudonyms: Pseudonyms | None
 
     def measure(self, users: UserBatch) -> bytes:
-        """Measure these users. Returns the result as bytes."""
+        """Measure these users, and return the result."""
         if self.pseudonyms is not None:
             users = self.pseudonyms.hide_batch(users)
         accumulator = self._new_accumulator()

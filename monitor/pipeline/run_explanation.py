@@ -14,7 +14,7 @@ import pandas as pd
 from monitor.measures.metrics import Metric, Need, score_all
 from monitor.measures.pairing.ids import decode
 from monitor.model.alerts import State, Transition
-from monitor.model.arrays import Flags, Floats, Rows
+from monitor.model.arrays import Floats, Rows
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -56,7 +56,7 @@ from monitor.statistics.attribution.decomposition import (
     decompose_drop,
     rows_of_place,
 )
-from monitor.statistics.attribution.faults import find_fault, find_missing
+from monitor.statistics.attribution.faults import Fault, find_fault, find_missing
 from monitor.statistics.attribution.habits import pool_bins, share_bins
 from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
@@ -194,13 +194,9 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    finding, other_is_unchanged, hit = _find_cause(
-        scene,
-        names,
-        mismatches,
-        shows_items=comparison.judging.shows_items,
-    )
-    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged, hit
+    fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    if fault is not None:
+        fault = replace(fault, finding=_add_note(fault.finding, sample.coverage, notes))
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(explanation, id_mismatches=tuple(mismatches))
 
@@ -234,12 +230,12 @@ def _share_missing(past: Sequence[Split]) -> float | None:
     return 1 - sum(split.means.n for split in past) / users
 
 
-def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
+def _add_note(finding: Finding, coverage: Coverage, notes: Notes) -> Finding:
     """Add a source's note to a finding about users without a list. Other findings stay as they are.
 
     If there are several notes, the note about the largest number of users is added.
     """
-    if finding is None or finding.kind is not FaultKind.MISSING:
+    if finding.kind is not FaultKind.MISSING:
         return finding
     most_users, text = 0, None
     for (arm, reason), users in coverage.all.users_by_reason.items():
@@ -256,20 +252,22 @@ def _find_cause(
     mismatches: Sequence[IdMismatch],
     *,
     shows_items: bool,
-) -> tuple[Finding | None, bool | None, Flags | None]:
+) -> Fault | None:
     """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
 
-    The second value is about the other arm, and the third about users, as in `find_fault`.
+    Without ``shows_items``, the result has no examples of ids.
     """
-    finding, other_is_unchanged, hit = find_fault(scene) or (None, None, None)
+    fault = find_fault(scene)
+    finding = None if fault is None else fault.finding
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
-        return finding, other_is_unchanged, hit
-    if len(respelled.arms) > 1:
-        other_is_unchanged = None
+        return fault
+    is_other_unchanged = None
+    if fault is not None and len(respelled.arms) == 1:
+        is_other_unchanged = fault.is_other_unchanged
     if not shows_items:
         respelled = respelled.without_examples
-    return respelled, other_is_unchanged, None
+    return Fault(finding=respelled, is_other_unchanged=is_other_unchanged)
 
 
 def _compare_metric(
@@ -300,17 +298,18 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     names: _Names,
     examples: int,
     *,
-    fault: tuple[Finding | None, bool | None, Flags | None],
+    fault: Fault | None,
 ) -> Explanation:
-    """Make the explanation of a run from its finding, or from its drop, or from its distance.
+    """Make the explanation of a run from its fault, or from its drop, or from its distance.
 
     The first of these that exists is used. ``fault`` is the result of `_find_cause`.
     """
-    finding, other_is_unchanged, hit = fault
+    finding = None
     segment = ALL
-    if finding is not None:
+    if fault is not None:
+        finding = fault.finding
         segment = finding.segment
-        sentence = write_finding(finding, drop, has_stood=other_is_unchanged)
+        sentence = write_finding(finding, drop, has_stood=fault.is_other_unchanged)
     elif drop is not None:
         segment = drop.leader.segment if drop.leader is not None else ALL
         sentence = write_drop(drop)
@@ -345,7 +344,7 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
             before=before,
             show=names.show_lists,
             examples=examples,
-            hit=hit,
+            hit=None if fault is None else fault.hit,
         ),
         before=None if drop is None else drop.before,
         causes=() if drop is None else drop.causes,

@@ -8,7 +8,7 @@
 | ``score:METRIC`` | the score by this metric |
 | ``is_sampled`` | whether the user is in the sample |
 | ``is_kept`` | whether the run stores the user's lists |
-| ``badness`` | a low value if the user is one of the worst; null for any other user |
+| ``worst_similarity`` | the similarity if it is one of the lowest; null for any other user |
 """
 
 from collections.abc import Sequence
@@ -47,13 +47,14 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     *,
     is_sampled: Flags,
     is_kept: Flags,
-    badness: Floats,
+    worst_similarity: Floats,
 ) -> pa.Table:
     """Make the table of these paired users. Leaves out users that are not shown or stored.
 
-    ``names`` are the names of all segments. ``badness`` is NaN for users who are not the worst.
+    ``segments`` has the rows of the users in each segment, and ``names`` are the names of all
+    segments. The last three become columns. In ``worst_similarity`` a NaN becomes a null.
     """
-    rows = np.flatnonzero(is_sampled | is_kept | ~np.isnan(badness))
+    rows = np.flatnonzero(is_sampled | is_kept | ~np.isnan(worst_similarity))
     batch = replace(pairing.batch, weights=None, labels=None).take(rows)
     columns = {
         "user": user_column(scores.users[rows]),
@@ -64,23 +65,23 @@ def show_users(  # noqa: PLR0913 - the columns of the table
         is_item = codes >= 0
         items: Ids = codes[is_item]
         if pairing.vocabulary is not None:
-            items = id_values(pairing.vocabulary.take(codes[is_item]))
+            items = id_values(pairing.vocabulary.take(items))
         columns[arm] = list_column(offsets_of(lengths), items)
         if batch.scores is not None:
-            numbers = batch.scores.of(arm)[is_item]
-            columns[f"{arm}_scores"] = list_column(offsets_of(lengths), numbers)
+            item_scores = batch.scores.of(arm)[is_item]
+            columns[f"{arm}_scores"] = list_column(offsets_of(lengths), item_scores)
     for name, values in scores.by_metric.items():
         columns[_SCORE + name] = pa.array(values[rows])
     columns["is_sampled"] = pa.array(is_sampled[rows])
     columns["is_kept"] = pa.array(is_kept[rows])
-    columns["badness"] = pa.array(badness[rows], from_pandas=True)
+    columns["worst_similarity"] = pa.array(worst_similarity[rows], from_pandas=True)
     return pa.table(columns)
 
 
 def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """Join tables of different users into one table.
 
-    The users to store and the worst users are drawn again, because each table has its own. The
+    The users to store and the worst users are selected again, because each table has its own. The
     result may have a few users that are not shown or stored.
     """
     if len(tables) == 1:
@@ -91,17 +92,21 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     is_kept = users["is_kept"].to_numpy().copy()
     candidates = user_index(users["user"].filter(is_kept))
     is_kept[is_kept] = select_kept(candidates, comparison.measuring.keep_lists, comparison)
-    badness = users["badness"].to_numpy()
-    worst = worst_rows(badness, user_index(users["user"]), comparison.measuring.evidence_users)
-    drawn = np.full(len(badness), np.nan)
-    drawn[worst] = badness[worst]
-    changed = {"is_kept": pa.array(is_kept), "badness": pa.array(drawn, from_pandas=True)}
-    for name, column in changed.items():
+    similarity = users["worst_similarity"].to_numpy()
+    worst = worst_rows(similarity, user_index(users["user"]), comparison.measuring.evidence_users)
+    worst_similarity = np.full(len(similarity), np.nan)
+    worst_similarity[worst] = similarity[worst]
+    selected = {
+        "is_kept": pa.array(is_kept),
+        "worst_similarity": pa.array(worst_similarity, from_pandas=True),
+    }
+    for name, column in selected.items():
         users = users.set_column(users.column_names.index(name), name, column)
-    is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
-    # A few such users stay, because leaving them out would copy all lists.
-    most = _MOST_SHOWN * len(is_shown)
-    return users if np.count_nonzero(is_shown) > most else users.filter(is_shown)
+    is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
+    # A few users that are not shown stay, because leaving them out would copy all lists.
+    if np.count_nonzero(is_shown) > _MOST_SHOWN * len(is_shown):
+        return users
+    return users.filter(is_shown)
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
@@ -143,12 +148,12 @@ def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
 
 
 def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
-    """If one table has the arm's items as text, convert them to text in all tables."""
+    """Return the tables. If one of them has the arm's items as texts, all of them have texts."""
     texts = pa.large_list(pa.large_string())
     if all(table.schema.field(arm).type != texts for table in tables):
         return tables
-    changed = []
+    converted = []
     for table in tables:
-        place = table.column_names.index(arm)
-        changed.append(table.set_column(place, arm.value, table[arm].cast(texts)))
-    return changed
+        index = table.column_names.index(arm)
+        converted.append(table.set_column(index, arm.value, table[arm].cast(texts)))
+    return converted
