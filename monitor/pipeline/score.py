@@ -1,15 +1,15 @@
 """Scores paired lists by the metrics of a comparison."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from monitor.measures.metrics import Metric, Need, can_score, parse, score_all
-from monitor.measures.pairing import pair
-from monitor.measures.summaries import Bounds, SummaryAccumulator
+from monitor.measures.pairing.pairs import pair, pair_kept
+from monitor.measures.summaries import Bounds, SummaryAccumulator, worst_rows
 from monitor.model.arrays import Floats, Rows
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ItemWeights, Pairing, Pull, RelevanceTable, UserBatch
+from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
@@ -97,18 +97,6 @@ def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
     return {str(metric): metric.bounds(k) for metric in metrics}
 
 
-def pair_kept_lists(
-    lists: KeptLists,
-    k: int,
-    weights: ItemWeights | None = None,
-    relevance: RelevanceTable | None = None,
-) -> Pairing:
-    """Pair lists of users that were paired before, cut to k. The rows are those of the lists."""
-    baseline = Pull(rankings=lists.baseline, failures={})
-    candidate = Pull(rankings=lists.candidate, failures={})
-    return pair(lists.panel, baseline, candidate, k, item_weights=weights, relevance=relevance)
-
-
 def score_kept_lists(
     lists: KeptLists,
     k: int,
@@ -116,7 +104,7 @@ def score_kept_lists(
     relevance: RelevanceTable | None = None,
 ) -> Scores:
     """Score the users whose lists were stored. The lists are cut to k."""
-    pairing = pair_kept_lists(lists, k, relevance=relevance)
+    pairing = pair_kept(lists, k, relevance=relevance)
     return Scores(
         users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={})
     )
@@ -135,6 +123,28 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
         if name in by_name:
             return by_name[name]
     return metrics[0] if metrics else None
+
+
+def find_worst_similarity(
+    comparison: Comparison,
+    scores: Scores,
+    metrics: Iterable[Metric],
+    failed: Collection[str],
+) -> Floats:
+    """Return the similarity of the users with the least similar lists, and NaN for all others.
+
+    It is the score of the leading metric that did not fail. A metric that grows with distance is
+    negated.
+    """
+    worst_similarity = np.full(len(scores.users), np.nan)
+    metric = leading_metric(comparison, [each for each in metrics if str(each) not in failed])
+    if metric is not None:
+        values = scores.by_metric[str(metric)]
+        if not metric.higher_is_more_alike:
+            values = -values
+        worst = worst_rows(values, scores.users, comparison.measuring.evidence_users)
+        worst_similarity[worst] = values[worst]
+    return worst_similarity
 
 
 def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:

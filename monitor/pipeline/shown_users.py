@@ -11,11 +11,13 @@
 | ``worst_similarity`` | the similarity if it is one of the lowest; null for any other user |
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.pairing.ids import id_values
@@ -24,17 +26,21 @@ from monitor.measures.pairing.list_tables import (
     rankings,
     rows_by_segment,
     segment_column,
+    sort_users,
     user_column,
     user_index,
 )
 from monitor.measures.sampling import select_kept
-from monitor.measures.summaries import SegmentRows, worst_rows
+from monitor.measures.summaries import SegmentRows, ordinary_rows, worst_rows
 from monitor.model.arrays import Flags, Floats, Ids
 from monitor.model.rankings import Arm, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
+from monitor.model.statistics import parse_derived
 
 _SCORE = "score:"
+_TOGETHER = 16
+"""As soon as there are so many tables of users, they are joined into one table."""
 _MOST_SHOWN = 0.8
 """If more than this share of a joined table's users is shown, the other users stay in it too."""
 
@@ -65,7 +71,7 @@ def show_users(  # noqa: PLR0913 - the columns of the table
         is_item = codes >= 0
         items: Ids = codes[is_item]
         if pairing.vocabulary is not None:
-            items = id_values(pairing.vocabulary.take(items))
+            items = id_values(pairing.vocabulary.take(codes[is_item]))
         columns[arm] = list_column(offsets_of(lengths), items)
         if batch.scores is not None:
             item_scores = batch.scores.of(arm)[is_item]
@@ -109,6 +115,13 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     return users.filter(is_shown)
 
 
+def add_tables(tables: list[pa.Table], added: Sequence[pa.Table], comparison: Comparison) -> None:
+    """Add tables of other users to ``tables``. If there are many, one table replaces them."""
+    tables += added
+    if len(tables) >= _TOGETHER:
+        tables[:] = [join_users(tables, comparison)]
+
+
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
     """Return the lists of all users of a table. ``names`` are the names of all segments."""
     baseline, candidate = (rankings(users, arm, f"{arm}_scores") for arm in Arm)
@@ -125,15 +138,50 @@ def scores_of(users: pa.Table) -> Scores:
     return Scores(users=user_index(users["user"]), by_metric=by_metric)
 
 
-def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
+def stored_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
+    """Return the lists that the run stores. Segments without users are left out."""
+    lists = kept_lists(sort_users(users, users["is_kept"]), names)
+    segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
+    return replace(lists, segments=segments)
+
+
+def worst_evidence(users: pa.Table, failed: Collection[str]) -> list[Evidence]:
+    """Return the lists of the users with the least similar lists, the worst first.
+
+    Scores by the ``failed`` metrics are left out.
+    """
+    worst = users.filter(users["worst_similarity"].is_valid())
+    order = [("worst_similarity", "ascending"), ("user", "ascending")]
+    return _evidence_of(worst.sort_by(order), EvidenceKind.WORST, failed)
+
+
+def ordinary_evidence(
+    users: pa.Table, scores: pd.Series, median: float, count: int, failed: Collection[str]
+) -> list[Evidence]:
+    """Return the lists of the ``count`` users with scores nearest to the median, nearest first.
+
+    ``scores`` has the score of each user of the sample. The worst users are left out. So are scores
+    by the ``failed`` metrics.
+    """
+    worst_users = user_index(users["user"].filter(users["worst_similarity"].is_valid()))
+    values = scores.mask(scores.index.isin(worst_users)).to_numpy()
+    ordinary = user_column(scores.index[ordinary_rows(values, count, median)])
+    # The table is filtered first, because `take` would copy all lists.
+    users = users.filter(pc.is_in(users["user"], value_set=ordinary))
+    users = users.take(pc.index_in(ordinary, value_set=users["user"]))
+    return _evidence_of(users, EvidenceKind.REPRESENTATIVE, failed)
+
+
+def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -> list[Evidence]:
     """Return the lists and scores of all users of a table, in the table's order."""
     evidence = []
     for position, row in enumerate(users.to_pylist()):
         scores = {}
-        for name, value in row.items():
-            if name.startswith(_SCORE):
+        for column, value in row.items():
+            name = column.removeprefix(_SCORE)
+            if column != name and parse_derived(name)[1] not in failed:
                 is_known = value is not None and not np.isnan(value)
-                scores[name.removeprefix(_SCORE)] = value if is_known else None
+                scores[name] = value if is_known else None
         evidence.append(
             Evidence(
                 kind=kind,
@@ -144,7 +192,7 @@ def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
                 scores=scores,
             )
         )
-    return tuple(evidence)
+    return evidence
 
 
 def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:

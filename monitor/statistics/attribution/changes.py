@@ -122,10 +122,12 @@ class OwnLists:
             return np.zeros(len(self.lengths), dtype=np.bool_)
         change = after - before
         most_moved = int(np.argmax(np.abs(change)))
-        was_there = np.asarray((self.former == items[most_moved]).any(axis=1))
-        is_there = np.asarray((self.present == items[most_moved]).any(axis=1))
-        has_lost_lists = change[most_moved] < 0
-        return was_there & ~is_there if has_lost_lists else is_there & ~was_there
+        was_there = (self.former == items[most_moved]).any(axis=1)
+        is_there = (self.present == items[most_moved]).any(axis=1)
+        has_changed: Flags = is_there & ~was_there
+        if change[most_moved] < 0:
+            has_changed = was_there & ~is_there
+        return has_changed
 
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
         """Return the removed items (see `STILL_LISTED`) that were in at least ``least_lists`` lists.
