@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.compare_options import RankColumn, UserColumn, column_option
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
@@ -150,25 +151,15 @@ def init(  # noqa: PLR0913 - the command's options
             help="Lists of a second training of the baseline's model, as the noise floor.",
         ),
     ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with the user. Default: its usual names."),
-    ] = None,
+    user: UserColumn = None,
     items: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column with the list of items. For http: JMESPath to the ids in an answer.",
-        ),
+        column_option("Column with the list of items. For http: JMESPath to the ids in an answer."),
     ] = None,
     item: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with one item in each row. Needs --rank."),
+        str | None, column_option("Column with one item in each row. Needs --rank.")
     ] = None,
-    rank: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with the item's rank."),
-    ] = None,
+    rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
         bool, typer.Option("--minimal", help="Write the short file without asking questions.")
