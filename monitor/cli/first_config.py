@@ -245,6 +245,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
 
 
 def _prompt(question: str, default: str) -> str:
+    """Ask the question in the terminal."""
     try:
         return str(typer.prompt(question, default=default)).strip()
     except typer.Abort:  # Ctrl-C or the end of the input
@@ -252,6 +253,7 @@ def _prompt(question: str, default: str) -> str:
 
 
 def _default(_: str, default: str) -> str:
+    """Return the default answer without asking."""
     return default
 
 
@@ -323,7 +325,7 @@ def _ask_http(answers: Answers, ask: _Ask) -> Sources:
         baseline=_flow("http", {"url": baseline, "items": items}),
         candidate=_flow("http", {"url": candidate, "items": items}),
         users=_users_file(users, answers.columns.user, is_named=is_named),
-        retrained=_optional(answers.retrained, "http", "url", {"items": items}),
+        retrained=_retrained(answers, "http", key="url", options={"items": items}),
     )
 
 
@@ -357,7 +359,7 @@ def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
         baseline=_flow("redis", {"url": url, "type": "list", "key": baseline}),
         candidate=_flow("redis", {"url": url, "type": "list", "key": candidate}),
         users=users,
-        retrained=_optional(answers.retrained, "redis", "key", {"url": url, "type": "list"}),
+        retrained=_retrained(answers, "redis", key="key", options={"url": url, "type": "list"}),
     )
 
 
@@ -455,6 +457,7 @@ def _ask_columns(ask: _Ask) -> ColumnNames:
 
 
 def _usual_columns(columns: ColumnNames) -> dict[str, str]:
+    """Return the columns, with the first usual name for each missing name."""
     user = columns.user or USER_COLUMNS[0]
     if columns.items is not None:
         return {"user": user, "items": columns.items}
@@ -501,11 +504,14 @@ def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> d
     return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
 
 
-def _optional(value: str | None, kind: str, key: str, options: Mapping[str, str]) -> str | None:
-    """Return a further source of the kind as YAML, or None without a value."""
-    if value is None:
+def _retrained(answers: Answers, kind: str, *, key: str, options: Mapping[str, str]) -> str | None:
+    """Return the source of the second training as YAML, or None if there is none.
+
+    The answer is the value of the option ``key``. ``options`` are the other options.
+    """
+    if answers.retrained is None:
         return None
-    return _flow(kind, {key: value, **options})
+    return _flow(kind, {key: answers.retrained, **options})
 
 
 def _flow(kind: str, options: Mapping[str, str]) -> str:

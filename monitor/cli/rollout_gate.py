@@ -242,6 +242,7 @@ def _as_page(certificate: Certificate) -> dict[str, object]:
     def decides_less(place: int) -> bool:
         return segments[place].verdict is not certificate.verdict
 
+    # The segments that decide the verdict come first.
     order = sorted(range(len(segments)), key=decides_less)
     charts = []
     for place in order[:_MOST_CHARTS]:
@@ -256,7 +257,10 @@ def _as_page(certificate: Certificate) -> dict[str, object]:
 
 
 def _draw_course(certificate: Certificate, place: int) -> Markup:
-    """Draw the mean of one segment at each look, with its bounds and the margin."""
+    """Draw the mean of one segment at each look, with its bounds and the margin.
+
+    ``place`` is the place of the segment in the certificate's segments.
+    """
     from monitor.charts.time_chart import Level, Point, draw_series
 
     points = []
