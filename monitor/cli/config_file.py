@@ -98,8 +98,8 @@ def check_config(
     first_changes = _first_changes(previews, settings, config)
     for preview, first_change in zip(previews, first_changes, strict=True):
         if as_json:
-            problem = None if database.problem is None else str(database.problem)
-            database_dict = pick(database, "place", "schema") | {"problem": problem}
+            reason = None if database.problem is None else str(database.problem)
+            database_dict = pick(database, "place", "schema") | {"problem": reason}
             print_json(_preview_dict(preview, first_change) | {"database": database_dict})
         else:
             _print_preview(preview, first_change)

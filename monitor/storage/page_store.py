@@ -270,7 +270,7 @@ class SqlPageStore:
             .order_by(transitions.c.id)
             .limit(_MOST_TRANSITIONS)
         )
-        log = (
+        log: Select[Any] = (
             select(
                 transitions.c.id,
                 deliveries.c.receiver,

@@ -13,7 +13,7 @@ from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
-from monitor.web.pages.site import Query, Site, Status
+from monitor.web.pages.site import CachedRow, Query, Site, Status
 
 _MOST_FIRING = 4
 _SEVERITIES = list(Severity)
@@ -111,12 +111,11 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
 def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     """Return the row of `_new_row`. It is cached, because thousands of states take long."""
     entry = site.rows.get(latest.comparison)
-    if entry is not None:
-        cached_latest, cached_configured, row = entry
-        if cached_latest is latest and cached_configured is configured:
-            return row
-    row = _new_row(latest, configured)
-    site.rows[latest.comparison] = (latest, configured, row)
+    # The row is made again for another run, and after a reload of the configuration.
+    if entry is None or entry.latest is not latest or entry.configured is not configured:
+        entry = CachedRow(latest, configured, _new_row(latest, configured))
+        site.rows[latest.comparison] = entry
+    row: ComparisonRow = entry.row
     return row
 
 
