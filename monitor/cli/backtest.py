@@ -24,7 +24,7 @@ from monitor.cli.output import (
     require_writable,
     write_page,
 )
-from monitor.cli.parameters import AsJson, Config, Since, Until, parse_period
+from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
 from monitor.texts.planning import write_judged_again, write_lacking
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def backtest(  # noqa: PLR0913 - the command's options
     ],
     since: Since = None,
     until: Until = None,
-    html: Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")] = None,
+    html: HtmlFile = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:

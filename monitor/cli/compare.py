@@ -12,7 +12,7 @@ from monitor.cli.compare_log import print_log, read_test, refuse_options
 from monitor.cli.compare_output import Compared, compared_dict, compared_page, print_compared
 from monitor.cli.file_columns import file_options, find_column, list_shapes, shaped
 from monitor.cli.output import print_json, require_writable, write_page
-from monitor.cli.parameters import AsJson
+from monitor.cli.parameters import AsJson, HtmlFile
 from monitor.model.errors import InputError, MetricError, SourceError
 from monitor.model.instants import utc_now
 from monitor.model.rankings import ALL
@@ -53,7 +53,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     titles: options.TitlesFile = None,
     catalogue: options.Catalogue = None,
     retrained: options.RetrainedFile = None,
-    html: options.HtmlFile = None,
+    html: HtmlFile = None,
     unpaired: options.UnpairedLog = None,
     arms: options.ArmValues = None,
     before: options.Before = None,
@@ -102,7 +102,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
             as_json=as_json,
         )
         return
-    baseline, candidate = _require_files(baseline, candidate)
+    if baseline is None or candidate is None:
+        raise typer.BadParameter("give two files, the baseline's first, or a log with --unpaired")
     if html is not None:
         require_writable(html)
     compared = _compare(
@@ -167,12 +168,6 @@ def _compare(  # noqa: PLR0913 - the command's options
         meaning_lines=_meaning_lines(result, meanings, by),
         titles=_read_titles(titles, result.worst),
     )
-
-
-def _require_files(baseline: Path | None, candidate: Path | None) -> tuple[Path, Path]:
-    if baseline is None or candidate is None:
-        raise typer.BadParameter("give two files, the baseline's first, or a log with --unpaired")
-    return baseline, candidate
 
 
 def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -> FileUsersOptions:

@@ -118,10 +118,6 @@ RetrainedFile = Annotated[
         "floor(METRIC) compare this training with the baseline.",
     ),
 ]
-HtmlFile = Annotated[
-    Path | None,
-    typer.Option(help="Also write an HTML file with charts and the least similar lists."),
-]
 UnpairedLog = Annotated[
     Path | None,
     typer.Option(

@@ -236,6 +236,8 @@ def _first_change(
 
 
 def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
+    from monitor.texts.unpaired import write_arms
+
     comparison = preview.comparison
     is_unpaired = comparison.measuring.unpaired is not None
     print_line(
@@ -252,18 +254,13 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
             print_line(sentence)
-    for sentence in (*_write_arms(preview), *_write_matches(preview)):
+    arms = [] if preview.unpaired is None else write_arms(preview.unpaired)
+    for sentence in (*arms, *_write_matches(preview)):
         print_line(f"  {sentence}")
     if first_change is not None:
         print_line(f"  {write_first_change(*first_change)}")
     print_evidence(preview.evidence, preview.titles)
     print_line()
-
-
-def _write_arms(preview: Preview) -> list[str]:
-    from monitor.texts.unpaired import write_arms
-
-    return [] if preview.unpaired is None else write_arms(preview.unpaired)
 
 
 def _write_matches(preview: Preview) -> list[str]:

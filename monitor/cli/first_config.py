@@ -206,7 +206,7 @@ def init(  # noqa: PLR0913 - the command's options
         kind = _ask_kind(ask)
     sources = _SOURCES[kind](answers, ask)
     _write(target, _short_text(answers.name, sources), force=force)
-    missing = _missing_files(sources.files)
+    missing = [path for path in sources.files if find_file_problem(Path(path)) is not None]
     compared = 0
     if sources.files and not missing:
         compared = try_config(target)
@@ -219,10 +219,6 @@ def init(  # noqa: PLR0913 - the command's options
 def _option(target: Path) -> str:
     """Return the option that names the file in further commands, with a blank before it."""
     return "" if target == DEFAULT_CONFIG else f" --config {target}"
-
-
-def _missing_files(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if find_file_problem(Path(path)) is not None]
 
 
 def _is_terminal() -> bool:

@@ -118,10 +118,6 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
     )
 
 
-def _group_for(options: ComparisonOptions) -> timedelta:
-    return options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest)
-
-
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     """The plan, with the dates of holidays as instants in the comparison's time zone."""
     schedule = to_schedule(options)
@@ -132,7 +128,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         runs_per_false_alarm=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
-        group_for=_group_for(options),
+        group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
         by_model=options.reference == "model_version",
         holidays=tuple(_period(first, last, zone) for first, last in options.holidays),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from monitor.model.alerts import Expectation, State
 from monitor.model.errors import DatabaseError
@@ -162,10 +162,7 @@ def _anew_since(
         return None
     # The first runs with this configuration may have failed, so runs with any status are searched.
     first = select(func.min(runs.c.slot)).where(
-        runs.c.comparison == request.comparison,
-        runs.c.config_hash == request.config_hash,
-        runs.c.slot > last_before_change.slot,
-        runs.c.slot < request.before,
+        _is_earlier_of_config(request), runs.c.slot > last_before_change.slot
     )
     return connection.scalar(first) or request.before
 
@@ -177,12 +174,7 @@ def _planned_share(connection: Connection, request: MemoryRequest) -> float | No
     """
     query = (
         select(runs.c.unpaired)
-        .where(
-            runs.c.comparison == request.comparison,
-            runs.c.config_hash == request.config_hash,
-            runs.c.slot < request.before,
-            runs.c.unpaired.is_not(None),
-        )
+        .where(_is_earlier_of_config(request), runs.c.unpaired.is_not(None))
         .order_by(runs.c.slot.desc())
         .limit(1)
     )
@@ -264,6 +256,15 @@ def _runs_with_lists(
     return last, last_run_with_lists(connection, request.comparison, onset)
 
 
+def _is_earlier_of_config(request: MemoryRequest) -> ColumnElement[bool]:
+    """Return the condition that a run has the configuration and an earlier slot."""
+    return and_(
+        runs.c.comparison == request.comparison,
+        runs.c.config_hash == request.config_hash,
+        runs.c.slot < request.before,
+    )
+
+
 def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions that a run is ok and has an earlier slot than the requesting run."""
     return runs.c.status == RunStatus.OK, runs.c.slot < request.before
@@ -278,8 +279,7 @@ def _newest_ok(
     """
     if not request.runs and not request.splits:
         return []
-    is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
-    query = run_results.newest_ok(request.comparison, *is_past)
+    query = run_results.newest_ok(request.comparison, _is_earlier_of_config(request))
     max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
     newest_first = connection.execute(query.limit(max_runs)).all()
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
