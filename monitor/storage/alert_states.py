@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, select
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
@@ -25,7 +25,14 @@ AlertKey = tuple[str, str, str]
 KEY_COLUMNS = ("comparison", "alert", "segment")
 WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 """Statuses of a delivery that may still be sent."""
-IS_START = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
+
+
+def is_start(change: FromClause) -> ColumnElement[bool]:
+    """Return the condition that a row of ``transitions`` or of its alias is a start of a firing."""
+    return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
+
+
+IS_START = is_start(transitions)
 """Whether a transition is the start of a firing."""
 IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
 """Whether a transition is the end of a firing."""

@@ -28,7 +28,7 @@ from monitor.storage.tables.alert_tables import alert_states, transitions
 from monitor.storage.tables.run_tables import kept_lists, runs
 from monitor.storage.transactions import Database
 
-HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
+HAS_LISTS = exists().where(kept_lists.c.run_id == runs.c.id)
 """Whether a run's lists are stored."""
 
 
@@ -155,7 +155,7 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     newest_slot = select(func.max(other.c.slot)).where(
         other.c.comparison == runs.c.comparison,
         other.c.status == RunStatus.OK,
-        exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == other.c.id)),
+        exists().where(kept_lists.c.run_id == other.c.id),
     )
     onset = (
         _onset()

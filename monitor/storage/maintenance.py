@@ -259,7 +259,7 @@ def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize
     else:
         query = select(func.count(), func.min(runs.c.slot))
         if table is not runs:
-            query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
+            query = query.where(exists().where(table.c.run_id == runs.c.id))
     count, oldest = connection.execute(query).one()
     return KindSize(kind=kind, used_bytes=used, runs=count, oldest=oldest)
 

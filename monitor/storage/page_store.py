@@ -39,7 +39,7 @@ from monitor.model.pages import (
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Severity
 from monitor.model.runs import Histogram, Run, RunStatus
-from monitor.storage.alert_states import IS_END, IS_START
+from monitor.storage.alert_states import IS_END, IS_START, is_start
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
@@ -319,11 +319,11 @@ class SqlPageStore:
         has_earlier = exists().where(
             earlier.c.incident == transitions.c.incident,
             earlier.c.id < transitions.c.id,
-            _is_start(earlier),
+            is_start(earlier),
         )
         has_status = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.at).where(
-            _is_start(transitions),
+            IS_START,
             ~has_earlier,
             has_status,
             *_filter_conditions(wanted),
@@ -338,10 +338,6 @@ class SqlPageStore:
         query = select(transitions).where(or_(IS_START, IS_END)).order_by(transitions.c.id)
         is_wanted = transitions.c.incident.in_(keys)
         return from_rows(Transition, self._database.rows(query.where(is_wanted)))
-
-
-def _is_start(change: FromClause) -> ColumnElement[bool]:
-    return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
 
 
 def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
@@ -359,8 +355,8 @@ def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
         change = transitions.alias()
         worse = transitions.alias()
         conditions += [
-            _has(change, _is_start(change), change.c.severity == wanted.severity),
-            ~_has(worse, _is_start(worse), worse.c.severity.in_(more_severe)),
+            _has(change, is_start(change), change.c.severity == wanted.severity),
+            ~_has(worse, is_start(worse), worse.c.severity.in_(more_severe)),
         ]
     if wanted.text:
         change = transitions.alias()

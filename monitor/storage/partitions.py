@@ -148,7 +148,7 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
 
 def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
     """Select settled runs with slots before ``before`` and with rows in this table."""
-    has_rows = exists(select(rows.c.run_id).where(rows.c.run_id == runs.c.id))
+    has_rows = exists().where(rows.c.run_id == runs.c.id)
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
 

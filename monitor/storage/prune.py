@@ -163,15 +163,9 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
 
 def _with_details(before: datetime) -> Select[tuple[int]]:
     """Select settled runs of older slots that have rows of segments other than ``all``."""
-    has_details = exists(
-        select(summaries.c.run_id).where(
-            summaries.c.run_id == runs.c.id, summaries.c.segment != ALL
-        )
-    )
-    is_covered = exists(
-        select(coverage.c.run_id).where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL)
-    )
-    return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
+    has_summaries = exists().where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL)
+    has_coverage = exists().where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL)
+    return select(runs.c.id).where(is_settled_before(before), or_(has_summaries, has_coverage))
 
 
 def _delete_batch_of_transitions(database: Database, before: datetime) -> Counter[str]:

@@ -162,9 +162,9 @@ def comparison_url(name: str, **chosen: object) -> str:
 
 
 @lru_cache(maxsize=4096)
-def run_url(name: str, slot: datetime, **chosen: object) -> str:
+def run_url(name: str, slot: datetime) -> str:
     """Return the address of a run's page."""
-    return f"/c/{_quote(name)}/runs/{format_instant(slot)}{_query(chosen)}"
+    return f"/c/{_quote(name)}/runs/{format_instant(slot)}"
 
 
 @lru_cache(maxsize=4096)
