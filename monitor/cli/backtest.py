@@ -53,7 +53,7 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with the key rules:. It may also have false_alarm_every:. A complete "
+            help="YAML file with the key rules, and optionally false_alarm_every. A complete "
             "configuration works too.",
         ),
     ],

@@ -54,14 +54,17 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         Path | None, typer.Argument(help="Candidate lists: Parquet, CSV, TSV or JSONL.")
     ] = None,
     *,
-    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
+    k: Annotated[
+        int,
+        typer.Option("-k", min=1, max=10_000, help="Compare the first k places of each list."),
+    ] = 10,
     metric: Annotated[
         list[str] | None,
         typer.Option(
             "--metric",
             "-m",
             autocompletion=complete_metrics,
-            help="A metric, see rankwatch metrics. May be repeated.",
+            help="A metric, from the list that rankwatch metrics prints. May be repeated.",
         ),
     ] = None,
     by: Annotated[
@@ -77,7 +80,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=0,
             max=1000,
-            help="Show both lists of the N users with the least similar lists by the first metric.",
+            help="Show both lists of N users: those with the least similar lists, by the first "
+            "metric.",
         ),
     ] = 0,
     user: Annotated[
@@ -140,7 +144,10 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     ] = None,
     users: Annotated[
         Path | None,
-        typer.Option(help="File with the users to compare. It needs the same --user column."),
+        typer.Option(
+            help="File with the users to compare. Its column of users has the same name as in the "
+            "lists."
+        ),
     ] = None,
     titles: Annotated[
         Path | None,
@@ -150,9 +157,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         int | None,
         typer.Option(
             min=1,
-            help="Number of items that can be recommended. The score by chance depends on it. "
-            "Default: "
-            "the number of listed items.",
+            help="Number of items that can be recommended. The score by chance depends on this "
+            "number. Default: the number of listed items.",
         ),
     ] = None,
     retrained: Annotated[
@@ -209,8 +215,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     A row of a file has one list or one item. The columns are found by their usual names, such as
     customer, product and position. The last lines say what the result means, and for how many
     users. Both files need lists of the same users. If each user is served by one arm only, use
-    --unpaired with a log. For each arm, the command then measures how much the users' lists changed
-    since before the test.
+    --unpaired with a log. For each arm, the command then compares the users' newest lists with
+    their lists from before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files

@@ -126,11 +126,11 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists in use: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The baseline's lists: a file, URL, table or key."),
     ] = None,
     candidate: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists on trial: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The candidate's lists: a file, URL, table or key."),
     ] = None,
     users: Annotated[
         str | None,

@@ -92,7 +92,7 @@ def list_alerts(
             "-n",
             min=1,
             max=1_000_000,
-            help="Show at most this number of transitions, the newest ones. Default: all.",
+            help="Show only the newest transitions, this many. Default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -467,7 +467,7 @@ def try_receivers(
             "--wait",
             metavar="DURATION",
             show_default=False,
-            help="How long the test alert fires, such as 1m. Default: it ends at once. "
+            help="How long the test alert fires, such as 1m. Default: the test alert ends at once. "
             "Alertmanager drops alerts that end before its group_wait.",
         ),
     ] = None,

@@ -134,7 +134,7 @@ def gate(  # noqa: PLR0913 - the command's options
             "--segment",
             "-s",
             autocompletion=complete_segments,
-            help="Segment to judge, or `each`. May be repeated. Then all these segments must be "
+            help="Segment to judge, or `each`. May be repeated: then all these segments must be "
             "safe.",
         ),
     ] = None,
@@ -143,8 +143,9 @@ def gate(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="INSTANT",
             autocompletion=complete_slots,
-            help="The first slot to judge. Choose it before you see results. A relative time, "
-            "such as 2d, is not allowed, because the verdict is valid only for a fixed start.",
+            help="The first slot to judge. Choose this slot before you see results. A relative "
+            "time, such as 2d, is not allowed, because the verdict is valid only for a fixed "
+            "start.",
         ),
     ] = None,
     reference: Annotated[

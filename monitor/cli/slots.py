@@ -189,9 +189,8 @@ def replay(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run all slots of a past period in order.
 
-    Each slot runs as if it were due now, but rules and alerts use the time of the slot. Sources
-    without history return the lists of today. Stored runs of such sources are replaced only with
-    --again.
+    Rules and alerts use the time of the slot. Sources without history return the lists of today.
+    Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -44,9 +44,9 @@ class RedisOptions(Options):
     """The address of Redis or Valkey."""
 
     url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
-    """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
-    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. Write `rediss` instead of
-    `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
+    """One of `redis://user:password@host:6379/0`, `unix:///path?db=0`,
+    `redis+sentinel://host,host/service/0` and `redis+cluster://host,host`. Write `rediss` instead
+    of `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
     `&sentinel_password=...`. rankwatch only reads, so use an account that may only read."""
 
 
@@ -57,9 +57,8 @@ class RedisSourceOptions(RedisOptions):
     """Type of the key. `zset` is a sorted set of ids, and `list` is a list of ids. `string` is a
     text with JSON, and `hash` has JSON in a field."""
     key: Template
-    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The
-    outer braces of `recs:{{user}}` are not replaced, because they are the hash tag of a
-    cluster."""
+    """The key, such as `recs:v2:{user}`. rankwatch also fills in `{k}` and `{slot:%Y-%m-%d}`. In
+    `recs:{{user}}` the outer braces stay: they are the hash tag of a cluster."""
     field: Template | None = None
     """The field of a hash. Write `{user}` either here or in `key`."""
     items: Expression = "@"
@@ -73,7 +72,7 @@ class RedisSourceOptions(RedisOptions):
     batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000)
     """The number of users in one request."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
-    """The longest time to connect, and to wait for the next part of an answer."""
+    """The longest time to wait for a connection, and for the next part of an answer."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**17, ge=1024, le=2**29)
     """The largest JSON of one user, in bytes. Larger JSON is an error."""
 
@@ -99,8 +98,8 @@ class RedisUsersOptions(RedisOptions):
 
     key: Template
     """The key of a set whose members are the users. A key with `{user}`, such as `recs:v2:{user}`,
-    is a pattern instead. SCAN finds the keys that match the pattern. The part of a key in place of
-    `{user}` is a user. `{slot:%Y-%m-%d}` is replaced."""
+    is a pattern. SCAN finds the keys that match the pattern: the key `recs:v2:ann` is the user
+    `ann`. `{slot:%Y-%m-%d}` is replaced."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
