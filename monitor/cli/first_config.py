@@ -181,9 +181,8 @@ def init(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Write a first configuration that works at once.
 
-    In a terminal the command asks where the lists are. It skips the questions that options
-    answer. It finds the columns of files and tables by their usual names, such as customer, product
-    and position.
+    In a terminal the command asks where the lists are. The command skips the questions that options
+    answer. The command finds columns by their usual names, such as customer, product and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.

@@ -475,8 +475,9 @@ def try_receivers(
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages say that they are a test. They are sent directly, so routes, silences and the
-    outbox have no effect. The exit code is 5 if a receiver did not accept a message.
+    Both messages say that they are a test. rankwatch sends both messages directly, so routes,
+    silences and the outbox have no effect. The exit code is 5 if a receiver did not accept a
+    message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test

@@ -151,8 +151,8 @@ def gate(  # noqa: PLR0913 - the command's options
     reference: Annotated[
         float | None,
         typer.Option(
-            help="The score that means no excess. Default: the noise floor. Without a noise floor: "
-            "the score of identical lists."
+            help="The score of a user without excess. Default: the noise floor. Without a noise "
+            "floor: the score of identical lists."
         ),
     ] = None,
     certificate: Annotated[

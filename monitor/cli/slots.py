@@ -102,7 +102,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run the newest slot once, send alerts, and exit.
 
-    Use this command instead of the daemon, for example with cron. It runs one slot of each
+    Use this command instead of the daemon, for example with cron. The command runs one slot of each
     comparison. If the slot has already run, the command runs it again. A slot with live sources is
     run again only with --again, because live sources would answer differently now.
 

@@ -406,8 +406,10 @@ _TABLE = {
     "database_size_bytes": _series(
         _GAUGE,
         "kind",
-        ("Bytes on disk of each kind of data, measured every hour: {}. Only the leader exports "
-        "this series."),
+        (
+            "Bytes on disk of each kind of data, measured every hour: {}. Only the leader exports "
+            "this series."
+        ),
         values=(DataKind,),
     ),
     "pruned_rows_total": _series(

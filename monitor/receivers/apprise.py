@@ -1,4 +1,4 @@
-"""Notifies chat and mail services through Apprise. This needs the extra ``apprise``.
+"""Notifies chat and mail services through Apprise. The receiver needs the extra ``apprise``.
 
 A URL names each service. `docs/reference/receivers.md` describes what is retried.
 """
@@ -122,7 +122,7 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 class AppriseOptions(ReceiverEntry):
     """Notify services for which rankwatch has no receiver, through Apprise.
 
-    This needs the extra ``apprise``.
+    The receiver needs the extra ``apprise``.
     """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(

@@ -189,7 +189,7 @@ class ComparisonOptions(Options):
 
     _keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(examples=["home-feed"])
-    """Unique name. It is a label of metrics and a part of URLs."""
+    """Unique name of the comparison, which is a label of metrics and a part of URLs."""
     description: str | None = Field(default=None, max_length=1000)
     """Free text."""
     every: Duration | None = None

@@ -54,8 +54,8 @@ class UnpairedOptions(Options):
     before_within: Duration = timedelta(days=90)
     """The largest age of the earlier list at the time `before`."""
     segments: SegmentColumns = Field(default=(), max_length=20)
-    """Columns whose values divide the users into segments. They are columns of `assignments`,
-    or of the log if `assignments` is not set."""
+    """Columns whose values divide the users into segments. The columns are in `assignments`, or in
+    the log if `assignments` is not set."""
     assignments: UsersOptions | None = None
     """Files or a table of assignments: user, arm and time. The key `served` with `time` is
     required. With assignments, a run also counts users that were assigned but never served. Without

@@ -109,8 +109,8 @@ class SampleOptions(Options):
     fixed: int = Field(default=0, ge=0, le=10**8)
     """Number of users that are the same in every run. They show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that each run draws at random. These users represent all users, so decisions
-    need them."""
+    """Number of users that each run draws at random. For decisions use random users, because they
+    represent all users."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
     """The smallest number of users that a run asks for in each segment. If the sample has fewer
     users of a segment, the run adds users of this segment, the same in every run. Added users count

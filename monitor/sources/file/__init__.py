@@ -40,9 +40,10 @@ class FileOptions(Options):
     )
     """Path of a file, a pattern such as `lists/*.parquet`, or a folder. All files of a folder are
     read, except files whose names begin with `_` or `.`. The path is on disk or in object storage
-    (`s3://`, `gs://`, `abfs://`). Each object storage needs an extra. Its credentials come from
-    environment variables. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, in any
-    strftime format. A relative path starts at the configuration file's directory."""
+    (`s3://`, `gs://`, `abfs://`). Each object storage needs an extra. Credentials for object
+    storage come from environment variables. The run's scheduled time (UTC) replaces
+    `{slot:%Y-%m-%d}`, in any strftime format. A relative path starts at the configuration file's
+    directory."""
     format: FileFormat | None = None
     """Format of the files. By default the suffix decides: `.parquet`, `.csv`, `.tsv` (with tabs) or
     `.jsonl`. All formats except Parquet may be compressed (`.gz`)."""

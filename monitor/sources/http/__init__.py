@@ -120,7 +120,7 @@ class OAuth2Options(Options):
     """
 
     token_url: Annotated[SecretStr, _is_token_url]
-    """URL that gives tokens. It is a secret and is never shown."""
+    """URL that gives tokens. This value is a secret, and rankwatch never shows it."""
     client_id: HeaderText
     """Id of the client."""
     client_secret: SecretStr
@@ -246,8 +246,8 @@ class HttpSourceOptions(HttpOptions):
     """JSON to POST. rankwatch fills in `{user}`, `{k}` and `{slot:...}` in the texts of this JSON.
     The text `"{k}"` becomes a number. In place of `"{user:int}"` and `"{users:int}"`, users' keys
     are written as numbers. With `batch`, the text `"{users}"` becomes the array of keys, and
-    `"{count}"` becomes their number. With `batch`, an array whose only element contains `{user}`
-    gets such an element for each user."""
+    `"{count}"` becomes their number. With `batch`, `[{"id": "{user}"}]` becomes an array with one
+    such element for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[

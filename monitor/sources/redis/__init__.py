@@ -51,7 +51,7 @@ class RedisOptions(Options):
 
 
 class RedisSourceOptions(RedisOptions):
-    """One arm's lists in Redis. Each list has its own key, or its own field of a hash."""
+    """One arm's lists in Redis. Each user's list has its own key, or its own field of a hash."""
 
     type: Literal["zset", "list", "string", "hash"]
     """Type of the key. `zset` is a sorted set of ids, and `list` is a list of ids. `string` is a
