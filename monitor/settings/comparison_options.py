@@ -224,8 +224,8 @@ class ComparisonOptions(Options):
     baseline: SourceOptions = cast("Any", None)
     """The source of the lists that users get today. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
-    """The source of the lists to compare with the baseline's lists. Required unless there are
-    `candidates` or `unpaired`."""
+    """The source of the candidate's lists, which are compared with the baseline's lists. Required
+    unless there are `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )

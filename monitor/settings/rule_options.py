@@ -170,7 +170,7 @@ class RuleOptions(Options):
     """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
     intermittent fault causes one alert instead of many."""
     min_users: int = Field(default=30, ge=1, le=10**9)
-    """The smallest number of users with a score for a verdict. With fewer users the outcome is
+    """A verdict needs at least this number of users with a score. With fewer users the outcome is
     `too_few`, never a breach."""
     severity: rules.Severity = rules.Severity.WARNING
     """Severity of the alert."""
