@@ -128,8 +128,8 @@ class AppriseOptions(ReceiverEntry):
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    """The services: for each a name, which messages show, and its URL for Apprise.
-    `NAME_file` reads the URL from a file. The URLs are secrets and are never shown."""
+    """The services, each with a name that messages show, and with its URL for Apprise. `NAME_file`
+    reads the URL from a file. The URLs are secrets and are never shown."""
     timeout: Timeout = timedelta(seconds=20)
     """How long one message may take for all services together."""
     repeat_every: RepeatEvery = timedelta(hours=24)

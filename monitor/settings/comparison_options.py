@@ -157,7 +157,7 @@ class NoiseFloorOptions(OneOf):
     """
 
     serve: Literal[True] | None = None
-    """Asks the baseline for a second answer at the same time, past caches."""
+    """Asks the baseline for a second answer at the same time, which must not come from a cache."""
     temporal: Literal[True] | None = None
     """Compares the baseline's lists with the baseline's lists of the last run, which rankwatch
     stores."""
@@ -207,9 +207,9 @@ class ComparisonOptions(Options):
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
     """Runs begin only in these hours of the day, in the time zone of `timezone`. If the end is
-    earlier than the start, the period goes past midnight. At other times no run is due, and none is
-    reported as missed. The daemon then begins no late run, and `run-once` runs a slot only with
-    `--slot`."""
+    earlier than the start, the period goes past midnight. Outside these hours no run is due, and
+    none is reported as missed. A late run does not begin outside these hours, except with `run-once
+    --slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
     """Time zone of `cron`, `only_between` and `holidays`."""
     holidays: tuple[value_types.Days, ...] = Field(
@@ -231,8 +231,8 @@ class ComparisonOptions(Options):
     )
     """Sources of several candidates. You may set `candidate` too. Each candidate becomes a
     comparison: the key `b` becomes the comparison `NAME.b`, with the same settings. In each slot
-    these comparisons ask for the same users, and the baseline is read once. Only if DuckDB joins
-    files, or Spark joins tables, the baseline is read again for each comparison."""
+    these comparisons ask for the same users, and the baseline is read once. If DuckDB joins files,
+    or Spark joins tables, the baseline is read again for each comparison."""
     pairs: bool = False
     """Whether the `candidates` are also compared with each other, by the same lists. The comparison
     `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no rule judges
@@ -329,9 +329,8 @@ class ComparisonOptions(Options):
     reference: str | None = Field(
         default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
-    """Any text. Rules learn only from runs with the same text, so with a new text changed lists
-    become normal. With `model_version`, rules learn separately for each version of the arms'
-    models."""
+    """Any text. Rules learn only from runs with the same text, so a new text makes changed lists
+    normal. With `model_version`, rules learn separately for each version of the arms' models."""
 
     @classmethod
     def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:

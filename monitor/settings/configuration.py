@@ -204,9 +204,10 @@ class Settings(Options):
     default for a SQLite file `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL
     there is no default, so no answers are stored. No answers are stored with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
-    """The largest number of segments' series on /metrics. If there are more, series of the smallest
-    segments are left out. `rankwatch_series_cut` counts the series that were left out. rankwatch
-    never leaves out series of the segment `all`, or of alerts that fire or are pending."""
+    """The largest number of segments' series on /metrics. If there are more series, those of the
+    smallest segments are left out. `rankwatch_series_cut` counts the series that were left out.
+    rankwatch never leaves out series of the segment `all`, or of alerts that fire or are
+    pending."""
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
@@ -249,9 +250,9 @@ class Settings(Options):
     stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first. A
-    run that has used half of its deadline no longer counts. A comparison whose last run used its
-    full deadline is slow. Runs of slow comparisons do not count either. The limit for slow
-    comparisons is a quarter of this number, but at least one."""
+    run that has used half of its deadline no longer counts towards this number. A comparison is
+    slow if its last run used its full deadline. Runs of slow comparisons have a limit of their own:
+    a quarter of this number, but at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""

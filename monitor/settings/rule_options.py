@@ -119,18 +119,18 @@ class RuleOptions(Options):
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
     """Judges a share of users in place of a `metric`. The share is about the candidate's lists. For
-    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six of the shares are
-    shares of the requested users. `missing` counts users without a list. `empty` counts users with
-    an empty list. `short` counts users with a list of fewer than `k` items. `duplicated` counts
-    users with an item twice in the list. `failed` counts users whose request failed. `unpaired`
-    counts users that were not compared. All other shares are shares of the compared users.
-    `shared_list` counts users with the arm's most common list. `unchanged_list` counts users with
-    the same list as in the last run, although lists of other users changed. `exposure_jump` is the
-    largest change of one item's share of the lists, or of the first places. The change is counted
-    since the last run before the firing alerts began. `unchanged_list` and `exposure_jump` need
-    stored lists. `top_reversed` counts users whose first three items are the same in both arms, but
-    in mostly reversed order. `first_differs` counts users with another first item in the other arm.
-    `identical_list` counts users with the same list in both arms."""
+    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six shares are about all
+    requested users. `missing` counts users without a list. `empty` counts users with an empty list.
+    `short` counts users with a list of fewer than `k` items. `duplicated` counts users with an item
+    twice in the list. `failed` counts users whose request failed. `unpaired` counts users that were
+    not compared. All other shares are about the compared users. `shared_list` counts users with the
+    arm's most common list. `unchanged_list` counts users with the same list as in the last run,
+    although lists of other users changed. `exposure_jump` is the largest change of one item's share
+    of the lists, or of the first places. The change is counted since the last run before the firing
+    alerts began. `unchanged_list` and `exposure_jump` need stored lists. `top_reversed` counts
+    users whose first three items are the same in both arms, but in mostly reversed order.
+    `first_differs` counts users whose first item differs between the arms. `identical_list` counts
+    users with the same list in both arms."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges how long the lists of this arm stay the same, in place of a `metric`. The rule is in
     breach if the lists have not changed for an unusually long time while the other arm's lists
@@ -156,8 +156,8 @@ class RuleOptions(Options):
     `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
     of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
-    """The direction of a change that is a breach, only for `learned`. `drift` means less similar
-    lists. `improvement` means lists that are suspiciously similar."""
+    """Which direction of change is a breach. Only for rules with `learned`. `drift` means less
+    similar lists. `improvement` means lists that are suspiciously similar."""
     for_runs: value_types.RunCount = Field(default=1, alias="for")
     """How many consecutive runs must be in breach before the alert fires."""
     resolve_above: FiniteFloat | None = None

@@ -93,7 +93,7 @@ class RelevanceOptions(OneOf):
     which the data are complete, because rankwatch keeps the first data that are not empty. Without
     `after`, rankwatch first reads during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long after its slot a run waits for the relevant items."""
+    """How long a run waits for the relevant items, counted from its slot."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -117,8 +117,8 @@ class SampleOptions(Options):
     only in this segment, because elsewhere they would bias the figures."""
     stop_when: Literal["decided"] | None = None
     """With `decided`, a run asks for users in random order, and stops when the verdict of every
-    rule on a metric is certain. Certain means: with all users, the verdict would be another one in
-    at most 1 of 100 runs."""
+    rule on a metric is certain. A verdict is certain if at most 1 of 100 such verdicts would change
+    by asking for all users."""
 
     @property
     def stops_early(self) -> bool:

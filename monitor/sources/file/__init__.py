@@ -67,8 +67,8 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = None
-    """Set `true` if each user's rows are in order, best item first. Only for the long form without
-    `rank`. Several files are read in the order of their paths."""
+    """Set `true` if each user's rows are in order, best item first. This key is only for the long
+    form without `rank`. Several files are read in the order of their paths."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:

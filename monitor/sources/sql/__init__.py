@@ -23,7 +23,7 @@ _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
         description="For a table that is a log of served lists. Times must have the database's own "
-        "type for times. In SQLite they are texts in ISO 8601, or numbers since 1970.",
+        "type for times. In SQLite, times are texts in ISO 8601, or numbers since 1970.",
     ),
 ]
 
