@@ -309,8 +309,8 @@ _TABLE = {
     "slots_skipped_total": _series(
         _COUNTER,
         "comparison reason",
-        "Number of slots without a run: missed (no daemon was running), overlap (the last run had "
-        "not ended) or busy (too many runs waited because of `concurrent_runs`).",
+        "Number of slots without a run: missed (no daemon ran), overlap (the last run had not "
+        "ended) or busy (too many runs were waiting).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(

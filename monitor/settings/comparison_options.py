@@ -322,8 +322,8 @@ class ComparisonOptions(Options):
     keep_lists: value_types.KeepChoice | None = None
     """The users whose lists are stored. The values have the same meaning as in `keep_scores`.
     Explanations compare stored lists with the lists of the next run. By default rankwatch stores
-    the lists of all users if relevance, a temporal noise floor, a rule or an arm metric needs them,
-    and otherwise no lists."""
+    the lists of all users if relevance, a temporal noise floor, a rule or an arm metric needs
+    them."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(

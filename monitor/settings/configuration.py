@@ -222,7 +222,7 @@ class Settings(Options):
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
-    """Must be true if other machines can reach `listen` without a password or a client certificate
+    """Set `true` if other machines can reach `listen` without a password or a client certificate
     (`web_config_file`). Then anybody who reaches the port can read all pages."""
     web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
     """File with TLS, client certificates and basic authentication for `listen`, in the format of

@@ -46,8 +46,8 @@ class UnpairedOptions(Options):
     """The planned share of users in each arm. The two shares add up to 1. If the split changes, set
     a new `since`."""
     before: Instant = Field(examples=["2026-11-01"])
-    """Date or time before the test. A run compares each user's newest list with an earlier list:
-    the last list that any arm served to this user up to this time."""
+    """Date or time before the test. A run compares each user's newest list with an earlier list of
+    this user: the last list up to this time, by any arm."""
     since: Instant | None = Field(default=None, examples=["2026-11-02"])
     """Date or time when the test began (default: `before`). rankwatch ignores assignments before
     this time."""
