@@ -209,7 +209,7 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Probability of a false alert each time runs are judged. Default: from the "
+            help="Accepted probability of a false alert, for each judgement. Default: from the "
             "comparison.",
         ),
     ] = None,

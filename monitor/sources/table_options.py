@@ -50,7 +50,7 @@ class ServedOptions(Options):
     in UTC if it has no time zone. A source of lists needs `within`, `since` or both."""
     until: Instant | None = None
     """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
-    the same lists. `{slot:...}` in the path of files becomes this time too. If only one arm has
+    the same lists. This time also replaces `{slot:...}` in the path of files. If only one arm has
     `until`, today's lists are compared with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select this arm's rows, such as `variant: a`. `users: {all: true}`

@@ -64,8 +64,8 @@ class RedisSourceOptions(RedisOptions):
     items: Expression = "@"
     """JMESPath to the array of item ids in the JSON, best first."""
     scores: Expression | Literal[True] | None = None
-    """The model's own scores: `true` for the scores of a sorted set, or JMESPath to their array in
-    the JSON, in the order of the items. Items with equal scores are tied."""
+    """The model's own scores. Write `true` for the scores of a sorted set. For JSON, write the
+    JMESPath to the array of scores, in the order of the items. Items with equal scores are tied."""
     item_ids: IdForms = None
     no_item: NoItem = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
