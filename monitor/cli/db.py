@@ -87,9 +87,9 @@ def downgrade_schema(
 ) -> None:
     """Downgrade the schema to an earlier revision.
 
-    Back up the database first, because the command deletes data that the earlier revision
-    cannot store. The
-    command fails while a daemon uses the database. On PostgreSQL it also fails during a run.
+    Back up the database first, because the command deletes data that the earlier revision cannot
+    store. The command fails while a daemon uses the database. On PostgreSQL, the command also fails
+    during a run.
     """
     from monitor.storage import schema_version
 

@@ -102,9 +102,10 @@ def list_alerts(
 ) -> None:
     """List pending and firing alerts, and every transition.
 
-    The command does not list quiet alerts, but counts them by reason. With --states it lists the
-    state of every alert and no transitions. With --json it prints one object for each transition,
-    oldest first. With --states --json it prints one object for each alert and segment.
+    The command does not list quiet alerts, but counts them by reason. With --states, the command
+    lists the state of every alert and no transitions. With --json, the command prints one object
+    for each transition, oldest first. With --states --json, it prints one object for each alert and
+    segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)

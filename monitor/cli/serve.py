@@ -148,7 +148,7 @@ def demo(
         typer.Option(
             metavar="HOST:PORT",
             help="Serve only the two recommenders, at this address. Another rankwatch can watch "
-            "them.",
+            "these recommenders.",
         ),
     ] = None,
 ) -> None:

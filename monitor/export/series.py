@@ -139,8 +139,8 @@ _TABLE = {
     "similarity_by_chance": _series(
         _GAUGE,
         "comparison metric",
-        "Expected similarity of two random lists of k items from the catalogue. Absent if it is "
-        "unknown.",
+        "Expected similarity of two random lists of k items from the catalogue. Absent if the "
+        "value is unknown.",
     ),
     "noise_floor_mean": _series(
         _GAUGE,
@@ -198,8 +198,8 @@ _TABLE = {
     "arm_metric": _series(
         _GAUGE,
         "comparison segment arm metric",
-        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if it is "
-        "undefined.",
+        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if the value "
+        "is undefined.",
     ),
     "unlabelled_runs": _series(
         _GAUGE,
@@ -298,7 +298,7 @@ _TABLE = {
     "schedule_interval_seconds": _series(
         _GAUGE,
         "comparison",
-        "Longest time between two slots in a row. Absent if it is unknown.",
+        "Longest time between two slots in a row. Absent if the value is unknown.",
     ),
     "runs_total": _series(
         _COUNTER,

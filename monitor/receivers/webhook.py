@@ -42,7 +42,7 @@ class WebhookOptions(HttpReceiverEntry):
     url: SecretUrl
     """The URL to post to. The URL is a secret: rankwatch shows only its scheme and host."""
     secret: SecretStr | None = Field(None, min_length=1)
-    """Key of the HMAC-SHA256 signature. Without it, messages are not signed."""
+    """Key of the HMAC-SHA256 signature. Without this key, messages are not signed."""
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict
     )

@@ -204,9 +204,9 @@ class Settings(Options):
     default for a SQLite file `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL
     there is no default, so no answers are stored. No answers are stored with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
-    """The largest number of series on /metrics that belong to segments. If there are more series,
-    those of the smallest segments are left out. `rankwatch_series_cut` counts the series that were
-    left out. rankwatch never leaves out series of the segment `all`, or of alerts that fire or are
+    """The largest number of series on /metrics that belong to segments. If there are more, the
+    smallest segments are left out. `rankwatch_series_cut` counts the series that were left out.
+    rankwatch never leaves out series of the segment `all`, or of alerts that fire or are
     pending."""
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]

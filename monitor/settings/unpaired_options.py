@@ -59,7 +59,7 @@ class UnpairedOptions(Options):
     assignments: UsersOptions | None = None
     """Files or a table of assignments: user, arm and time. The key `served` with `time` is
     required. With assignments, a run also counts users that were assigned but never served. Without
-    assignments, it counts only users that were served since the test began."""
+    assignments, a run counts only users that were served since the test began."""
 
     @property
     def begins_at(self) -> datetime:

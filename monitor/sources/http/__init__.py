@@ -97,7 +97,7 @@ class AwsOptions(Options):
     service: HeaderText = "execute-api"
     """The name of the service in signatures."""
     access_key: SecretStr | None = None
-    """Access key. Without it, rankwatch looks for credentials in the same places as AWS's own
+    """Access key. Without this key, rankwatch looks for credentials in the same places as AWS's own
     tools."""
     secret_key: SecretStr | None = None
     """Secret key of the access key."""
