@@ -252,9 +252,9 @@ def plan(  # noqa: PLR0913 - the command's options
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
-    --runs the command computes the probability of detection. With --share it uses the configured
-    rules, and names the rule that detects the change first. If few users are affected, a rule on a
-    percentile or on share_below(x) can detect the change earlier than a rule on the mean.
+    --runs the command computes the probability of detection. With --share the command uses the
+    configured rules, and names the rule that detects the change first. If few users are affected, a
+    rule on a percentile or on share_below(x) can detect the change earlier than a rule on the mean.
     """
     from monitor.service.analysis import sample_size
 
