@@ -151,7 +151,10 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     ] = None,
     titles: Annotated[
         Path | None,
-        typer.Option(help="File with titles of items. The file has a column title, and a column item_id or item."),
+        typer.Option(
+            help="File with titles of items. The file has a column title, and a column item_id or "
+            "item."
+        ),
     ] = None,
     catalogue: Annotated[
         int | None,

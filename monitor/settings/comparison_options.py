@@ -197,7 +197,7 @@ class ComparisonOptions(Options):
     :30 and :45."""
     offset: Duration | None = None
     """Delay of each run, such as `20s`. With different offsets, comparisons do not all run at the
-    same moment. Only with `every`."""
+    same moment. This key needs `every`."""
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
@@ -216,8 +216,8 @@ class ComparisonOptions(Options):
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
     """Days on which users behave differently. An entry is one day, or a first and a last day. Rules
-    that learn do not judge runs of these days, and do not learn from them. Their firing alerts
-    continue. Rules with a threshold and conditions are judged as usual."""
+    that learn do not judge runs of these days, and do not learn from them. Firing alerts of these
+    rules continue. Rules with a threshold and conditions are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """Length of the lists that are compared."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.

@@ -222,8 +222,8 @@ class Settings(Options):
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
-    """Set `true` if other machines can reach `listen` without a password or a client certificate
-    (`web_config_file`). Then anybody who reaches the port can read all pages."""
+    """Set `true` to let other machines reach `listen` without a password or a client certificate
+    (`web_config_file`). Anybody who reaches the port can then read all pages."""
     web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
     """File with TLS, client certificates and basic authentication for `listen`, in the format of
     Prometheus' exporter-toolkit. Certificates are reloaded when their files change. A changed

@@ -210,8 +210,8 @@ class HttpSourceOptions(HttpOptions):
     )
     """Values of the profile's variables."""
     endpoint: str | None = None
-    """Path that is appended to `url`. It may have placeholders. All built-in profiles set this
-    path."""
+    """Path that is appended to `url`. The path may have placeholders. All built-in profiles set
+    this path."""
     batch: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1, le=10_000)
     """The largest number of users in one request. If the server answers with status 413, or with
     more than `max_bytes`, later requests ask for half as many users."""
