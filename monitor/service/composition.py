@@ -19,8 +19,9 @@ from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, UnpairedArms, pull_titles
+from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
+from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
 from monitor.settings.comparison_options import ComparisonOptions

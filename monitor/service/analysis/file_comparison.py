@@ -142,8 +142,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
-    sample = results.sample()
-    run = results.findings(slot, sample)
+    run, sample = results.finish(slot)
     items = results.part.listed.count
     if catalogue is None:
         catalogue = items
