@@ -71,7 +71,7 @@ class Kind(StrEnum):
 
 @immutable
 class ColumnNames:
-    """Names of columns in files and tables. None stands for the usual names."""
+    """Names of columns in files and tables. None means the usual names."""
 
     user: str | None
     items: str | None  # for HTTP, the path to the ids in an answer
