@@ -365,6 +365,7 @@ _SOURCES: Mapping[Kind, Callable[[Answers, _Ask], Sources]] = {
     Kind.SQL: _ask_sql,
     Kind.REDIS: _ask_redis,
 }
+"""Functions that ask for what the answers do not say, and return the sources of the kind."""
 _LABELS: Mapping[Kind, str] = {
     Kind.FILES: "files: two files, CSV, Parquet or JSON lines",
     Kind.HTTP: "http: two services that answer with a list for a user",

@@ -306,9 +306,9 @@ def _users(comparison: Partial) -> Iterator[Problem]:
         return
     baseline = comparison.baseline
     if baseline is not None:
-        of_all_users = all_users_problem(baseline) if users.all else None
-        of_joining = joined_problem(_lists(comparison), users)
-        yield from filter(None, (of_all_users, of_joining))
+        listing_problem = all_users_problem(baseline) if users.all else None
+        joining_problem = joined_problem(_lists(comparison), users)
+        yield from filter(None, (listing_problem, joining_problem))
     if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),
