@@ -208,6 +208,8 @@ def _interpret(
     overall = meanings.get(ALL)
     if overall is None or result.distances is None:
         return meanings
+    # If the candidate differs from the baseline more than the second training does, the spread is
+    # that of the excess.
     usual = None
     if trainings is not None and overall.trainings is not None and overall.trainings.is_exceeded:
         usual = trainings.distances

@@ -71,7 +71,7 @@ class Kind(StrEnum):
 
 @immutable
 class ColumnNames:
-    """Names of columns in files and tables. None stands for the usual names."""
+    """Names of columns in files and tables. None means the usual names."""
 
     user: str | None
     items: str | None  # for HTTP, the path to the ids in an answer
@@ -364,6 +364,7 @@ _SOURCES: Mapping[Kind, Callable[[Answers, _Ask], Sources]] = {
     Kind.SQL: _ask_sql,
     Kind.REDIS: _ask_redis,
 }
+"""Functions that ask for what the answers do not say, and return the sources of the kind."""
 _LABELS: Mapping[Kind, str] = {
     Kind.FILES: "files: two files, CSV, Parquet or JSON lines",
     Kind.HTTP: "http: two services that answer with a list for a user",

@@ -378,11 +378,12 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that arrived after the runs, for all slots that wait for it.
+    """Measure relevance that arrived after the runs.
 
-    The command uses the lists that are stored with each run. No rule judges the result. The output
-    lists the runs that were measured now, and the runs that still wait for relevance. The exit code
-    is 3 if relevance has arrived but could not be used.
+    The command uses the lists that are stored with each run. By default it measures all slots that
+    wait for relevance. No rule judges the result. The output lists the runs that were measured now,
+    and the runs that still wait for relevance. The exit code is 3 if relevance has arrived but could
+    not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -66,7 +66,7 @@ def load_document(path: Path) -> YamlDocument:
 
 
 def _names_of(document: YamlDocument) -> list[Any]:
-    """The names of all comparisons. None stands for a name that is not text."""
+    """Return the names of all comparisons. A name that is not text is None."""
     names: list[Any] = []
     comparisons = document.data.get("comparisons")
     for entry in comparisons if isinstance(comparisons, list) else []:

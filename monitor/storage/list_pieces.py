@@ -109,6 +109,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
             items_by_arm[arm] = items
     if len(items_by_arm) < len(Arm):
         return None
+    # The fields of `UserLists` are named like the arms.
     return UserLists(**items_by_arm)
 
 

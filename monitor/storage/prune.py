@@ -153,6 +153,7 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
     The slot may have been run again since the query ran, and its new rows must stay. If another
     transaction has locked the run, False is returned, and the next pruning deletes the rows.
     """
+    # With ``key_share``, other transactions may still insert rows that refer to the run.
     again = (
         query.where(runs.c.id == run_id)
         .order_by(None)

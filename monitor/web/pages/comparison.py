@@ -212,6 +212,7 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         # A gap between the arms is one value, so it has no histogram over users.
         histograms = {run_id: each for run_id, each in stored.items() if each.counts}
     segment_means = _read_segment_means(site, choice, until)
+    # An alert of the period may have ended after the period.
     changes = pages.changes(name, segment, since=since, until=max(until, now))
     states = [state for state in (latest.states if latest else ()) if state.segment == segment]
     spans = alert_spans(changes, states, since)
