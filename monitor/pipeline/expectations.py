@@ -202,7 +202,7 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     """
     *names, current = _name_models(past, findings)
     first = names.index(current) if current in names else len(names)
-    runs = []
+    runs: list[PastRun] = []
     starts = []
     name_before = None
     for row, name in enumerate(names):
