@@ -114,6 +114,7 @@ SomeAlerts = Annotated[
         help="Name of an alert. Repeat the option to name several. Default: all.",
     ),
 ]
+HtmlFile = Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")]
 Author = Annotated[
     str | None,
     typer.Option(

@@ -261,43 +261,44 @@ def plan(  # noqa: PLR0913 - the command's options
     if (drop is None) == (share is None):
         raise typer.BadParameter("the change to detect is unclear: give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
-    overrides: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name, value in figures.items():
         if value is not None:
-            overrides[name] = value
+            given[name] = value
     configured = None
-    stored = [sample_size.PlanInputs()]
-    until = None
+    inputs_of_plans = [sample_size.PlanInputs()]
+    users_and_panel = None
     if comparison is not None:
-        by_rule = share is not None and not overrides
-        configured, stored, until = _stored(comparison, config, metric, segment, by_rule=by_rule)
+        by_rule = share is not None and not given
+        configured, inputs_of_plans, users_and_panel = _read_stored(
+            comparison, config, metric, segment, by_rule=by_rule
+        )
     plans = []
-    for stored_inputs in stored:
-        inputs = replace(stored_inputs, **overrides)
+    for stored_inputs in inputs_of_plans:
+        inputs = replace(stored_inputs, **given)
         size = drop
         if size is None:
             size = sample_size.drop_of_share(inputs, share or 0.0, score)
-        part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
-        plans.append(
-            sample_size.plan_sample_size(
-                inputs,
-                drop=size,
-                users=users,
-                runs=runs,
-                share=part,
-                power=power,
-            )
+        size_plan = sample_size.plan_sample_size(
+            inputs,
+            drop=size,
+            users=users,
+            runs=runs,
+            share=alpha or inputs.alpha or sample_size.alpha_of_budget(configured),
+            power=power,
         )
+        plans.append(size_plan)
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        print_json(_plan_dict(best) | {"users_until_decided": until and until[0]})
+        users_until_decided = None if users_and_panel is None else users_and_panel[0]
+        print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
         return
     _print_plan(best)
-    if until is not None:
-        print_line(write_early_stop(*until))
+    if users_and_panel is not None:
+        print_line(write_early_stop(*users_and_panel))
 
 
-def _stored(
+def _read_stored(
     name: str,
     config: Config,
     metric: str | None,
@@ -305,6 +306,11 @@ def _stored(
     *,
     by_rule: bool,
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
+    """Return the comparison, the inputs of each possible plan, and how many users are asked early.
+
+    With ``by_rule``, there is a plan for each rule, and otherwise one plan. The last value is that
+    of `users_until_decided`.
+    """
     from monitor.service.analysis.sample_size import (
         read_plan_inputs,
         read_rule_inputs,

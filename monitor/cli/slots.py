@@ -32,6 +32,7 @@ from monitor.cli.parameters import (
     ComparisonName,
     Config,
     OneComparison,
+    Since,
     Until,
     is_time_ago,
     parse_instant,
@@ -373,19 +374,11 @@ def backfill(
     comparison: ComparisonName,
     *,
     config: Config = DEFAULT_CONFIG,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            autocompletion=complete_slots,
-            help="First slot. Default: the oldest slot that waits for relevance.",
-        ),
-    ] = None,
+    since: Since = None,
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that arrived after the runs.
+    """Measure relevance that arrived after the runs, for all slots that wait for it.
 
     The command uses the lists that are stored with each run. No rule judges the result. The output
     lists the runs that were measured now, and the runs that still wait for relevance. The exit code

@@ -114,10 +114,11 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
-        merged: dict[str, Any] = {
-            name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
-            for name, options in self._by_condition()
-        }
+        merged: dict[str, Any] = {}
+        for condition, options in self._by_condition():
+            default: ConditionOptions = getattr(defaults, condition)
+            keys_set_here = options.model_dump(exclude_unset=True)
+            merged[condition] = default.model_copy(update=keys_set_here)
         return self.model_copy(update=merged)
 
     @property
@@ -187,6 +188,7 @@ class ComparisonOptions(Options):
         }
     )
 
+    # The keys of `candidates` that this comparison compares: none, one, or a pair.
     _keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(examples=["home-feed"])
     """Unique name of the comparison, which is a label of metrics and a part of URLs."""
@@ -342,14 +344,18 @@ class ComparisonOptions(Options):
     @property
     def family(self) -> str:
         """The name in the file. All comparisons that one entry defines have it in common."""
-        return self.name.removesuffix("".join(map(".{}".format, self._keys)))
+        suffix = "".join(f".{key}" for key in self._keys)
+        return self.name.removesuffix(suffix)
 
     @property
     def arms(self) -> tuple[str, str]:
         """The names of the two arms within the family."""
-        names = [f"{self.family}.{key}" for key in self._keys] or ["candidate"]
-        baseline, candidate = ["baseline", *names][-2:]
-        return baseline, candidate
+        if not self._keys:
+            return "baseline", "candidate"
+        # One key names the candidate. Of two keys, the first one names the baseline.
+        names = [f"{self.family}.{key}" for key in self._keys]
+        baseline = names[0] if len(names) > 1 else "baseline"
+        return baseline, names[-1]
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
@@ -364,6 +370,7 @@ class ComparisonOptions(Options):
                 yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
 
     def _named(self, *keys: str, **changes: object) -> Self:
+        """Return a copy whose name ends with the keys of its candidates."""
         copy = self.model_copy(update={"name": ".".join((self.name, *keys)), **changes})
         copy._keys = keys  # noqa: SLF001 - a copy of these options
         return copy

@@ -183,7 +183,7 @@ class RuleOptions(Options):
     """Further labels of the alert, for routing."""
 
     def to_rule(self, k: int) -> rules.Rule:
-        """Return the rule for lists of at most k items."""
+        """Return the rule for lists of at most k items. The options must be valid."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
@@ -231,6 +231,7 @@ class RuleOptions(Options):
                 low, high = self.metric.bounds(None)
             else:
                 rises = not rises  # share_below(x) grows when scores become smaller
+        # To watch for improvement is to watch the opposite side.
         is_above = rises is (self.watch == "drift")
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,

@@ -103,6 +103,7 @@ class UnpairedOptions(Options):
 
     @property
     def _served_users(self) -> UsersOptions:
+        """The users in the log, with their segments."""
         all_users = SOURCES[self.log.kind].all_users
         assert all_users is not None  # noqa: S101 - the checks require files or a table
         log = self.log.given
@@ -112,9 +113,10 @@ class UnpairedOptions(Options):
     def _select(self, source: _T, arm: Arm | None = None, **period: object) -> _T:
         """The same source with the rows of one arm or all arms, perhaps of another period."""
         options = source.given
-        chosen = dict(options.served.arm)
+        # The values that columns of a row must have.
+        column_values = dict(options.served.arm)
         if arm is not None:
-            chosen[self.arm] = getattr(self, arm)
-        served = options.served.model_copy(update={"arm": chosen, **period})
+            column_values[self.arm] = getattr(self, arm)
+        served = options.served.model_copy(update={"arm": column_values, **period})
         selected = options.model_copy(update={"served": served})
         return source.model_copy(update={source.kind: selected})

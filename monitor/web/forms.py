@@ -135,7 +135,7 @@ class Form:
 def act(site: Site, form: Form) -> str:
     """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
 
-    Raises ConfigError if a field is wrong.
+    The field ``do`` names the action. Raises ConfigError if a field is wrong.
     """
     alerts = site.store.alerts
     now = site.clock.now()
