@@ -291,8 +291,7 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "`Stale` fires after this time without an ok run. In this time `conditions.stale.after` "
-        "runs are due, and the `deadline` of one run is added. `Stale` does not fire if the "
+        "`Stale` fires after this time without an ok run. The time covers `conditions.stale.after` runs in a row, plus the `deadline` of one run. `Stale` does not fire if the "
         "configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
