@@ -107,7 +107,7 @@ class SampleOptions(Options):
     """The number of users that a run asks for."""
 
     fixed: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that are the same in every run. They show the trend."""
+    """Number of users that are the same in every run. Fixed users show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
     """Number of users that each run draws at random. For decisions use random users, because they
     represent all users."""
