@@ -53,7 +53,7 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with the key rules:. It may also have false_alarm_every:. A complete "
+            help="YAML file with the key rules, and optionally false_alarm_every. A complete "
             "configuration works too.",
         ),
     ],
@@ -65,9 +65,9 @@ def backtest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """List the alerts that other rules would have caused.
 
-    The command also counts the alerts that were really sent. It judges every stored run again, in
-    order. Runs before --since are judged too, because rules learn from them. Nothing is stored or
-    sent. The exit code is 0 for any result, and 2 for a wrong file or name.
+    The command also counts the alerts that were really sent. The command judges every stored run
+    again, in order. Runs before --since are judged too, because rules learn from them. Nothing is
+    stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings

@@ -68,8 +68,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     A row of a file has one list or one item. The columns are found by their usual names, such as
     customer, product and position. The last lines say what the result means, and for how many
     users. Both files need lists of the same users. If each user is served by one arm only, use
-    --unpaired with a log. For each arm, the command then measures how much the users' lists changed
-    since before the test.
+    --unpaired with a log. For each arm, the command then compares the users' newest lists with
+    their lists from before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files

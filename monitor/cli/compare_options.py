@@ -19,14 +19,16 @@ Baseline = Annotated[
 Candidate = Annotated[
     Path | None, typer.Argument(help="Candidate lists: Parquet, CSV, TSV or JSONL.")
 ]
-TopK = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")]
+TopK = Annotated[
+    int, typer.Option("-k", min=1, max=10_000, help="Compare the first k places of each list.")
+]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
         "-m",
         autocompletion=complete_metrics,
-        help="A metric, see rankwatch metrics. May be repeated.",
+        help="A metric, from the list that rankwatch metrics prints. May be repeated.",
     ),
 ]
 By = Annotated[
@@ -41,7 +43,7 @@ Worst = Annotated[
     typer.Option(
         min=0,
         max=1000,
-        help="Show both lists of the N users with the least similar lists by the first metric.",
+        help="Show both lists of N users: those with the least similar lists, by the first metric.",
     ),
 ]
 UserColumn = Annotated[
@@ -96,18 +98,23 @@ UserIds = Annotated[
 ]
 UsersFile = Annotated[
     Path | None,
-    typer.Option(help="File with the users to compare. It needs the same --user column."),
+    typer.Option(
+        help="File with the users to compare. Its column of users has the same name as in the "
+        "lists."
+    ),
 ]
 TitlesFile = Annotated[
     Path | None,
-    typer.Option(help="File with titles of items. Its columns are title, and item_id or item."),
+    typer.Option(
+        help="File with titles of items. The file has a column title, and a column item_id or item."
+    ),
 ]
 Catalogue = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of items that can be recommended. The score by chance depends on it. "
-        "Default: the number of listed items.",
+        help="Number of items that can be recommended. The score by chance depends on this "
+        "number. Default: the number of listed items.",
     ),
 ]
 RetrainedFile = Annotated[

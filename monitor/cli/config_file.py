@@ -64,10 +64,10 @@ def check_config(
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file, and tries to use the database. It asks both
-    arms for the lists of a few users, and shows both lists of each user. The exit code is 3 if an
-    arm could not be read, or if no lists could be compared. The exit code is 4 if the database
-    cannot be used.
+    The command also checks the web configuration file, and tries to use the database. The command
+    asks both arms for the lists of a few users, and shows both lists of each user. The exit code is
+    3 if an arm could not be read, or if no lists could be compared. The exit code is 4 if the
+    database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS

@@ -127,11 +127,11 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists in use: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The baseline's lists: a file, URL, table or key."),
     ] = None,
     candidate: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists on trial: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The candidate's lists: a file, URL, table or key."),
     ] = None,
     users: Annotated[
         str | None,
@@ -172,9 +172,8 @@ def init(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Write a first configuration that works at once.
 
-    In a terminal the command asks where the lists are. It skips the questions that options
-    answer. It finds the columns of files and tables by their usual names, such as customer, product
-    and position.
+    In a terminal the command asks where the lists are. The command skips the questions that options
+    answer. The command finds columns by their usual names, such as customer, product and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.

@@ -43,7 +43,7 @@ OneComparison = Annotated[
     typer.Argument(
         show_default=False,
         autocompletion=complete_comparisons,
-        help="Name of a comparison, or of a family of candidates. Default: all.",
+        help="Name of a comparison, or of an entry with several candidates. Default: all.",
     ),
 ]
 ComparisonName = Annotated[

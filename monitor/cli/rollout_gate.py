@@ -129,15 +129,16 @@ def gate(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="INSTANT",
             autocompletion=complete_slots,
-            help="The first slot to judge. Choose it before you see results. A relative time, "
-            "such as 2d, is not allowed, because the verdict is valid only for a fixed start.",
+            help="The first slot to judge. Choose this slot before you see results. A relative "
+            "time, such as 2d, is not allowed, because the verdict is valid only for a fixed "
+            "start.",
         ),
     ] = None,
     reference: Annotated[
         float | None,
         typer.Option(
-            help="The score that means no excess. Default: the noise floor. Without a noise floor: "
-            "the score of identical lists."
+            help="The score of a user without excess. Default: the noise floor. Without a noise "
+            "floor: the score of identical lists."
         ),
     ] = None,
     certificate: Annotated[

@@ -209,7 +209,7 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Probability of a false alert each time runs are judged. Default: from the "
+            help="Accepted probability of a false alert, for each judgement. Default: from the "
             "comparison.",
         ),
     ] = None,
@@ -252,9 +252,9 @@ def plan(  # noqa: PLR0913 - the command's options
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
-    --runs the command computes the probability of detection. With --share it uses the configured
-    rules, and names the rule that detects the change first. If few users are affected, a rule on a
-    percentile or on share_below(x) can detect the change earlier than a rule on the mean.
+    --runs the command computes the probability of detection. With --share the command uses the
+    configured rules, and names the rule that detects the change first. If few users are affected, a
+    rule on a percentile or on share_below(x) can detect the change earlier than a rule on the mean.
     """
     from monitor.service.analysis import sample_size
 

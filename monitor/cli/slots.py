@@ -103,7 +103,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run the newest slot once, send alerts, and exit.
 
-    Use this command instead of the daemon, for example with cron. It runs one slot of each
+    Use this command instead of the daemon, for example with cron. The command runs one slot of each
     comparison. If the slot has already run, the command runs it again. A slot with live sources is
     run again only with --again, because live sources would answer differently now.
 
@@ -190,9 +190,8 @@ def replay(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run all slots of a past period in order.
 
-    Each slot runs as if it were due now, but rules and alerts use the time of the slot. Sources
-    without history return the lists of today. Stored runs of such sources are replaced only with
-    --again.
+    Rules and alerts use the time of the slot. Sources without history return the lists of today.
+    Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -31,6 +31,7 @@ from monitor.model.rankings import (
     CoverageNote,
     CoverageReason,
     ItemWeights,
+    Notes,
     Pairing,
     RelevanceTable,
     UserBatch,
@@ -203,7 +204,7 @@ class RunAccumulator:
         return (*part.unmeasured, *part.failed.values(), *filter(None, [note]))
 
     @property
-    def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
+    def notes(self) -> Notes:
         """Notes that say for each arm and reason what happened first, and to which users.
 
         If an arm could not be read at all, no users are named.

@@ -43,7 +43,8 @@ def recode_earlier(
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Return the lists of the last run, and of the last run before the firing alerts began.
 
-    Usually these are the same run. A value is None if no run has stored such lists.
+    Usually both are lists of one run, and then they are one object. A value is None if no run has
+    stored such lists.
     """
 
     def recode(lists: KeptLists | None) -> RecodedLists | None:
@@ -84,21 +85,23 @@ def recode_lists(
     k: int,
 ) -> RecodedLists:
     """Return both arms' earlier lists of these users, who are the users of the pairing's rows."""
-    tables = (earlier.baseline, earlier.candidate)
-    flat = [codes_of(table.items, pairing.vocabulary) for table in tables]
-    is_unknown = [codes < 0 for codes in flat]
-    others = [
-        pd.Series(table.items[places]).astype("str")
-        for table, places in zip(tables, is_unknown, strict=True)
-    ]
-    numbers, unknown = pd.factorize(pd.concat(others, ignore_index=True))
-    first = _first_free(pairing, flat)
-    split_numbers = np.split(numbers, [len(others[0])])
-    for codes, places, unknown_numbers in zip(flat, is_unknown, split_numbers, strict=True):
-        codes[places] = first + unknown_numbers
+    baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
+    candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
+    first = _first_free(pairing, baseline_codes, candidate_codes)
+    # Items that this run lacks are numbered from ``first``. Both arms are numbered together, so that
+    # an item has the same code in both.
+    baseline_lacks = baseline_codes < 0
+    candidate_lacks = candidate_codes < 0
+    of_baseline = pd.Series(earlier.baseline.items[baseline_lacks]).astype("str")
+    of_candidate = pd.Series(earlier.candidate.items[candidate_lacks]).astype("str")
+    numbers, unknown = pd.factorize(pd.concat([of_baseline, of_candidate], ignore_index=True))
+    baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
+    candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
     rows = find_users(users, earlier.baseline.users)
-    baseline, baseline_lengths, baseline_items = _pad(earlier.baseline, flat[0], rows, k)
-    candidate, candidate_lengths, candidate_items = _pad(earlier.candidate, flat[1], rows, k)
+    baseline, baseline_lengths, baseline_items = _pad(earlier.baseline, baseline_codes, rows, k)
+    candidate, candidate_lengths, candidate_items = _pad(
+        earlier.candidate, candidate_codes, rows, k
+    )
     return RecodedLists(
         batch=PairBatch(
             baseline=baseline,
@@ -112,20 +115,21 @@ def recode_lists(
     )
 
 
-def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
+def _first_free(pairing: Pairing, *earlier: Codes) -> int:
     """Return the smallest code that no item has."""
     if pairing.vocabulary is not None:
         return len(pairing.vocabulary)
-    lists = (pairing.batch.baseline, pairing.batch.candidate, *flat)
+    lists = (pairing.batch.baseline, pairing.batch.candidate, *earlier)
     return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
-def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes, Codes]:
+def _pad(table: RankingTable, codes: Codes, rows: Rows, k: int) -> tuple[Codes, Codes, Codes]:
     """Return the padded lists in these rows, their lengths, and the items of all lists.
 
-    All lists are cut to k. Row -1 means a user without a list, whose list is empty.
+    ``codes`` are those of the table's items. All lists are cut to k. Row -1 means a user without a
+    list, whose list is empty.
     """
-    lists, lengths, _ = pad(flat, table.offsets, k)
+    lists, lengths, _ = pad(codes, table.offsets, k)
     no_list = np.full((1, k), PAD, dtype=np.int32)
     with_none = np.concatenate([lists, no_list])
     return with_none[rows], np.append(lengths, np.int32(0))[rows], lists[lists >= 0]

@@ -136,18 +136,18 @@ class ChangeScales:
 
         None if neither is known.
         """
-        subject = (change.metric, change.statistic)
-        alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
-        normal = None
-        for expectation in self.expectations:
-            is_alike = expectation.alert in alike and expectation.segment == change.segment
-            if is_alike and expectation.expected is not None:
-                if expectation.alert == change.alert:
-                    return expectation.expected
-                # If the alert's rule does not learn, another rule on the same series is used.
-                normal = expectation.expected if normal is None else normal
-        if normal is not None:
-            return normal
+        # If the alert's rule does not learn, another rule that judges the same series is used.
+        alerts = [change.alert]
+        for rule in self.comparison.judging.rules:
+            if rule.subject == (change.metric, change.statistic):
+                alerts.append(rule.alert)
+        expected = {}
+        for each in self.expectations:
+            if each.segment == change.segment and each.expected is not None:
+                expected[each.alert] = each.expected
+        for alert in alerts:
+            if alert in expected:
+                return expected[alert]
         values = list(self._recent_values(change))
         return math.fsum(values) / len(values) if values else None
 

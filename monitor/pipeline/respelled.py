@@ -64,19 +64,20 @@ def _respelled_since(
 ) -> Finding | None:
     """Return a finding if most new ids of the arm are other spellings of ids that disappeared.
 
-    None otherwise. A user counts as hit if more than half of the user's items have new ids.
+    None otherwise. The ids are those of the finding's segment. A user counts as hit if more than
+    half of the user's items have new ids.
     """
     lists = changes.lists[arm]
     rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]
-    shown = distinct_items(lists.present[rows])
-    shown_before = distinct_items(lists.former[rows])
-    new = np.setdiff1d(shown, distinct_items(lists.former), assume_unique=True)
-    old = np.setdiff1d(shown_before, shown, assume_unique=True)
-    if not len(new) or not len(old):
+    codes_now = distinct_items(lists.present[rows])
+    codes_before = distinct_items(lists.former[rows])
+    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
+    gone = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    if not len(new) or not len(gone):
         return None
     spelling = find_mismatch(
-        [name(code) for code in old.tolist()],
+        [name(code) for code in gone.tolist()],
         [name(code) for code in new.tolist()],
         IdKind.ITEM,
         common=0,
@@ -91,15 +92,15 @@ def _respelled_since(
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)
-    of_segment = hit[rows_of_place(segment, scene.segments)]
+    hit_there = hit[rows_of_place(segment, scene.segments)]
     return Finding(
         kind=FaultKind.RESPELLED,
         arms=(arm,),
         segment=segment,
-        segment_share=float(of_segment.mean()),
+        segment_share=float(hit_there.mean()),
         users=int(hit.sum()),
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
-        is_exact=bool(of_segment.all() and of_segment.sum() == hit.sum()),
+        is_exact=bool(hit_there.all() and len(hit_there) == hit.sum()),
         spelling=spelling,
     )

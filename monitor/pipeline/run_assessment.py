@@ -1,7 +1,6 @@
 """Decides the status of a measured run, and finds the reasons for it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Sequence
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.model.alerts import AlertState, State
@@ -12,6 +11,7 @@ from monitor.model.rankings import (
     CoverageNote,
     CoverageReason,
     CoverageRow,
+    Notes,
 )
 from monitor.model.rules import Comparison, Condition, ConditionRule
 from monitor.model.run_reasons import IdKind, LossCause, RunReason, RunReasonKind, RunReasons
@@ -21,9 +21,6 @@ from monitor.pipeline.expectations import learning_rules
 from monitor.pipeline.run_measurement import Measurement
 from monitor.statistics.unpaired import arms_differed, split
 from monitor.texts.id_mismatches import write_user_spelling
-
-Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
-"""What happened first to the users of an arm that have no list, by the reason that is counted."""
 
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -28,8 +27,7 @@ from monitor.model.rankings import (
     ALL,
     Arm,
     Coverage,
-    CoverageNote,
-    CoverageReason,
+    Notes,
     PairBatch,
     Pairing,
 )
@@ -61,9 +59,6 @@ from monitor.texts.explanations import (
     write_drop,
     write_finding,
 )
-
-Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
-"""Notes of the sources about users without a list."""
 
 HEALTHY_RUNS = 20
 """A run is compared with at most this many of the newest healthy runs."""

@@ -4,7 +4,6 @@ The stages are to read users, pull lists, pair them, score them, summarize the s
 arms and explain the result. This module does not judge or store anything.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -13,7 +12,7 @@ from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
-from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
+from monitor.model.rankings import Arm, Coverage, Notes
 from monitor.model.rules import Comparison, Keep
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
@@ -47,7 +46,7 @@ class Measurement:
 
     run: Findings
     coverage: Coverage
-    notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
+    notes: Notes
     left_out: tuple[str, ...]
     doubts: RunReasons = ()
 

@@ -178,7 +178,8 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
 def _find_fault(users: DividedSample) -> Finding | None:
     """Find the fault of an arm. What is usual is the change of the other arm's users since before.
 
-    Users of one arm are compared with as many users of the other arm. The larger arm is sampled.
+    The candidate's fault is reported first. Users of one arm are compared with as many users of the
+    other arm. The larger arm is sampled.
     """
     rows = {arm: users.rows(arm) for arm in Arm}
     fewest = min(map(len, rows.values()))
@@ -195,11 +196,10 @@ def _find_fault(users: DividedSample) -> Finding | None:
         fault = find_fault(_make_scene(users, chosen, segments))
         if fault is not None and arm in fault.finding.arms:
             finding = fault.finding
-            kept = None
-            if arm is Arm.BASELINE:
-                kept = _find_kept(users)
+            kept = _find_kept(users) if arm is Arm.BASELINE else None
             if kept is not None:
                 return kept
+            # The sample has ``fewest`` users of the arm.
             all_users = round(finding.users * len(rows[arm]) / fewest)
             return replace(finding, users=all_users, compared=len(rows[arm]))
     return None

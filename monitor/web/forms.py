@@ -265,7 +265,7 @@ class GateQuery(BaseModel, extra="forbid"):
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="The score that means no excess.",
+            description="The score of a user without excess.",
         ),
     ] = None
     verdict: Annotated[
