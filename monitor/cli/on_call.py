@@ -190,6 +190,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     """Acknowledge or resolve the selected firing alerts, and print what changed."""
     from monitor.pipeline.alert_actions import Signature, change_firing
 
+    # This function is the commands `ack` and `resolve`.
     ends = context.info_name == "resolve"
     signed = Signature(author=author_name(by), comment=comment, at=utc_now())
 
