@@ -255,6 +255,7 @@ def _read_forms(option: str, forms: str | None) -> list[object] | None:
 
 
 def _read_titles(path: Path | None, users: Sequence[Evidence]) -> Mapping[str, str]:
+    """Return the titles of the items in these users' lists. Empty without a file."""
     from monitor.model.column_names import ITEM_COLUMNS
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions

@@ -131,6 +131,7 @@ def compared_dict(compared: Compared) -> dict[str, object]:
 
 
 def _segment_dict(compared: Compared, row: CoverageRow) -> dict[str, object]:
+    """Return the JSON of one segment."""
     result = compared.result
     floor_apart = None
     if compared.trainings is not None:

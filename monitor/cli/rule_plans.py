@@ -94,6 +94,7 @@ def suggest(  # noqa: PLR0913 - the command's options
 
 
 def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
+    """Return the suggestion as JSON. It is also a row of the table."""
     rule = suggestion.rule
     threshold = caught = None
     if suggestion.reason is None:
@@ -115,6 +116,7 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
 
 
 def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) -> None:
+    """Print the thresholds, what one run detects, and when the alerts would have fired."""
     columns = (
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
@@ -137,6 +139,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
+    """Print the suggested rules as YAML for the configuration."""
     # Write values as JSON, because JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
@@ -332,6 +335,7 @@ def _read_stored(
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
+    """Return the plan as JSON."""
     inputs = plan.inputs
     search = plan.search
     return {
@@ -347,6 +351,7 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 
 def _print_plan(plan: SampleSizePlan) -> None:
+    """Print the answer, and the figures on which it is based."""
     search = plan.search
     inputs = plan.inputs
     rule = plan.inputs.rule
