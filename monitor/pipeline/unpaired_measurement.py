@@ -33,24 +33,17 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import (
-    ArmCounts,
-    AssignedUsers,
-    UnpairedFindings,
-)
+from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedFindings
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
-from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time, pull_titles
-from monitor.pipeline.run_explanation import add_titles, explained_items
-from monitor.pipeline.run_measurement import (
-    Measurement,
-    Stopwatch,
-    measure_arm_scores,
-    note_sample,
-    open_answers,
-    recode_earlier,
-)
+from monitor.pipeline.answers import open_answers
+from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
+from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time
+from monitor.pipeline.run_explanation import note_sample
+from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.score import leading_metric, wanted_statistics
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
     compare_lists,
@@ -87,18 +80,14 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         raise ValueError(f"{comparison.name} is a paired comparison")
     if memory.planned_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, memory.planned_share))
-    ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
-
-    def seconds_left() -> float:
-        return ends_at - watch.clock.monotonic()
-
+    seconds_left = partial(watch.seconds_left, measuring.deadline)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
     notes: Notes = {}
     with watch.stage("users"):
         assigned = _read_assigned(sources, arms, slot, seconds_left())
-    with open_answers(comparison, arms, slot, watch, seconds_left, memory) as answers:
+    with open_answers(comparison, arms, slot, watch, memory) as answers:
         segments = answers.asked.segments
         asked = _divide(answers.asked)
         accumulator = RunAccumulator(
@@ -118,8 +107,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
             measured = accumulator.add(_place(batch, arm, assigned.switched))
             scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    sample = accumulator.sample(weights)
-    run = accumulator.findings(slot, sample)
+    run, sample = accumulator.finish(slot, weights)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
@@ -136,9 +124,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
         explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
-        titles, titles_error = pull_titles(
-            arms.titles, slot, explained_items(explanation), seconds_left()
-        )
+        explanation, titles_error = add_titles(explanation, arms.titles, slot, seconds_left())
     count = assigned.count
     unpaired = UnpairedFindings(
         baseline_share=plan.baseline_share,
@@ -150,6 +136,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         items=differences.items,
         counted=differences.counted,
     )
+    last_models = None if memory.last_ok is None else memory.last_ok.models
     run = replace(
         run,
         scores=scores if scores.count else None,
@@ -158,11 +145,9 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         evidence=_name_evidence(run.evidence, accumulator, asked),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
-        explanation=add_titles(explanation, titles),
+        explanation=explanation,
         pull_seconds=dict.fromkeys(Arm, watch.seconds.get("pull", 0.0)),
-        models=follow(
-            memory.last_ok.models if memory.last_ok else None, accumulator.part.versions, slot
-        ),
+        models=follow(last_models, accumulator.part.versions, slot),
         id_mismatches=(),
         unpaired=unpaired,
     )
