@@ -355,11 +355,13 @@ class FileView:
             f"CREATE TEMP TABLE last_rows AS SELECT {keys}, {last_request} AS rankwatch_as "
             f"FROM log_rows GROUP BY {keys}"
         )
-        execute(
-            f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE}, {ARM_COLUMN} FROM log_rows "
-            f"SEMI JOIN last_rows USING ({keys}, rankwatch_as)"
-        )
-        ((users,),) = execute("SELECT count(rankwatch_to) FROM last_rows").fetchall()
+        ((users, rows),) = execute(
+            "SELECT (SELECT count(rankwatch_to) FROM last_rows), (SELECT count(*) FROM log_rows)"
+        ).fetchall()
+        newest = f"SELECT {PLACE}, {ARM_COLUMN} FROM log_rows"
+        if users < rows:
+            newest += f" SEMI JOIN last_rows USING ({keys}, rankwatch_as)"
+        execute(f"CREATE TEMP TABLE {self._newest} AS {newest}")
         ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
         self.has_one_row = users == rows
         execute("DROP TABLE log_rows")
