@@ -17,11 +17,7 @@ from monitor.measures.pairing import count_coverage, pair
 from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import mix, pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
-from monitor.measures.summaries import (
-    SegmentRows,
-    SummaryAccumulator,
-    rows_of_segments,
-)
+from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_segments
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.rankings import (

@@ -14,6 +14,7 @@ from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pipeline.score import watches_rise
 from monitor.statistics.attribution.faults import find_missing
 from monitor.texts.explanations import write_alert_text, write_cause, write_lost, write_recalled
+from monitor.texts.model_versions import write_models
 
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
@@ -121,7 +122,7 @@ def _is_rise(start: Transition) -> bool:
     )
 
 
-def find_lost(findings: Findings) -> Finding | None:
+def _find_lost(findings: Findings) -> Finding | None:
     """Find users without a list in a run that could not be judged.
 
     Return None if the run is ok, or if hardly any users lack a list.
@@ -143,19 +144,14 @@ def find_lost(findings: Findings) -> Finding | None:
 
 
 def add_explanations(
-    transitions: Iterable[Transition],
-    explanation: Explanation | None,
-    also: Sequence[str] = (),
-    *,
-    lost: Finding | None = None,
+    transitions: Iterable[Transition], explanation: Explanation | None, findings: Findings
 ) -> tuple[Transition, ...]:
-    """Add the explanation and ``also`` to the transitions with which alerts begin.
+    """Add the explanation and the changes of models to the transitions with which alerts begin.
 
     Alerts on similarity always get the explanation. Other alerts get it if the finding says more
-    than the alert's reason. ``lost`` is the finding about users without a list, which is used if
-    the run has no explanation. ``also`` are further sentences.
+    than the alert's reason. If there is no explanation, the finding is about users without a list.
     """
-    finding = lost if explanation is None else explanation.finding
+    finding = _find_lost(findings) if explanation is None else explanation.finding
     explained = []
     for change in transitions:
         text = None
@@ -164,7 +160,7 @@ def add_explanations(
             text = _write_cause(change, explanation, finding)
         if text is not None:
             headline = change.headline if finding is None else write_cause(finding)
-            text = " ".join((text, *also))
+            text = " ".join((text, *write_models(findings.models, findings.slot)))
             change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
         explained.append(change)
     return tuple(explained)

@@ -148,14 +148,13 @@ def compare_users(
     if arm not in arms.listed or seconds_left <= 0:
         return None
     try:
-        panel, listed = (
-            ask_in_time(partial(source.users, slot, ()), seconds_left, "late").users
-            for source in (arms.users, arms.listed[arm])
-        )
+        panel = ask_in_time(partial(arms.users.users, slot, ()), seconds_left, "late")
+        listed = ask_in_time(partial(arms.listed[arm].users, slot, ()), seconds_left, "late")
     except (ConfigError, SourceError):  # pulling its lists reports the same error
         return None
-    mismatch = find_user_mismatch(panel, listed)
+    mismatch = find_user_mismatch(panel.users, listed.users)
     if mismatch is None:
         return None
-    mismatch = replace(mismatch, arm=arm)
-    return mismatch if arms.pseudonyms is None else mismatch.without_examples
+    # Examples would show the ids that pseudonyms hide.
+    shown = mismatch if arms.pseudonyms is None else mismatch.without_examples
+    return replace(shown, arm=arm)
