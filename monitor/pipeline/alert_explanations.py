@@ -51,8 +51,9 @@ def recall_fault(
     is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     if is_order and (finding is None or finding.kind in _OF_TRAININGS):
         return _recall_order(current, earlier)
-    looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
-    if not looks_over or _is_cause(finding, starts):
+    # Many new items with a drop may be the end of an earlier fault.
+    may_be_end = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    if not may_be_end or _is_cause(finding, starts):
         return current
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
@@ -88,11 +89,13 @@ def _recall_order(
 
 
 def _count_moved(explanation: Explanation) -> int:
+    """Return the number of users that got other first items by a fault."""
     finding = explanation.finding
     return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
+    """Say in the explanation that it is that of the run of this slot."""
     if explanation.is_recalled:
         return explanation
     sentence = write_recalled(explanation.sentence, slot)
@@ -113,10 +116,12 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
 
 
 def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
+    """Return whether the alert is on the share of users that lack one of these things."""
     return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
 
 
 def _is_rise(start: Transition) -> bool:
+    """Return whether the alert says that lists are too similar."""
     return start.kind is RuleKind.SIMILARITY and watches_rise(
         start.metric, start.statistic, start.direction
     )
