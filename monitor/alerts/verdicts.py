@@ -116,7 +116,7 @@ def read_coverage(
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
     is_trait = rule.share.lack in TRAITS
-    # Traits compare lists. Runs often fail because lists are missing, so other coverage is judged in
+    # Traits compare lists. Runs often fail because lists are missing. So other coverage is judged in
     # failed runs too.
     unjudged = judge_status(findings) if is_trait else None
     if unjudged is not None:

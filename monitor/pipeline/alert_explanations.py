@@ -1,4 +1,4 @@
-"""Explains alerts: finds the cause of the alerts that begin, and writes it into their transitions."""
+"""Explains alerts: finds the cause of alerts that begin, and writes it into their transitions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -81,11 +81,11 @@ def _respelled_since(
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
     new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
-    gone = np.setdiff1d(codes_before, codes_now, assume_unique=True)
-    if not len(new) or not len(gone):
+    removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    if not len(new) or not len(removed):
         return None
     spelling = find_mismatch(
-        [name(code) for code in gone.tolist()],
+        [name(code) for code in removed.tolist()],
         [name(code) for code in new.tolist()],
         IdKind.ITEM,
         common=0,

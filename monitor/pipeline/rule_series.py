@@ -238,7 +238,7 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Return the phases by hour, and the phases by weekday, of the past runs and of the slot, in UTC.
+    """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
     ``under_way`` is the number of past runs in the slot's hour, or on its day.
     """
