@@ -116,8 +116,8 @@ def read_coverage(
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
     is_trait = rule.share.lack in TRAITS
-    # Traits compare lists. Runs often fail because lists are missing. So other coverage is judged in
-    # failed runs too.
+    # Runs often fail because lists are missing. So coverage is judged in failed runs too, if it is
+    # no trait. Traits compare lists.
     unjudged = judge_status(findings) if is_trait else None
     if unjudged is not None:
         return unjudged

@@ -137,7 +137,7 @@ class _WatchedScores:
             self._by_metric[metric][rows] = values
 
     def are_certain(self, asked: int) -> bool:
-        """Return whether the first ``asked`` users decide each rule. False if there are no rules."""
+        """Return whether the first ``asked`` users decide each rule. False without rules."""
         for rule, rows in self._rules:
             values = self._by_metric.get(rule.metric, self._unknown)
             if not is_certain(rule, values[rows[rows < asked]], len(rows)):

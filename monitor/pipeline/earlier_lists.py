@@ -56,7 +56,7 @@ def measure_arm_scores(
     last: RecodedLists | None,
     former: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
-    """Measure the plan's arm metrics. ``last`` and ``former`` are the results of `recode_earlier`."""
+    """Measure the plan's arm metrics. ``last`` and ``former`` are those of `recode_earlier`."""
     if not measuring.arm_metrics:
         return ()
     return measure_arms(
