@@ -225,6 +225,7 @@ def _is_terminal() -> bool:
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:
+    """Write the file. Raises ConfigError if it exists and ``force`` is False."""
     from monitor.boundary.files import replace_file
 
     try:
@@ -253,6 +254,7 @@ def _default(_: str, default: str) -> str:
 
 
 def _short_text(name: str, sources: Sources) -> str:
+    """Return the short configuration."""
     noise_floor = ""
     if sources.retrained is not None:
         noise_floor = _NOISE_FLOOR.format(retrained=sources.retrained)
@@ -268,6 +270,7 @@ def _short_text(name: str, sources: Sources) -> str:
 
 
 def _ask_kind(ask: _Ask) -> Kind:
+    """Ask where the lists are. Raises BadParameter for an unknown kind."""
     kinds = list(Kind)
     if ask is _prompt:
         print_line("Where are the lists?")
@@ -443,6 +446,7 @@ def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:
+    """Ask for the columns of a file whose columns have unusual names."""
     user = ask("Column with the user", USER_COLUMNS[0])
     items = ask("Column with the list of items. Empty if a row has one item", "")
     if items:

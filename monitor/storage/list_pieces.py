@@ -152,7 +152,7 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     - the lists of runs that wait for relevance
     """
     # ``runs`` is the run that may be selected. ``other`` is any run of the same comparison.
-    other = runs.alias("later")
+    other = runs.alias()
     newest_slot = select(func.max(other.c.slot)).where(
         other.c.comparison == runs.c.comparison,
         other.c.status == RunStatus.OK,

@@ -192,7 +192,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
     The deliveries of the firing's other transitions must not wait either.
     """
     # ``of_firing`` is the transition itself, or another transition of the same firing.
-    of_firing = transitions.alias("same")
+    of_firing = transitions.alias()
     is_waiting = exists(
         select(deliveries.c.id)
         .join(of_firing, of_firing.c.id == deliveries.c.transition_id)

@@ -128,6 +128,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     firing = firing_of(states)
     grid = _read_grid(site, configured.family if configured else name)
     quiet = [state for state in states if state.state is State.QUIET]
+    # A name of a family without a run of its own shows the grid of the family.
     page = extend(
         ComparisonPage,
         _read_course(site, query, latest),
