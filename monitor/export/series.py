@@ -291,8 +291,9 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "`Stale` fires after this time without an ok run. The time covers `conditions.stale.after` runs in a row, plus the `deadline` of one run. `Stale` does not fire if the "
-        "configuration ignores it.",
+        "`Stale` fires after this time without an ok run. The time covers `conditions.stale.after` "
+        "runs in a row, plus the `deadline` of one run. `Stale` does not fire if the configuration "
+        "ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,

@@ -21,19 +21,10 @@ from monitor.pipeline.accumulator import Sample
 class RecodedLists:
     """Earlier lists of users of this run, cut to k. Empty for a user without earlier lists."""
 
-    batch: PairBatch
-    exposed: Mapping[Arm, Codes]  # the items in all earlier lists of the arm
+    last_lists: Mapping[Arm, LastLists]
+    batch: PairBatch  # the same lists, as pairs
     first_unknown: int  # items that this run lacks have this code or a higher one
     unknown: pd.Index  # the ids of the items that this run lacks
-
-    @property
-    def last_lists(self) -> Mapping[Arm, LastLists]:
-        """The earlier lists of each arm, for metrics that compare an arm with its last run."""
-        last_lists = {}
-        for arm in Arm:
-            codes, lengths = self.batch.of(arm)
-            last_lists[arm] = LastLists(codes=codes, lengths=lengths, exposed=self.exposed[arm])
-        return last_lists
 
 
 def recode_earlier(
@@ -98,18 +89,16 @@ def recode_lists(
     baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
     candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
     rows = find_users(users, earlier.baseline.users)
-    baseline, baseline_lengths, baseline_items = _pad(earlier.baseline, baseline_codes, rows, k)
-    candidate, candidate_lengths, candidate_items = _pad(
-        earlier.candidate, candidate_codes, rows, k
-    )
+    baseline = _pad(earlier.baseline, baseline_codes, rows, k)
+    candidate = _pad(earlier.candidate, candidate_codes, rows, k)
     return RecodedLists(
+        last_lists={Arm.BASELINE: baseline, Arm.CANDIDATE: candidate},
         batch=PairBatch(
-            baseline=baseline,
-            candidate=candidate,
-            baseline_lengths=baseline_lengths,
-            candidate_lengths=candidate_lengths,
+            baseline=baseline.codes,
+            candidate=candidate.codes,
+            baseline_lengths=baseline.lengths,
+            candidate_lengths=candidate.lengths,
         ),
-        exposed={Arm.BASELINE: baseline_items, Arm.CANDIDATE: candidate_items},
         first_unknown=first,
         unknown=pd.Index(unknown),
     )
@@ -123,13 +112,17 @@ def _first_free(pairing: Pairing, *earlier: Codes) -> int:
     return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
-def _pad(table: RankingTable, codes: Codes, rows: Rows, k: int) -> tuple[Codes, Codes, Codes]:
-    """Return the padded lists in these rows, their lengths, and the items of all lists.
+def _pad(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
+    """Return the lists in these rows of the table, padded and cut to k.
 
-    ``codes`` are those of the table's items. All lists are cut to k. Row -1 means a user without a
-    list, whose list is empty.
+    ``codes`` are those of the table's items. Row -1 means a user without a list, whose list is
+    empty.
     """
     lists, lengths, _ = pad(codes, table.offsets, k)
     no_list = np.full((1, k), PAD, dtype=np.int32)
     with_none = np.concatenate([lists, no_list])
-    return with_none[rows], np.append(lengths, np.int32(0))[rows], lists[lists >= 0]
+    return LastLists(
+        codes=with_none[rows],
+        lengths=np.append(lengths, np.int32(0))[rows],
+        exposed=lists[lists >= 0],
+    )

@@ -5,11 +5,10 @@ again by other rules.
 """
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 
 import numpy as np
 
@@ -282,9 +281,7 @@ class Rejudgement:
     installation: str = ""
     accepted: tuple[Transition, ...] = ()
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
-    past: defaultdict[str, deque[PastRun]] = field(
-        default_factory=partial(defaultdict, partial(deque[PastRun], maxlen=REMEMBERED))
-    )
+    past: dict[str, deque[PastRun]] = field(default_factory=dict)  # by hash of the configuration
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run. Abandoned runs, and slots that were judged before, are ignored.
@@ -345,4 +342,5 @@ class Rejudgement:
             summaries=record.summaries if needs_recent(self.comparison) else (),
             models=record.models,
         )
-        self.past[record.config_hash].append(past)
+        newest = self.past.setdefault(record.config_hash, deque(maxlen=REMEMBERED))
+        newest.append(past)

@@ -25,10 +25,10 @@ from monitor.pipeline.accumulator import (
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
-from monitor.pipeline.missing_users import explain_missing_users
 from monitor.pipeline.pull import (
     Arms,
 )
+from monitor.pipeline.respelled import explain_missing_users
 from monitor.pipeline.run_explanation import explain_run, note_sample
 from monitor.pipeline.run_scores import RunScores, draw_scores, without_floor
 from monitor.pipeline.stopwatch import Stopwatch
