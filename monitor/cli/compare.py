@@ -202,6 +202,14 @@ def compare_lists(  # noqa: PLR0913 - the command's options
             min=0.01, max=0.99, help="With --unpaired: the planned share of users in the baseline."
         ),
     ] = 0.5,
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --unpaired: column with an outcome of each request, such as clicks. Can be "
+            "repeated.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two files of lists, without a configuration.
@@ -233,7 +241,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     if unpaired is not None:
         refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
         refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
-        test = read_test(unpaired, arms, before, arm=arm, time=time, split=split)
+        test = read_test(
+            unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
+        )
         print_log(
             unpaired,
             test,

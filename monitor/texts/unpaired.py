@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm
-from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, UnpairedFindings
+from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
 from monitor.texts.wording import count_of
 
@@ -25,6 +25,11 @@ GAPS_EXPLAINED = (
     "more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
+_OUTCOMES_EXPLAINED = (
+    "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
+    "before the test. You may look at the interval in every run: with a chance of 95 %, the true "
+    "difference is inside in all runs."
+)
 _EQUAL = "The users of both arms moved about equally far from their lists of before."
 _LEAST_EXCESS = 0.00005
 _MOST_EVIDENCE = math.log(1e9)  # more is not shown
@@ -95,6 +100,27 @@ def _write_gap(gap: float) -> str:
     return (
         f"Users of the {arm} moved farther from their lists of before than users of the "
         f"{arm.other}, by {abs(gap):.4f}."
+    )
+
+
+def write_outcomes(found: UnpairedFindings) -> tuple[str, ...]:
+    """Say for each outcome which arm has more of it, and how to read this. Empty without any."""
+    if not found.outcomes:
+        return ()
+    return (*map(_write_outcome, found.outcomes), _OUTCOMES_EXPLAINED)
+
+
+def _write_outcome(gap: OutcomeGap) -> str:
+    if gap.low is None or gap.high is None:
+        return f"{gap.outcome}: there are too few outcomes to compare the arms."
+    low, high = (f"{abs(100 * end):.2f} %" for end in (gap.low, gap.high))
+    if gap.low > 0:
+        return f"{gap.outcome}: the candidate is {low} to {high} above the baseline."
+    if gap.high < 0:
+        return f"{gap.outcome}: the candidate is {high} to {low} below the baseline."
+    return (
+        f"{gap.outcome}: the arms do not differ clearly. The candidate is between {low} below and "
+        f"{high} above the baseline."
     )
 
 
