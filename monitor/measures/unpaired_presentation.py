@@ -46,7 +46,7 @@ def outcome_table(found: UnpairedFindings) -> TextTable:
             interval = f"{each.low:+.2%} to {each.high:+.2%}"
         difference = "-" if each.difference is None else f"{each.difference:+.2%}"
         means = (_number(each.means[arm]) for arm in Arm)
-        rows.append((each.outcome, *means, difference, interval, f"{each.users:,}"))
+        rows.append((each.column, *means, difference, interval, f"{each.users:,}"))
     return TextTable(
         title="Outcomes of a user since the test began",
         columns=("outcome", *(f"{arm}>" for arm in Arm), "difference>", "interval>", "users>"),

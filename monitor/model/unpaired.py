@@ -70,7 +70,7 @@ class OutcomeGap:
     adjusted by the outcome before the test.
     """
 
-    outcome: str  # column of the log
+    column: str  # of the log
     means: Mapping[Arm, float | None]  # mean over the users of each arm, None without users
     users: int  # users of both arms
     difference: float | None  # None if the mean of the baseline is not above 0

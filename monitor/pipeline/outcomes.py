@@ -60,7 +60,7 @@ def _compare(
     count = baseline.n + candidate.n
     difference = relative_difference(baseline, candidate, boundary(count, days))
     return OutcomeGap(
-        outcome=name,
+        column=name,
         means={arm: _finite(each.mean_now) for arm, each in of_arms.items()},
         users=count,
         difference=_finite(difference.value),
@@ -85,7 +85,7 @@ def summarize_outcomes(outcomes: Iterable[OutcomeGap]) -> Iterator[Summary]:
             users = 0 if value is None else each.users
             yield Summary(
                 segment=ALL,
-                metric=series.of(each.outcome),
+                metric=series.of(each.column),
                 n=users,
                 n_undefined=each.users - users,
                 mean=value,

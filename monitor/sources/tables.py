@@ -80,10 +80,12 @@ class Table(ABC):
     def sums(self, slot: datetime, outcomes: Sequence[str]) -> UserSums:
         """The sums of these columns for each user. A batch has one row for rows that are equal."""
         user = self._options.user
-        tally = Tally(self.where(slot))
+        where = self.where(slot)
+        tally = Tally(where)
+        of_users = Tally(where)  # ignored, because the lists count rows without a user
         parts = []
         for batch in self.batches(slot, tuple(dict.fromkeys((user, *outcomes)))):
-            parts.append(add_outcomes(self._users(batch, tally), batch, outcomes, tally))
+            parts.append(add_outcomes(self._users(batch, of_users), batch, outcomes, tally))
         require_readable(tally.unreadable, self._max_unreadable)
         return user_sums(parts, outcomes, tally)
 

@@ -27,8 +27,8 @@ GAPS_EXPLAINED = (
 """What the columns of the gaps mean."""
 _OUTCOMES_EXPLAINED = (
     "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
-    "before the test. You may look at the interval in every run: with a chance of 95 %, the true "
-    "difference is inside in all runs."
+    "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "
+    "true difference in all runs."
 )
 _EQUAL = "The users of both arms moved about equally far from their lists of before."
 _LEAST_EXCESS = 0.00005
@@ -112,14 +112,14 @@ def write_outcomes(found: UnpairedFindings) -> tuple[str, ...]:
 
 def _write_outcome(gap: OutcomeGap) -> str:
     if gap.low is None or gap.high is None:
-        return f"{gap.outcome}: there are too few outcomes to compare the arms."
+        return f"{gap.column}: there are too few outcomes to compare the arms."
     low, high = (f"{abs(100 * end):.2f} %" for end in (gap.low, gap.high))
     if gap.low > 0:
-        return f"{gap.outcome}: the candidate is {low} to {high} above the baseline."
+        return f"{gap.column}: the candidate is {low} to {high} above the baseline."
     if gap.high < 0:
-        return f"{gap.outcome}: the candidate is {high} to {low} below the baseline."
+        return f"{gap.column}: the candidate is {high} to {low} below the baseline."
     return (
-        f"{gap.outcome}: the arms do not differ clearly. The candidate is between {low} below and "
+        f"{gap.column}: the arms do not differ clearly. The candidate is between {low} below and "
         f"{high} above the baseline."
     )
 
