@@ -124,6 +124,18 @@ def _write_outcome(gap: OutcomeGap) -> str:
     )
 
 
+def write_preference(mean: float, low: float, high: float, users: int) -> str:
+    """Say which arm users prefer. The preference is from -1 to 1, and above 0 for the candidate."""
+    among = count_of(users, "user")
+    if not users:
+        return "No user has a click, so there is no preference."
+    interval = f"{mean:+.3f} over {among}, and with a chance of 95 % {low:+.3f} to {high:+.3f}"
+    if low > 0 or high < 0:
+        arm = Arm.CANDIDATE if low > 0 else Arm.BASELINE
+        return f"Users prefer the {arm}: the mean preference is {interval}."
+    return f"No arm is clearly preferred: the mean preference is {interval}."
+
+
 def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     """Say whether the users are split as planned, and how many users switched arms."""
     evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))

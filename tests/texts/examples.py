@@ -157,6 +157,7 @@ from monitor.texts.unpaired import (
     write_changed_split,
     write_needs_pairs,
     write_outcomes,
+    write_preference,
     write_split,
     write_unpaired,
 )
@@ -652,6 +653,10 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
+        partial(write_preference, 0.25, 0.125, 0.375, 900),
+        partial(write_preference, -0.25, -0.375, -0.125, 1),
+        partial(write_preference, 0.0, -0.125, 0.125, 900),
+        partial(write_preference, 0.0, -1.0, 1.0, 0),
         *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOMES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],

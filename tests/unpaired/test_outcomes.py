@@ -1,5 +1,6 @@
 """Outcomes of users, such as clicks: the difference of the arms, its interval, and the logs they are in."""
 
+import json
 import math
 from datetime import timedelta
 from pathlib import Path
@@ -12,9 +13,11 @@ import sqlalchemy as sa
 
 from bench.outcomes import WORLDS, look
 from commands import objects, rankwatch
+from monitor.cli.output import USAGE_EXIT
 from monitor.model.errors import SourceError
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
+from monitor.statistics.sequential.gate import Tally, bounds
 from monitor.statistics.unpaired.outcomes import ALPHA, boundary, moments, relative_difference
 from servers.lists import write_csv, write_jsonl
 from sources.file.test_joined import second_ring
@@ -290,3 +293,60 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run(tmp_path
     assert run["status"] == "ok"
     assert run["unpaired"]["outcomes"] == []
     assert "outcomes: column 'clicks' of " in run["reason"]
+
+
+def write_interleaved(path, clicks):
+    """Each user sees two items of each team. ``clicks`` has the number of clicks on each team's items by user."""
+    rows = []
+    for user, by_team in clicks.items():
+        for team, count in zip(("old", "new"), by_team, strict=True):
+            rows += [
+                {"user": user, "item": f"{team}{n}", "team": team, "click": n < count}
+                for n in range(2)
+            ]
+    write_jsonl([*rows, {"user": "x", "item": "ad", "team": "ads", "click": True}], path)
+
+
+def test_each_user_has_one_preference_however_often_the_user_clicks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clicks = {f"new{n}": (0, 1 + n % 2) for n in range(60)}
+    clicks |= {f"old{n}": (1, 0) for n in range(20)}
+    clicks |= {"both": (2, 2), "none": (0, 0)}
+    write_interleaved(tmp_path / "log.jsonl", clicks)
+    (found,) = map(
+        json.loads, rankwatch("interleaved log.jsonl --teams old,new --json").stdout.splitlines()
+    )
+    assert (found["users"], found["for_baseline"], found["for_candidate"]) == (81, 20, 60)
+    assert found["mean"] == pytest.approx(40 / 81)
+    # The betting intervals of the gate have the same ends.
+    signs = Tally(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
+    ends = [2 * end - 1 for end in bounds(signs, signs, ALPHA / 2)]
+    assert [found["low"], found["high"]] == pytest.approx(ends)
+    said = rankwatch("interleaved log.jsonl --teams old,new").stdout
+    assert "Users prefer the candidate: the mean preference is +0.494 over 81 users" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--teams old,newer", "has no row whose team is 'newer': correct --teams"),
+        ("--teams old", "must have two values"),
+        ("--teams old,new --click item", "column 'item' of "),
+        ("--teams old,new --click clicked", "no column 'clicked' (did you mean 'click'?)"),
+    ],
+)
+def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused(
+    tmp_path, monkeypatch, options, said
+):
+    monkeypatch.chdir(tmp_path)
+    write_interleaved(tmp_path / "log.jsonl", {"u": (1, 0)})
+    done = rankwatch(f"interleaved log.jsonl {options}")
+    assert done.returncode == USAGE_EXIT
+    assert said in done.stderr
+
+
+def test_without_a_click_there_is_no_preference(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_interleaved(tmp_path / "log.jsonl", {"u": (0, 0)})
+    assert "No user has a click" in rankwatch("interleaved log.jsonl --teams old,new").stdout
+    assert '"mean": null' in rankwatch("interleaved log.jsonl --teams old,new --json").stdout

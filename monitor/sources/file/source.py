@@ -383,19 +383,30 @@ class FileTable(Table):
 
 
 class FileOutcomes(FileTable):
-    """Outcomes in a log of files. Equal rows of a user are one row. Port: OutcomeSource."""
+    """Outcomes in a log of files. Equal rows of a user are one row. Port: OutcomeSource.
+
+    Without ``served``, all rows are read.
+    """
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """The rows of the log's period, and how often each of them occurs."""
+        """The rows of the log's period, and how often each of them occurs.
+
+        Raises SourceError if the files cannot be read.
+        """
         served = self._options.served
-        names = tuple(dict.fromkeys((*columns, served.time, *served.arm)))
+        names = list(columns)
+        if served is not None:
+            names += [served.time, *served.arm]
         chosen = ", ".join(map(sql_name, columns))
         with held_files(self._options, slot) as files, open_database([files]) as database:
-            rows = FileView(database, files, names, "rows")
-            is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
+            rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
+            is_wanted = "TRUE"
+            if served is not None:
+                is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
+                is_wanted = f"{rows.is_of_arm(served)} AND {is_in_time}"
             query = (
                 f"SELECT {chosen}, count(*) AS {ROW_COUNT} FROM {rows.name} "
-                f"WHERE {rows.is_of_arm(served)} AND {is_in_time} GROUP BY {chosen}"
+                f"WHERE {is_wanted} GROUP BY {chosen}"
             )
             for record in database.sql(query).to_arrow_reader(_OUTCOME_ROWS):
                 batch = {name: rows.values(name, record[name]) for name in columns}

@@ -25,8 +25,8 @@ ALPHA = 0.05
 NARROWEST = 10_000.0
 """The interval has the fewest standard errors at this number of users multiplied by days.
 
-That is 700 users after two weeks. A test with a million users has an interval of 3.9 standard
-errors, in place of 3.0 at the best time.
+After two weeks, 700 users have the best interval, with 3.0 standard errors on each side. A million
+users have 3.9.
 """
 # The parameter of the mixture that is best at this time (Waudby-Smith et al., equation 9)
 _SCALE = (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1) / NARROWEST
