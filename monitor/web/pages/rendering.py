@@ -26,6 +26,7 @@ from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
+from monitor.texts.run_notes import write_run_notes
 from monitor.texts.unpaired import (
     GAPS_EXPLAINED,
     LIMIT_OF_SELF_GAPS,
@@ -322,6 +323,7 @@ def _templates() -> jinja2.Environment:
         "draw_sparkline": draw_sparkline,
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
+        "run_notes": write_run_notes,
         "arm_rows": arm_rows,
         "user_table": user_table,
         "write_split": write_split,
