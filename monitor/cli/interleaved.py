@@ -42,12 +42,12 @@ def interleaved(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which arm users prefer, by a log of lists that team-draft interleaving made of both arms.
+    """Say which arm users prefer, by a log of interleaved lists.
 
-    A row of the log is an item of a list that a user saw, with the team that chose the item. A user
-    prefers the arm on whose items the user clicked more often. The command compares users, not
-    clicks, because the clicks of a user are alike. If you repeat the command while the log grows,
-    the interval stays valid.
+    Team-draft interleaving makes one list from the lists of both arms. A row of the log is an item
+    of such a list, with the team that chose the item. A user prefers the arm on whose items the
+    user clicked more often. The command compares users, not clicks, because the clicks of a user
+    are alike. You may repeat the command while the log grows, because the interval stays valid.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.service.analysis.interleaved_log import compare_teams

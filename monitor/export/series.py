@@ -172,7 +172,9 @@ _TABLE = {
         f"{_SIMILARITY} series",
         "Only if each user is served by one arm: a mean over users. The series `baseline_self` and "
         "`candidate_self` compare the lists of an arm's users with the same users' lists before "
-        "the test. `self_gap` and `far_gap` are differences between the arms.",
+        "the test. `self_gap` and `far_gap` are differences between the arms. `outcome` is the "
+        "difference in an outcome, whose name is the label `metric`. `outcome_low` and "
+        "`outcome_high` are the ends of its interval.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."

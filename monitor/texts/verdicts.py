@@ -56,8 +56,8 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
 
 _OUTCOMES = {
     DerivedMetric.OUTCOME: "the difference in {}",
-    DerivedMetric.OUTCOME_LOW: "the lower end of the difference in {}",
-    DerivedMetric.OUTCOME_HIGH: "the upper end of the difference in {}",
+    DerivedMetric.OUTCOME_LOW: "the lowest likely difference in {}",
+    DerivedMetric.OUTCOME_HIGH: "the highest likely difference in {}",
 }
 
 

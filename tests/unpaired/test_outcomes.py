@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from bench.outcomes import WORLDS, look
 from commands import objects, rankwatch
-from monitor.cli.output import USAGE_EXIT
 from monitor.model.errors import SourceError
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
@@ -341,7 +340,7 @@ def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused(
     monkeypatch.chdir(tmp_path)
     write_interleaved(tmp_path / "log.jsonl", {"u": (1, 0)})
     done = rankwatch(f"interleaved log.jsonl {options}")
-    assert done.returncode == USAGE_EXIT
+    assert done.returncode == 2
     assert said in done.stderr
 
 
