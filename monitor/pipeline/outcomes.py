@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from math import inf, isfinite
+from math import isfinite
 
 import pandas as pd
 
@@ -91,5 +91,5 @@ def summarize_outcomes(outcomes: Iterable[OutcomeGap]) -> Iterator[Summary]:
                 mean=value,
                 standard_error=None,
                 statistics={},
-                histogram=Histogram(low=-1.0, high=inf, counts=()),
+                histogram=Histogram(low=-1.0, high=1.0, counts=()),
             )

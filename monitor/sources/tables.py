@@ -84,8 +84,11 @@ class Table(ABC):
         tally = Tally(where)
         of_users = Tally(where)  # ignored, because the lists count rows without a user
         parts = []
+        nbytes = 0
         for batch in self.batches(slot, tuple(dict.fromkeys((user, *outcomes)))):
             parts.append(add_outcomes(self._users(batch, of_users), batch, outcomes, tally))
+            nbytes += int(parts[-1].memory_usage().sum())
+            table_lists.check_size(nbytes, self.max_bytes, where)
         require_readable(tally.unreadable, self._max_unreadable)
         return user_sums(parts, outcomes, tally)
 

@@ -292,6 +292,10 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run(tmp_path
     assert run["status"] == "ok"
     assert run["unpaired"]["outcomes"] == []
     assert "outcomes: column 'clicks' of " in run["reason"]
+    config = Path("rankwatch.yaml")
+    text = config.read_text().replace("[clicks]", "[click]").replace(": clicks", ": click")
+    config.write_text(text.replace("within: 1d", "within: 3650d"))
+    assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
 
 
 def write_interleaved(path, clicks):
