@@ -111,14 +111,15 @@ def read_coverage(
 ) -> Reading | Verdict:
     """Return the share of users, or a verdict that says why there is no share.
 
-    Coverage is judged in failed runs too.
-
     - ``error``: the run ended before it asked for any user.
     - ``no_data``: the run asked for no user of the segment, or there are no lists to compare with.
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
     is_trait = rule.share.lack in TRAITS
-    if is_trait and (unjudged := judge_status(findings)) is not None:
+    # Traits compare lists. Runs often fail because lists are missing, so other coverage is judged in
+    # failed runs too.
+    unjudged = judge_status(findings) if is_trait else None
+    if unjudged is not None:
         return unjudged
     if reading is None and is_trait:
         why = "there are no comparable lists"
@@ -132,7 +133,6 @@ def read_coverage(
         return _by_run(
             Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
         )
-    # Runs often fail because lists are missing, so coverage is judged in failed runs too.
     if reading.users < rule.min_users:
         was = "could be checked" if is_trait else "were asked"
         reason = (

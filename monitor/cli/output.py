@@ -127,6 +127,7 @@ def summary_dict(summary: Summary) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
+    """Return the value in types that JSON has."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):

@@ -89,7 +89,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
 def as_record(result: RunResult) -> RunRecord:
     """Return the result as a run, which is shown like a stored run."""
     claim = result.claim
-    everybody = result.coverage.all if result.coverage else None
+    all_users = result.coverage.all if result.coverage else None
     return RunRecord(
         id=claim.run_id,
         comparison=claim.comparison,
@@ -101,8 +101,8 @@ def as_record(result: RunResult) -> RunRecord:
         owner=claim.owner,
         config_hash=result.config_hash,
         k=result.k,
-        asked=everybody.asked if everybody else None,
-        paired=everybody.paired if everybody else None,
+        asked=all_users.asked if all_users else None,
+        paired=all_users.paired if all_users else None,
         started_at=claim.started_at,
         finished_at=result.finished_at,
         unpaired=result.unpaired,

@@ -246,6 +246,7 @@ def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
 
 
 def _show(value: object) -> str:
+    """Write a value of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -266,6 +267,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
+    """Return the table of means: segment, metric, mean, its change, p05, median, users."""
     rows: list[tuple[str, ...]] = []
     for summary, moved in zip(page.run.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
@@ -278,6 +280,7 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
 
 
 def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
+    """Return the table of coverage: segment, asked users, compared users, and what was lost."""
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
