@@ -61,6 +61,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     arm: options.ArmColumn = None,
     time: options.TimeColumn = None,
     split: options.Split = 0.5,
+    outcome: options.Outcomes = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two files of lists, without a configuration.
@@ -92,7 +93,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     if unpaired is not None:
         refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
         refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
-        test = read_test(unpaired, arms, before, arm=arm, time=time, split=split)
+        test = read_test(
+            unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
+        )
         print_log(
             unpaired,
             test,

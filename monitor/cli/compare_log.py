@@ -33,7 +33,7 @@ def refuse_options(options: Mapping[str, object]) -> None:
         raise typer.BadParameter(f"--unpaired does not go with {', '.join(given)}: leave it out")
 
 
-def read_test(
+def read_test(  # noqa: PLR0913 - the options of the command
     log: Path,
     arms: str | None,
     before: str | None,
@@ -41,6 +41,7 @@ def read_test(
     arm: str | None,
     time: str | None,
     split: float,
+    outcomes: Sequence[str],
 ) -> LoggedTest:
     """Return the test of the options. Raises BadParameter if one is missing."""
     from monitor.service.analysis.log_comparison import LoggedTest
@@ -56,6 +57,7 @@ def read_test(
         arms=(values[0], values[1]),
         before=parse_fixed("--before", before),
         baseline_share=split,
+        outcomes=tuple(outcomes),
     )
 
 
