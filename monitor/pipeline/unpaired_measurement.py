@@ -37,7 +37,8 @@ from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedFindings
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
-from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time
+from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
+from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.pipeline.run_explanation import note_sample
 from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
@@ -86,7 +87,12 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     size = batch_users or users_at_once(measuring.k)
     notes: Notes = {}
     with watch.stage("users"):
-        assigned = _read_assigned(sources, arms, slot, seconds_left())
+        late = "the users that were assigned to the arms did not arrive before the run's deadline"
+        read = partial(sources.assigned.assigned, slot, has_users=bool(plan.outcomes))
+        assigned = ask_in_time(read, seconds_left(), late)
+        outcomes, lacks = measure_outcomes(plan, arms, assigned.users, slot, seconds_left)
+        if arms.pseudonyms is not None:
+            assigned = replace(assigned, switched=arms.pseudonyms.hide(assigned.switched))
     with open_answers(comparison, arms, slot, watch, memory) as answers:
         segments = answers.asked.segments
         asked = _divide(answers.asked)
@@ -135,13 +141,14 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         between=differences.between,
         items=differences.items,
         counted=differences.counted,
+        outcomes=outcomes,
     )
     last_models = None if memory.last_ok is None else memory.last_ok.models
     run = replace(
         run,
         scores=scores if scores.count else None,
         coverage=coverage,
-        summaries=summaries,
+        summaries=(*summaries, *summarize_outcomes(outcomes)),
         evidence=_name_evidence(run.evidence, accumulator, asked),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
@@ -155,18 +162,8 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         run=run,
         coverage=coverage,
         notes=notes,
-        left_out=(*answers.lacks, *accumulator.left_out, *filter(None, [titles_error])),
+        left_out=(*lacks, *answers.lacks, *accumulator.left_out, *filter(None, [titles_error])),
     )
-
-
-def _read_assigned(
-    sources: UnpairedArms, arms: Arms, slot: datetime, seconds_left: float
-) -> AssignedUsers:
-    late = "the users that were assigned to the arms did not arrive before the run's deadline"
-    assigned = ask_in_time(partial(sources.assigned.assigned, slot), seconds_left, late)
-    if arms.pseudonyms is None:
-        return assigned
-    return replace(assigned, switched=arms.pseudonyms.hide(assigned.switched))
 
 
 def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:

@@ -15,7 +15,7 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
+from monitor.model.ports import Clock, OutcomeSource, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
@@ -36,6 +36,7 @@ from monitor.sources import (
     open_item_titles,
     open_item_weights,
     open_joined,
+    open_outcomes,
     open_relevance,
     open_source,
     open_users,
@@ -213,9 +214,13 @@ def watch(
 
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
+    outcomes: tuple[OutcomeSource, ...] = ()
+    if options.outcomes:
+        outcomes = tuple(map(open_outcomes, options.outcome_logs))
     return UnpairedArms(
         lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
         assigned=open_assigned(options.assigned),
+        outcomes=outcomes,
     )
 
 

@@ -41,7 +41,8 @@ BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
 
 
 class Assigned(Canned):
-    def assigned(self, _):
+    def assigned(self, _, *, has_users):
+        assert not has_users
         return self.given(None)
 
 
@@ -49,7 +50,7 @@ def sources(baseline, candidate, switched=(), before=BEFORE, assigned=None, **mo
     """The arms have these lists of now. The users a, b and c are in the baseline."""
     count = dict(zip(Arm, (3, 3 - len(switched)), strict=True))
     if assigned is None:
-        assigned = AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
+        assigned = AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"), users={})
     lists = dict(zip(Arm, (baseline, candidate), strict=True))
     canned = {
         arm: Canned(pull(each) if isinstance(each, str) else each) for arm, each in lists.items()

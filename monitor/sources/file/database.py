@@ -39,7 +39,6 @@ from monitor.sources.table_options import (
     MILLISECONDS,
     NANOSECONDS,
     SECONDS,
-    RowChoice,
     ServedOptions,
 )
 
@@ -157,9 +156,6 @@ class FileView:
             self.has_one_row = same_rows.has_one_row
         else:
             in_time = self._select_in_time(served, log, files.slot)
-            if served.arms is not None and served.arms.chosen is RowChoice.ALL:
-                self.name = in_time
-                return
             self._select_newest(served, in_time)
             self.has_one_row &= not log.user_ids
         self.name = f"served_{name}"
@@ -286,6 +282,38 @@ class FileView:
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
 
+    def is_of_arm(self, served: ServedOptions) -> str:
+        """The SQL condition for the rows of the arms that ``served`` selects."""
+        conditions = ["TRUE"]
+        for column, value in served.arm.items():
+            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
+        if served.arms is not None:
+            conditions.append(f"{ARM_COLUMN} IS NOT NULL")
+        return " AND ".join(conditions)
+
+    def arm(self, served: ServedOptions) -> str:
+        """The SQL expression for the arm of a row, for `ARM_COLUMN`. Null for other arms."""
+        if served.arms is None:
+            return "NULL"
+        cases = []
+        for arm, value in served.arms.value_of.items():
+            cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
+        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END"
+
+    def instant(self, column: str) -> str:
+        """The SQL expression for the times in a column, in microseconds since 1970."""
+        if str(self._types[column]) in _INSTANTS:
+            return f"epoch_us({sql_name(column)})"
+        return _instant_sql(self.raw_text(column))
+
+    def is_in_time(self, instant: str, served: ServedOptions, slot: datetime) -> str:
+        """The SQL condition for a time in the period of ``served``."""
+        start, end = served.period(slot)
+        condition = f"{instant} <= {_microseconds(end)}"
+        if start is not None:
+            condition += f" AND {instant} > {_microseconds(start)}"
+        return condition
+
     def _select_in_time(
         self,
         served: ServedOptions,
@@ -297,9 +325,6 @@ class FileView:
         Returns the name of the view.
         """
         execute = self._database.execute
-        time = _instant_sql(self.raw_text(served.time))
-        if str(self._types[served.time]) in _INSTANTS:
-            time = f"epoch_us({sql_name(served.time)})"
         checks = [
             (served.time, Need.TIMES, "rankwatch_at IS NULL"),
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
@@ -308,17 +333,13 @@ class FileView:
         if served.request is not None:
             request = self.ids(served.request)
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
-        arm, conditions = self._arm_sql(served)
         rows = f"arm_{self.name}"
         execute(
-            f"CREATE TEMP VIEW {rows} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, {time} "
-            f"AS rankwatch_at, {request} AS rankwatch_as, {arm} AS {ARM_COLUMN} "
-            f"FROM {self.name} WHERE {' AND '.join(conditions)}"
+            f"CREATE TEMP VIEW {rows} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
+            f"{self.instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, "
+            f"{self.arm(served)} AS {ARM_COLUMN} FROM {self.name} WHERE {self.is_of_arm(served)}"
         )
-        start, end = served.period(slot)
-        is_in_time = f"rankwatch_at <= {_microseconds(end)}"
-        if start is not None:
-            is_in_time += f" AND rankwatch_at > {_microseconds(start)}"
+        is_in_time = self.is_in_time("rankwatch_at", served, slot)
         arms = served.each_arm
         aggregates = []
         for each in arms:
@@ -346,7 +367,7 @@ class FileView:
             f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
         )
         keys = "rankwatch_to"
-        if served.arms is not None and served.arms.chosen is RowChoice.NEWEST_OF_ARM:
+        if served.arms is not None and served.arms.has_both:
             keys += f", {ARM_COLUMN}"
         last_request = "max(rankwatch_as)"
         if served.request is not None:
@@ -366,19 +387,6 @@ class FileView:
         self.has_one_row = users == rows
         execute("DROP TABLE log_rows")
         execute("DROP TABLE last_rows")
-
-    def _arm_sql(self, served: ServedOptions) -> tuple[str, list[str]]:
-        """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
-        conditions = ["TRUE"]
-        for column, value in served.arm.items():
-            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
-        if served.arms is None:
-            return "NULL", conditions
-        cases = []
-        for arm, value in served.arms.value_of.items():
-            cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
-        conditions.append(f"{ARM_COLUMN} IS NOT NULL")
-        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END", conditions
 
     def leave_out_others(self, key: str, users: str, count: int) -> None:
         """If many rows of a log are of users that are not asked, leave these rows out.

@@ -27,9 +27,9 @@ from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database
-from monitor.sources.file.file_set import FileSet, find_files, read_files
+from monitor.sources.file.file_set import FileSet, find_files, held_files, read_files
 from monitor.sources.file.formats import sql_name
-from monitor.sources.lookup_tables import SegmentValues, segment_labels, user_table
+from monitor.sources.lookup_tables import ROW_COUNT, SegmentValues, segment_labels, user_table
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
@@ -38,6 +38,7 @@ GIVEN = "rankwatch_user"
 them."""
 _BATCH_ITEMS = 40_000  # an id may be long
 _BATCH_ROWS = 8192
+_OUTCOME_ROWS = 100_000
 _USER_BYTES = 64  # the number of bytes that one user takes at least
 _CACHED_USERS = 100_000  # the largest number of users that are cached
 
@@ -376,27 +377,47 @@ class FileUsers:
         self._cached = (cache_key, table) if view.count <= _CACHED_USERS else None
         return table
 
-    def assigned(self, slot: datetime) -> AssignedUsers:
-        """The users that were assigned to the arms."""
-        return read_files(self._options, slot, self._assigned)
+    def assigned(self, slot: datetime, *, has_users: bool) -> AssignedUsers:
+        """The users that were assigned to the arms.
 
-    def _assigned(self, files: FileSet) -> AssignedUsers:
+        Raises SourceError if the files cannot be read, or if an arm has no user.
+        """
+        read = partial(self._assigned, has_users=has_users)
+        return read_files(self._options, slot, read)
+
+    def _assigned(self, files: FileSet, *, has_users: bool) -> AssignedUsers:
         options = self._options
+        served = options.served
+        assert served is not None and served.arms is not None  # noqa: PT018, S101 - of a log
+        names = (options.user, served.time, served.arms.name, *served.arm)
         with open_database([files]) as database:
-            rows = FileView(database, files, [options.user], "rows", options)
+            rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
             key = rows.ids(options.user, options.user_ids)
-            database.execute(
-                f"CREATE TEMP TABLE assigned AS SELECT {key} AS {KEY}, min({ARM_COLUMN}) AS first, "
-                f"max({ARM_COLUMN}) AS last FROM {rows.name} GROUP BY ALL"
+            is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
+            of_arms = (
+                f"SELECT {key} AS {KEY}, {rows.arm(served)} AS {ARM_COLUMN} FROM {rows.name} "
+                f"WHERE {rows.is_of_arm(served)} AND {is_in_time}"
             )
-            counts = database.execute(
-                f"SELECT first, count({KEY}) FROM assigned WHERE first = last GROUP BY first"
-            ).fetchall()
-            switched = database.sql(
-                f"SELECT {KEY} FROM assigned WHERE first < last AND {KEY} IS NOT NULL"
-            ).to_arrow_table()
-        count = dict.fromkeys(Arm, 0) | dict(counts)
-        return AssignedUsers(count=count, switched=user_index(switched.column(0)))
+            database.execute(
+                f"CREATE TEMP TABLE assigned AS SELECT {KEY}, min({ARM_COLUMN}) AS {ARM_COLUMN}, "
+                f"min({ARM_COLUMN}) < max({ARM_COLUMN}) AS is_switched FROM ({of_arms}) "
+                f"WHERE {KEY} IS NOT NULL GROUP BY {KEY}"
+            )
+
+            def users_if(condition: str) -> pd.Index[str]:
+                query = f"SELECT {KEY} FROM assigned WHERE {condition} ORDER BY {KEY}"
+                return user_index(database.sql(query).to_arrow_table().column(0))
+
+            count = {}
+            users = {}
+            for arm in Arm:
+                is_of_arm = f"{ARM_COLUMN} = {sql_text(arm)} AND NOT is_switched"
+                query = f"SELECT count(*) FROM assigned WHERE {is_of_arm}"
+                ((count[arm],),) = database.execute(query).fetchall()
+                if has_users:
+                    users[arm] = users_if(is_of_arm)
+            served.require_arms(count, slot=files.slot, where=files.where)
+            return AssignedUsers(count=count, switched=users_if("is_switched"), users=users)
 
 
 class FileTable(Table):
@@ -419,3 +440,35 @@ class FileTable(Table):
                 yield {name: rows.values(name, record[name]) for name in columns}
             yield rows.empty(columns)
         files.require_unchanged()
+
+
+class FileOutcomes(FileTable):
+    """Outcomes in a log of files. Equal rows of a user are one row. Port: OutcomeSource.
+
+    Without ``served``, all rows are read.
+    """
+
+    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
+        """The rows of the log's period, and how often each of them occurs.
+
+        Raises SourceError if the files cannot be read.
+        """
+        served = self._options.served
+        names = list(columns)
+        if served is not None:
+            names += [served.time, *served.arm]
+        chosen = ", ".join(map(sql_name, columns))
+        with held_files(self._options, slot) as files, open_database([files]) as database:
+            rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
+            is_wanted = "TRUE"
+            if served is not None:
+                is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
+                is_wanted = f"{rows.is_of_arm(served)} AND {is_in_time}"
+            query = (
+                f"SELECT {chosen}, count(*) AS {ROW_COUNT} FROM {rows.name} "
+                f"WHERE {is_wanted} GROUP BY {chosen}"
+            )
+            for record in database.sql(query).to_arrow_reader(_OUTCOME_ROWS):
+                batch = {name: rows.values(name, record[name]) for name in columns}
+                yield {**batch, ROW_COUNT: record[ROW_COUNT]}
+            files.require_unchanged()

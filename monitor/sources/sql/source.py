@@ -22,6 +22,7 @@ from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.list_collector import pull_without
+from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.sql.database import ReadOnlyDatabase, table_of
 from monitor.sources.table_lists import TableBatch, TableLists
@@ -80,10 +81,7 @@ def _newest(
     wanted = in_log[:count]
     order = in_log[count:]  # the time, and the request if its column is named
     at = order[0]
-    start, end = served.period(slot)
-    is_in_time = at <= _bound(end, dialect)
-    if start is not None:
-        is_in_time &= at > _bound(start, dialect)
+    is_in_time = _in_period(at, served, slot, dialect)
     if has_users_only:
         return sa.select(*wanted).where(is_in_time).distinct()
     newest = sa.func.first_value(order[-1]).over(
@@ -92,6 +90,17 @@ def _newest(
     is_newest = (order[-1] == newest).label("rankwatch_is_newest")
     newest_rows = sa.select(*wanted, is_newest).where(is_in_time).subquery().c
     return sa.select(*list(newest_rows)[:-1]).where(newest_rows["rankwatch_is_newest"])
+
+
+def _in_period(
+    at: sa.ColumnElement[Any], served: ServedOptions, slot: datetime, dialect: str
+) -> sa.ColumnElement[bool]:
+    """The condition for a time in the period of the slot. ``at`` is the result of `_instant`."""
+    start, end = served.period(slot)
+    is_in_time = at <= _bound(end, dialect)
+    if start is not None:
+        is_in_time &= at > _bound(start, dialect)
+    return is_in_time
 
 
 def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
@@ -203,16 +212,8 @@ class SqlTable(Table):
         options = self._options
         database = self._database
         deadline = Deadline.after(options.timeout.total_seconds())
-        parameters = {"slot": slot} if options.bound_names else {}
         try:
-            in_table = [name for name in columns if name != ARM_COLUMN]
-            roots = database.roots_of(options, in_table, deadline)
-            roots += [ARM_COLUMN] * (len(columns) - len(in_table))
-            statement = statement_of(options, roots, slot, database.dialect)
-            unserved = count_unserved(database, options, deadline)
-            if unserved:
-                require_readable(unserved, options.max_unreadable)
-            yield from database.read(statement, [parameters], columns, deadline)
+            yield from self._read(slot, columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
             msg = (
@@ -221,12 +222,47 @@ class SqlTable(Table):
             )
             raise SourceError(msg, permanent=False) from None
 
+    def _read(
+        self, slot: datetime, columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
+        options = self._options
+        database = self._database
+        parameters = {"slot": slot} if options.bound_names else {}
+        in_table = [name for name in columns if name != ARM_COLUMN]
+        roots = database.roots_of(options, in_table, deadline)
+        roots += [ARM_COLUMN] * (len(columns) - len(in_table))
+        statement = statement_of(options, roots, slot, database.dialect)
+        unserved = count_unserved(database, options, deadline)
+        if unserved:
+            require_readable(unserved, options.max_unreadable)
+        yield from database.read(statement, [parameters], columns, deadline)
+
+
+class SqlOutcomes(SqlTable):
+    """Outcomes in a log. Equal rows of a user are one row. Port: OutcomeSource."""
+
+    def _read(
+        self, slot: datetime, columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
+        options = self._options
+        served = options.served
+        database = self._database
+        at = _instant(served, database.dialect)
+        log = table_of(options.table, database.roots_of(options, columns, deadline))
+        statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
+        is_in_time = _in_period(at, served, slot, database.dialect)
+        statement = statement.where(is_in_time, *_of_arm(served))
+        return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)
+
 
 class SqlUsers(SqlTable):
     """The users in a query or table. Ports: UserSource and AssignmentSource."""
 
-    def assigned(self, slot: datetime) -> AssignedUsers:
-        """The users that were assigned to the arms."""
+    def assigned(self, slot: datetime, *, has_users: bool) -> AssignedUsers:
+        """The users that were assigned to the arms.
+
+        Raises SourceError if the rows cannot be read, or if an arm has no user.
+        """
         user = self._options.user
         tally = Tally(self.where(slot))
         parts = []
@@ -234,17 +270,15 @@ class SqlUsers(SqlTable):
             users = user_index(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
-        assigned = pd.concat(parts).dropna().drop_duplicates()
-        is_switched = assigned["user"].duplicated(keep=False)
-        count = {}
-        for arm in Arm:
-            is_of_arm = assigned["arm"] == arm
-            if not is_of_arm.any():
-                unserved = self._options.served.describe_unserved(arm, slot)
-                raise SourceError(f"{tally.where} {unserved}", permanent=False)
-            count[arm] = int((is_of_arm & ~is_switched).sum())
-        switched = pd.Index(assigned["user"][is_switched].unique(), dtype="str")
-        return AssignedUsers(count=count, switched=switched)
+        rows = pd.concat([pd.DataFrame({"user": [], "arm": []}, dtype="str"), *parts])
+        rows = rows.dropna().drop_duplicates().sort_values("user")
+        is_switched = rows["user"].duplicated(keep=False)
+        stayed = rows[~is_switched]
+        all_users = {arm: pd.Index(stayed["user"][stayed["arm"] == arm]) for arm in Arm}
+        count = {arm: len(of_arm) for arm, of_arm in all_users.items()}
+        self._options.served.require_arms(count, slot=slot, where=tally.where)
+        switched = pd.Index(rows["user"][is_switched].unique(), dtype="str")
+        return AssignedUsers(count=count, switched=switched, users=all_users if has_users else {})
 
 
 class SqlSource:
