@@ -211,6 +211,7 @@ class OutboxSender:
         return None
 
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
+        """Return the object that decides on these changes now."""
         receiver = self.receiver
         snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
         return Dispatch(

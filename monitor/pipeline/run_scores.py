@@ -76,6 +76,7 @@ class RunScores:
             yield replace(batch, by_metric=without_failed(batch.by_metric, self.failed))
 
     def _sorted(self) -> Iterator[Scores]:
+        """Yield the scores in memory in batches, by ascending user. Sorts them only once."""
         if not self._held:
             return
         scores = join_scores(self._held)
