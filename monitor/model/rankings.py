@@ -142,6 +142,14 @@ class UserTable:
 
 
 @immutable
+class UserSums:
+    """Sums of outcomes, such as clicks. ``sums`` has one row for each user with a row in the log."""
+
+    sums: pd.DataFrame
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+@immutable
 class Panel:
     """The sorted users of one run, and the positions of each segment (``all``, ``country=UK``)."""
 

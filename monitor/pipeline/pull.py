@@ -105,10 +105,12 @@ class UnpairedArms:
     - ``arms`` has two sources of lists for each arm. The baseline is the users' lists of before,
       and the candidate is the users' lists of now.
     - ``assigned`` gives for each arm the users that were assigned to it since the test began.
+    - ``outcomes`` are the outcomes since the test began, and those before the test.
     """
 
     arms: Mapping[Arm, Arms]
     assigned: Mapping[Arm, ports.UserSource]
+    outcomes: Sequence[ports.OutcomeSource] = ()
 
 
 @immutable

@@ -28,6 +28,7 @@ class LoggedTest:
     arms: tuple[str, str]  # the values of the baseline and of the candidate
     before: datetime  # when the test began
     baseline_share: float  # planned
+    outcomes: tuple[str, ...] = ()  # columns
 
 
 def compare_log(  # noqa: PLR0913 - the options of the command
@@ -58,6 +59,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         "split": {baseline: test.baseline_share, candidate: 1 - test.baseline_share},
         "before": test.before.isoformat(),
         "segments": [] if by is None else [by],
+        "outcomes": list(test.outcomes),
     }
     comparison = {
         "name": _NAME,

@@ -122,6 +122,7 @@ FILE = SourceKind(
     is_live=_is_live,
     all_users=_all_users,
     joined="monitor.sources.file.joined:JoinedFiles",
+    outcomes=f"{_SOURCE}:FileOutcomes",
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, _TABLE, _ABOUT),
     item_titles=Reader(FileItemTitlesOptions, _TABLE, _ABOUT),

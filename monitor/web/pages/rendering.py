@@ -19,6 +19,7 @@ from monitor.measures.unpaired_presentation import (
     GAP_COLUMNS,
     difference_tables,
     gap_rows,
+    outcome_table,
     user_table,
 )
 from monitor.model.explanation import Explanation
@@ -26,7 +27,12 @@ from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
 from monitor.texts.run_notes import write_run_notes
-from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
+from monitor.texts.unpaired import (
+    GAPS_EXPLAINED,
+    LIMIT_OF_SELF_GAPS,
+    write_outcomes,
+    write_split,
+)
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -324,6 +330,8 @@ def _templates() -> jinja2.Environment:
         "arm_rows": arm_rows,
         "user_table": user_table,
         "write_split": write_split,
+        "outcome_table": outcome_table,
+        "write_outcomes": write_outcomes,
         "gap_columns": GAP_COLUMNS,
         "gap_rows": gap_rows,
         "gaps_explained": GAPS_EXPLAINED,
