@@ -194,14 +194,16 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
     for state in firing:
         if state.incident:
             starts[state.incident].append(state.since)
-    newest: tuple[datetime, str] | None = None
+    open_incidents = []
     for name, began in starts.items():
-        is_open = slot - min(began) <= MOST_PERIODS * group_for
-        # Several incidents may be firing, because an incident can last longer than alerts may join
-        # it. The one that an alert joined last is used.
-        if is_open and (newest is None or (max(began), name) > newest):
-            newest = max(began), name
-    return None if newest is None else newest[1]
+        if slot - min(began) <= MOST_PERIODS * group_for:
+            open_incidents.append((max(began), name))
+    if not open_incidents:
+        return None
+    # Several incidents may be firing, because an incident can last longer than alerts may join it.
+    # The one that an alert joined last is used.
+    _, newest = max(open_incidents)
+    return newest
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
