@@ -186,7 +186,7 @@ _TABLE = {
     "switched_users": _series(
         _GAUGE,
         "comparison",
-        "Number of users that both arms served since the test began. Only if each user is served "
+        "Number of users that switched arms since the test began. Only if each user is served "
         "by one arm.",
     ),
     "split_log_evidence": _series(

@@ -178,14 +178,14 @@ def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment and arm-wide metric.
 
     A row has the segment, the metric, its values for baseline and candidate, and the number of
-    lists. This is the number of the arm with more lists.
+    lists. If the arms have different numbers of lists, it has both, the baseline's first.
     """
     pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
         pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
     for (segment, metric), arms in pairs.items():
-        most_lists = max(score.n for score in arms.values())
-        yield segment, metric, *(_value_text(arms.get(arm)) for arm in Arm), f"{most_lists:,}"
+        lists = dict.fromkeys(f"{arms[arm].n:,}" for arm in Arm if arm in arms)
+        yield segment, metric, *(_value_text(arms.get(arm)) for arm in Arm), " / ".join(lists)
 
 
 def _value_text(score: ArmScore | None) -> str:

@@ -20,9 +20,9 @@ ONE_RUN = (
 )
 """How to read the gaps of a single run."""
 GAPS_EXPLAINED = (
-    "Baseline, candidate: how similar the lists of the arm's users are to their own lists of "
-    "before the test. Self gap: how much farther the candidate's users moved. Far gap: how many "
-    "more of them have a list that is far from their list of before."
+    "Baseline, candidate: the mean of the metric over the arm's users, between their list of now "
+    "and their own list of before the test. Self gap: how much farther the candidate's users "
+    "moved. Far gap: how many more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
 _EQUAL = "The users of both arms moved about equally far from their lists of before."
@@ -60,7 +60,7 @@ def write_unpaired(
 
 
 def write_arms(unpaired: UnpairedFindings) -> list[str]:
-    """Say how many users each arm has, and how many users both arms served."""
+    """Say how many users each arm has, and how many users switched arms."""
     sentences = []
     for arm, users in unpaired.users.items():
         sentences.append(
@@ -68,7 +68,8 @@ def write_arms(unpaired: UnpairedFindings) -> list[str]:
             f"of now, {users.compared:,} of them with a list of before"
         )
     if unpaired.switched:
-        sentences.append(f"both arms served {unpaired.switched:,} users, who are left out")
+        switched = count_of(unpaired.switched, "user")
+        sentences.append(f"left out, because they switched arms: {switched}")
     return sentences
 
 
@@ -101,15 +102,20 @@ def _write_gap(gap: float) -> str:
 def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     """Say whether the users are split as planned, and how many users switched arms."""
     evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))
-    sentence = "The users are split as planned"
-    if evidence >= ENOUGH_EVIDENCE:
-        sentence = "The users are NOT split as planned, so nothing else can be trusted"
     digits = 0 if evidence >= 1 else 2
-    split = (
-        f"{sentence}: the evidence against the plan is {evidence:,.{digits}f}, and "
-        f"{ENOUGH_EVIDENCE:,.0f} is the limit."
+    weighed = (
+        f"the evidence against the plan is {evidence:,.{digits}f}, and {ENOUGH_EVIDENCE:,.0f} is "
+        "the limit."
     )
-    if not found.switched:
-        return (split,)
-    switched = count_of(found.switched, "user")
-    return split, f"Both arms served {switched} since the test began. They are left out."
+    sentences = [f"The users are split as planned: {weighed}"]
+    if evidence >= ENOUGH_EVIDENCE:
+        shortfall = found.shortfall
+        users = f"{shortfall.lacking:,} of {shortfall.planned:,} planned users"
+        sentences = [
+            "The users are NOT split as planned, so nothing else can be trusted.",
+            f"The {shortfall.arm} lacks {users}: {weighed}",
+        ]
+    if found.switched:
+        switched = count_of(found.switched, "user")
+        sentences.append(f"Left out, because they switched arms since the test began: {switched}.")
+    return tuple(sentences)

@@ -365,7 +365,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         reasons(*BOTH, RunReasonKind.NOTHING_COMPARED),
         reasons(RunReasonKind.NEW_CONFIGURATION, slot=SLOT),
-        reasons(RunReasonKind.SPLIT_OFF, users=560, asked=1000, limit=0.5),
+        reasons(RunReasonKind.SPLIT_OFF, users=60, asked=500, arm=Arm.CANDIDATE, slot=SLOT),
         reasons(RunReasonKind.SWITCHED, users=34, asked=1000, limit=0.01),
         reasons(RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE),
         reasons(RunReasonKind.FEW_BEFORE, arm=Arm.BASELINE, users=12, asked=50, limit=0.5),
@@ -560,6 +560,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
         partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200, is_excess=True)),
         partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200), is_worse=True),
+        partial(
+            write_urgency,
+            Severity.WARNING,
+            Concern(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
+        ),
     ],
     "What to do first about a fault": [
         *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),

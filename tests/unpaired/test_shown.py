@@ -58,7 +58,7 @@ def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
     assert [line.split() for line in lines if line.startswith("compared with a list")] == [
         ["compared", "with", "a", "list", "of", "before", "60", "59"]
     ]
-    assert "Both arms served 1 user since the test began. They are left out." in lines
+    assert "Left out, because they switched arms since the test began: 1 user." in lines
     assert not [line for line in lines if "seen in a sample" in line]
     heads = [line.split() for line in lines if line.strip().startswith("before ")]
     assert heads == [["before", "now", "(candidate)"]]
