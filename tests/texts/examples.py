@@ -22,7 +22,7 @@ from monitor.model.interpretation import (
 )
 from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
-from monitor.model.pages import SeriesPoint
+from monitor.model.pages import ReceiverRecord, SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import (
     OF_UNPAIRED,
@@ -65,6 +65,7 @@ from monitor.texts.actions import (
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
+    write_health,
     write_ignored,
     write_standstill,
     write_too_few,
@@ -76,6 +77,7 @@ from monitor.texts.deliveries import (
     write_maintenance,
     write_more_severe,
     write_more_users,
+    write_receivers,
     write_silenced,
     write_waiting_end,
 )
@@ -302,6 +304,11 @@ def undecided(**values: Any) -> partial[str]:
     return partial(write_verdict, result.verdict, (result,), 0.1)
 
 
+RECORDS = {
+    "hook": ReceiverRecord(last_success_at=SLOT),
+    "mail": ReceiverRecord(last_success_at=SLOT, last_error_at=SLOT + DAY, reason="refused"),
+    "pager": ReceiverRecord(),
+}
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
 UNPAIRED = UnpairedFindings(
     baseline_share=0.5,
@@ -430,6 +437,9 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     ],
     "Conditions, and arms that do not change": [
         *(partial(write_clear, condition) for condition in Condition),
+        partial(write_health, 90, 2, is_well=True),
+        partial(write_health, 90, 75, is_well=False),
+        partial(write_health, 0, 0, is_well=True),
         partial(write_ignored, "the candidate has no file lists.parquet", Condition.ERROR),
         partial(write_standstill, replace(FROZEN, missed=4), 3),
         partial(write_standstill, replace(FROZEN, missed=2), 3),
@@ -582,6 +592,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_more_severe, Severity.WARNING, Severity.CRITICAL),
         partial(write_more_users, 120.0, 1500.0),
         partial(write_joined, ["users get no list"]),
+        partial(write_receivers, {}),
+        partial(write_receivers, RECORDS),
     ],
     "What happened to lists": [
         finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),

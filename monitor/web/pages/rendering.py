@@ -21,10 +21,13 @@ from monitor.measures.unpaired_presentation import (
     gap_rows,
     user_table,
 )
+from monitor.model.alerts import AlertState, State
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
+from monitor.texts.conditions import write_health
+from monitor.texts.deliveries import write_receivers
 from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
@@ -248,6 +251,28 @@ def _show(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
+    """Return one row for each alert. Without a value, there is nothing to compare with a limit."""
+    rows = []
+    for state in states:
+        shown = str(state.state)
+        if state.state is State.QUIET and not state.is_judged:
+            shown = "not judged"
+        limit = "-" if state.value is None else show_number(state.threshold)
+        rows.append(
+            (
+                state.alert,
+                state.segment,
+                shown,
+                show_number(state.value),
+                limit,
+                show_instant(state.judged_slot),
+                state.reason,
+            )
+        )
+    return rows
+
+
 def _without_first(rows: Iterable[Sequence[object]]) -> list[Sequence[object]]:
     """Return the rows without the first cell of each."""
     return [cells[1:] for cells in rows]
@@ -327,6 +352,9 @@ def _templates() -> jinja2.Environment:
         "explanation_tables": explanation_tables,
         "explanation_title": explanation_title,
         "summary_rows": _summary_rows,
+        "state_rows": _state_rows,
+        "write_health": write_health,
+        "write_receivers": write_receivers,
         "coverage_rows": _coverage_rows,
         "table": _table,
         "link_to": link_to,

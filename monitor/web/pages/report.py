@@ -73,7 +73,10 @@ def make_report(
                 slots.add(transition.slot)
     states = []
     for state in run.states:
-        states.append(_state_after(last_transitions.get((state.alert, state.segment)), state))
+        if state.judged_slot != run.slot:
+            last = last_transitions.get((state.alert, state.segment))
+            state = _state_after(last, state)  # noqa: PLW2901
+        states.append(state)
     run_with_past_states = replace(run, states=tuple(states))
     # Pages show the newest run of the site. This site has the reported run as its newest, so its
     # pages show what they showed after that run.
@@ -116,6 +119,8 @@ def _state_after(last: Transition | None, state: AlertState) -> AlertState:
         since=last.since,
         reason=last.reason,
         value=last.value,
+        threshold=last.threshold,
+        judged_slot=last.slot,
         incident=last.incident,
     )
 
@@ -134,11 +139,13 @@ def _sections(
     chosen = {"to": latest.slot}
     if since is not None:
         chosen["from"] = since
+    page = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
     yield Section(
         address=comparison_url(name),
         title="over time",
         template="comparison.html",
-        page=read_comparison_page(site, Query(path={"name": name}, chosen=chosen)),
+        # The section of the run has these tables.
+        page=replace(page, arm_scores=(), unpaired=None),
     )
     for slot in reversed(slots):
         query = Query(path={"name": name, "slot": format_instant(slot)}, chosen={})
