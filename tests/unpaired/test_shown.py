@@ -140,7 +140,21 @@ def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
     lost = gate_without_lists(range(1, 48, 2))
     assert lost["verdict"] == "inconclusive"
     assert lost["by_segment"][0]["missing"] == pytest.approx(24, abs=1)
-    for option in ("--segment country=UK", "--reference 0.5"):
-        refused = rankwatch(f"gate checkout-test --margin 0.5 {option}")
-        assert refused.returncode == USAGE_EXIT
-        assert "the gate judges the self gap of all users" in refused.stderr
+    refused = rankwatch("gate checkout-test --margin 0.5 --reference 0.5")
+    assert refused.returncode == USAGE_EXIT
+    assert "the gate judges the self gap: leave out --reference" in refused.stderr
+
+
+@pytest.mark.parametrize("kept", ["all", "none"])
+def test_the_gate_judges_segments_by_stored_lists_or_by_the_log(kept):
+    config = Path("rankwatch.yaml")
+    config.write_text(config.read_text() + f"\n    keep_lists: {kept}\n")
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
+    (certificate,) = objects(rankwatch("gate checkout-test --margin 0.5 --segment each --json"))
+    judged = {each["segment"]: each for each in certificate["by_segment"]}
+    # A user of the candidate in DE switched arms.
+    assert {name: each["users"] for name, each in judged.items()} == {
+        "country=DE": 29,
+        "country=UK": 30,
+    }
+    assert judged["country=UK"]["mean_best"] == pytest.approx(0.1)
