@@ -12,7 +12,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, Pull, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import GAPS, DerivedMetric, Statistic, parse_derived
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
@@ -131,9 +131,8 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
 def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
     """Return whether values on this side of a limit mean that lists are too similar."""
     derived, name = parse_derived(metric)
-    grows_with_distance = (
-        derived is DerivedMetric.OVER_FLOOR or not parse(name).higher_is_more_alike
-    )
+    is_distance = derived is DerivedMetric.OVER_FLOOR or derived in GAPS
+    grows_with_distance = is_distance or not parse(name).higher_is_more_alike
     if Statistic.parse(statistic).floor is not None:
         # `share_below(x)` grows when scores become smaller.
         grows_with_distance = not grows_with_distance
