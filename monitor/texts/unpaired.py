@@ -73,12 +73,11 @@ def write_arms(unpaired: UnpairedFindings) -> list[str]:
     return sentences
 
 
-def write_needs_pairs(comparison: str, command: str) -> str:
-    """Say that a command judges pairs of lists only, and where the gaps between the arms are."""
+def write_needs_pairs(comparison: str) -> str:
+    """Say that thresholds are suggested only for pairs of lists, and what to use instead."""
     return (
-        f"each user of {comparison} is served by one arm only, and {command} needs the lists of "
-        f"both arms for each user: read the self gap with its error, rankwatch show {comparison}, "
-        "or compare pairs"
+        f"each user of {comparison} is served by one arm only, and suggest needs the lists of both "
+        "arms for each user: use rules with learned:, such as rules: default"
     )
 
 

@@ -116,6 +116,7 @@ from monitor.texts.interpretation import (
 )
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.planning import (
+    write_arm_sizes,
     write_chance,
     write_checked,
     write_database,
@@ -508,6 +509,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_needed, 0.05, 0.9, 1 / 90, "1 run of 2,000 users"),
         partial(write_size, 2000, 1),
         partial(write_size, 2000, 3),
+        partial(write_arm_sizes, 2001, 3, 0.9, DAY),
         partial(write_least_drop, 2000, 0.05),
         partial(write_early_stop, 900, 2000),
         partial(write_judged_again, "home-feed", ()),
@@ -647,7 +649,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
-        partial(write_needs_pairs, "checkout-test", "plan"),
+        partial(write_needs_pairs, "checkout-test"),
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),

@@ -1,6 +1,7 @@
 """What people see of a run in which each user is served by one arm only."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -101,11 +102,25 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         assert text not in page
 
 
-@pytest.mark.parametrize("command", ["plan checkout-test --drop 0.1", "suggest checkout-test"])
-def test_commands_that_need_pairs_refuse_the_comparison(command):
-    done = rankwatch(command)
+def test_suggest_refuses_the_comparison_because_it_needs_pairs():
+    done = rankwatch("suggest checkout-test")
     assert done.returncode == 2
     assert "each user of checkout-test is served by one arm only" in done.stderr
+
+
+def test_plan_counts_the_users_of_each_arm_and_the_days():
+    world.write_log(Path("log.parquet"), world.World(users=400), 7)
+    world.write_config(Path.cwd())
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-07")
+    said = rankwatch("plan checkout-test --share 0.1").stdout
+    assert said.startswith("seen first by FarGapRise, mean of far_gap(rbo(p=0.9)) (as angles:")
+    needed = r"each run needs ([\d,]+) users of the baseline and \1 users of the candidate; time needed: 1d"
+    assert re.search(needed, said)
+    (drop,) = objects(rankwatch("plan checkout-test --drop 0.1 --users 400 --json"))
+    (share,) = objects(rankwatch("plan checkout-test --share 0.1 -m overlap --json"))
+    assert (drop["usual_users"], drop["alert"], share["alert"]) == (400, None, None)
+    # The users' lists of now and of before overlap by 0.6.
+    assert share["drop"] == pytest.approx(0.1 * 0.6, abs=0.01)
 
 
 def test_check_names_the_key_with_the_log_if_there_is_no_log():
