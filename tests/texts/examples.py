@@ -46,7 +46,7 @@ from monitor.model.run_reasons import (
     RunReasonKind,
     UnmatchedName,
 )
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.runs import ArmScore, Run, RunStatus
 from monitor.model.statistics import Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
@@ -143,6 +143,7 @@ from monitor.texts.root_causes import (
     write_removed,
     write_stale,
 )
+from monitor.texts.run_notes import write_run_notes
 from monitor.texts.run_reasons import (
     write_causes,
     write_failure,
@@ -248,6 +249,24 @@ EXPECTED = Expectation(
 )
 FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
 MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
+MIXED = ArmModel(now="v7", users={"v7": 600, "v6": 100})
+RUN = Run(
+    slot=SLOT,
+    status=RunStatus.OK,
+    id=7,
+    comparison="home-feed",
+    reason=None,
+    attempt=1,
+    owner="host",
+    config_hash="hash",
+    k=10,
+    asked=700,
+    paired=690,
+    started_at=SLOT,
+    finished_at=SLOT,
+    models=MODELS | {Arm.BASELINE: MIXED},
+    labels_until=SLOT + DAY,
+)
 POINT = SeriesPoint(
     run_id=7,
     slot=SLOT - DAY,
@@ -533,6 +552,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_model_changes, MODELS, SLOT, SLOT - DAY),
         partial(write_models, MODELS, SLOT + DAY),
         partial(write_changes, POINT, SLOT, "newer hash", 20, MODELS),
+        partial(write_run_notes, RUN, SLOT - DAY),
+        partial(write_run_notes, replace(RUN, labelled_at=SLOT + DAY), None),
     ],
     "Ids that do not match": [
         *(partial(write_mismatch, MISMATCH, surface) for surface in Surface),

@@ -28,6 +28,7 @@ from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
 from monitor.texts.conditions import write_health
 from monitor.texts.deliveries import write_receivers
+from monitor.texts.run_notes import write_run_notes
 from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
@@ -341,6 +342,7 @@ def _templates() -> jinja2.Environment:
         "draw_sparkline": draw_sparkline,
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
+        "run_notes": write_run_notes,
         "arm_rows": arm_rows,
         "user_table": user_table,
         "write_split": write_split,
