@@ -71,6 +71,19 @@ class ItemExposure:
 
 
 @immutable
+class ArmGap:
+    """How much more a metric of one arm rose in the candidate than in the baseline.
+
+    The values of now are compared with those of the same users' lists of before.
+    """
+
+    segment: str
+    metric: str
+    values_before: Mapping[Arm, float]  # the value of the metric over the lists of before
+    adjusted: float  # the rise in the candidate minus the rise in the baseline
+
+
+@immutable
 class UnpairedFindings:
     """What an unpaired run found in addition to its summaries."""
 
@@ -87,6 +100,7 @@ class UnpairedFindings:
     items: tuple[ItemExposure, ...] = ()
     # The number of each arm's lists in which items were counted
     counted: Mapping[Arm, int] = field(default_factory=dict)
+    arm_gaps: tuple[ArmGap, ...] = ()
 
     @property
     def assigned(self) -> int:

@@ -25,6 +25,11 @@ GAPS_EXPLAINED = (
     "moved. Far gap: how many more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
+ARM_GAPS_EXPLAINED = (
+    "Adjusted gap: how much more the value rose in the candidate than in the baseline, compared "
+    "with the same users' lists of before the test. No rule judges it."
+)
+"""What the column of the adjusted gaps means."""
 _EQUAL = "The users of both arms moved about equally far from their lists of before."
 _LEAST_EXCESS = 0.00005
 _MOST_EVIDENCE = math.log(1e9)  # more is not shown

@@ -109,6 +109,13 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
         ("identical_list", Arm.BASELINE): 1.0,
         ("identical_list", Arm.CANDIDATE): pytest.approx(1 / 3),
     }
+    # Before as now, no two users of an arm have the same list.
+    gaps = {each.metric: each for each in result.unpaired.arm_gaps if each.segment == ALL}
+    assert gaps["shared_list"].values_before == {
+        Arm.BASELINE: 0.5,
+        Arm.CANDIDATE: pytest.approx(1 / 3),
+    }
+    assert gaps["shared_list"].adjusted == 0
     found = result.unpaired
     assert found.users == {
         Arm.BASELINE: ArmCounts(assigned=3, served=2, compared=2),

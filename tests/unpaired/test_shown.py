@@ -94,6 +94,9 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         "Two arms that move equally far in different directions have no self gap.",
         "Left: the user&#39;s list of before. Right: the list of now.",
         "Items whose exposure differs most between the arms",
+        "adjusted gap",
+        "quantiles over the users of each arm",
+        "candidate_self(overlap)",
         "Served by the candidate.",
         "only in the list of before",
     ):

@@ -14,11 +14,13 @@ from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
 from monitor.charts.svg import element, link_to, read_style
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
-from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
+from monitor.measures.presentation import arm_table, explanation_tables, explanation_title
 from monitor.measures.unpaired_presentation import (
     GAP_COLUMNS,
+    QUANTILE_COLUMNS,
     difference_tables,
     gap_rows,
+    quantile_rows,
     user_table,
 )
 from monitor.model.alerts import AlertState, State
@@ -29,7 +31,12 @@ from monitor.model.rules import Severity
 from monitor.texts.conditions import write_health
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
-from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
+from monitor.texts.unpaired import (
+    ARM_GAPS_EXPLAINED,
+    GAPS_EXPLAINED,
+    LIMIT_OF_SELF_GAPS,
+    write_split,
+)
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -343,7 +350,10 @@ def _templates() -> jinja2.Environment:
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
         "run_notes": write_run_notes,
-        "arm_rows": arm_rows,
+        "arm_table": arm_table,
+        "arm_gaps_explained": ARM_GAPS_EXPLAINED,
+        "quantile_columns": QUANTILE_COLUMNS,
+        "quantile_rows": quantile_rows,
         "user_table": user_table,
         "write_split": write_split,
         "gap_columns": GAP_COLUMNS,
