@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.compare_options import RankColumn, UserColumn, column_option
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
@@ -126,11 +127,11 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists in use: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The baseline's lists: a file, URL, table or key."),
     ] = None,
     candidate: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists on trial: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The candidate's lists: a file, URL, table or key."),
     ] = None,
     users: Annotated[
         str | None,
@@ -150,25 +151,15 @@ def init(  # noqa: PLR0913 - the command's options
             help="Lists of a second training of the baseline's model, as the noise floor.",
         ),
     ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with the user. Default: its usual names."),
-    ] = None,
+    user: UserColumn = None,
     items: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column with the list of items. For http: JMESPath to the ids in an answer.",
-        ),
+        column_option("Column with the list of items. For http: JMESPath to the ids in an answer."),
     ] = None,
     item: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with one item in each row. Needs --rank."),
+        str | None, column_option("Column with one item in each row. Needs --rank.")
     ] = None,
-    rank: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with the item's rank."),
-    ] = None,
+    rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
         bool, typer.Option("--minimal", help="Write the short file without asking questions.")
@@ -181,9 +172,8 @@ def init(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Write a first configuration that works at once.
 
-    In a terminal the command asks where the lists are. It skips the questions that options
-    answer. It finds the columns of files and tables by their usual names, such as customer, product
-    and position.
+    In a terminal the command asks where the lists are. The command skips the questions that options
+    answer. The command finds columns by their usual names, such as customer, product and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.
@@ -215,7 +205,7 @@ def init(  # noqa: PLR0913 - the command's options
         kind = _ask_kind(ask)
     sources = _SOURCES[kind](answers, ask)
     _write(target, _short_text(answers.name, sources), force=force)
-    missing = _missing_files(sources.files)
+    missing = [path for path in sources.files if find_file_problem(Path(path)) is not None]
     compared = 0
     if sources.files and not missing:
         compared = try_config(target)
@@ -228,10 +218,6 @@ def init(  # noqa: PLR0913 - the command's options
 def _option(target: Path) -> str:
     """Return the option that names the file in further commands, with a blank before it."""
     return "" if target == DEFAULT_CONFIG else f" --config {target}"
-
-
-def _missing_files(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if find_file_problem(Path(path)) is not None]
 
 
 def _is_terminal() -> bool:
@@ -254,6 +240,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
 
 
 def _prompt(question: str, default: str) -> str:
+    """Ask the question in the terminal."""
     try:
         return str(typer.prompt(question, default=default)).strip()
     except typer.Abort:  # Ctrl-C or the end of the input
@@ -261,6 +248,7 @@ def _prompt(question: str, default: str) -> str:
 
 
 def _default(_: str, default: str) -> str:
+    """Return the default answer without asking."""
     return default
 
 
@@ -332,7 +320,7 @@ def _ask_http(answers: Answers, ask: _Ask) -> Sources:
         baseline=_flow("http", {"url": baseline, "items": items}),
         candidate=_flow("http", {"url": candidate, "items": items}),
         users=_users_file(users, answers.columns.user, is_named=is_named),
-        retrained=_optional(answers.retrained, "http", "url", {"items": items}),
+        retrained=_retrained(answers, "http", key="url", options={"items": items}),
     )
 
 
@@ -366,7 +354,7 @@ def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
         baseline=_flow("redis", {"url": url, "type": "list", "key": baseline}),
         candidate=_flow("redis", {"url": url, "type": "list", "key": candidate}),
         users=users,
-        retrained=_optional(answers.retrained, "redis", "key", {"url": url, "type": "list"}),
+        retrained=_retrained(answers, "redis", key="key", options={"url": url, "type": "list"}),
     )
 
 
@@ -464,6 +452,7 @@ def _ask_columns(ask: _Ask) -> ColumnNames:
 
 
 def _usual_columns(columns: ColumnNames) -> dict[str, str]:
+    """Return the columns, with the first usual name for each missing name."""
     user = columns.user or USER_COLUMNS[0]
     if columns.items is not None:
         return {"user": user, "items": columns.items}
@@ -510,11 +499,14 @@ def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> d
     return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
 
 
-def _optional(value: str | None, kind: str, key: str, options: Mapping[str, str]) -> str | None:
-    """Return a further source of the kind as YAML, or None without a value."""
-    if value is None:
+def _retrained(answers: Answers, kind: str, *, key: str, options: Mapping[str, str]) -> str | None:
+    """Return the source of the second training as YAML, or None if there is none.
+
+    The answer is the value of the option ``key``. ``options`` are the other options.
+    """
+    if answers.retrained is None:
         return None
-    return _flow(kind, {key: value, **options})
+    return _flow(kind, {key: answers.retrained, **options})
 
 
 def _flow(kind: str, options: Mapping[str, str]) -> str:

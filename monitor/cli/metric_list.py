@@ -40,7 +40,7 @@ def metrics(
         typer.Argument(
             metavar="METRIC",
             autocompletion=complete_metrics,
-            help="Metric to show with all its properties. It may have parameters, such as "
+            help="Metric to show with all its properties. Its name may have parameters, such as "
             "rbo(p=0.8)@5.",
         ),
     ] = None,

@@ -92,7 +92,7 @@ def list_alerts(
             "-n",
             min=1,
             max=1_000_000,
-            help="Show at most this number of transitions, the newest ones. Default: all.",
+            help="Show only the newest transitions, this many. Default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -102,9 +102,10 @@ def list_alerts(
 ) -> None:
     """List pending and firing alerts, and every transition.
 
-    The command does not list quiet alerts, but counts them by reason. With --states it lists the
-    state of every alert and no transitions. With --json it prints one object for each transition,
-    oldest first. With --states --json it prints one object for each alert and segment.
+    The command does not list quiet alerts, but counts them by reason. With --states, the command
+    lists the state of every alert and no transitions. With --json, the command prints one object
+    for each transition, oldest first. With --states --json, it prints one object for each alert and
+    segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -467,7 +468,7 @@ def try_receivers(
             "--wait",
             metavar="DURATION",
             show_default=False,
-            help="How long the test alert fires, such as 1m. Default: it ends at once. "
+            help="How long the test alert fires, such as 1m. Default: the test alert ends at once. "
             "Alertmanager drops alerts that end before its group_wait.",
         ),
     ] = None,
@@ -475,8 +476,9 @@ def try_receivers(
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages say that they are a test. They are sent directly, so routes, silences and the
-    outbox have no effect. The exit code is 5 if a receiver did not accept a message.
+    Both messages say that they are a test. rankwatch sends both messages directly, so routes,
+    silences and the outbox have no effect. The exit code is 5 if a receiver did not accept a
+    message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test

@@ -214,7 +214,7 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Probability of a false alert each time runs are judged. Default: from the "
+            help="Accepted probability of a false alert, for each judgement. Default: from the "
             "comparison.",
         ),
     ] = None,
@@ -259,58 +259,57 @@ def plan(  # noqa: PLR0913 - the command's options
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
-    --runs the command computes the probability of detection. With --share it uses the configured
-    rules, and names the rule that detects the change first. If few users are affected, a rule on a
-    percentile or on share_below(x) can detect the change earlier than a rule on the mean.
+    --runs the command computes the probability of detection. With --share the command uses the
+    configured rules, and names the rule that detects the change first. If few users are affected, a
+    rule on a percentile or on share_below(x) can detect the change earlier than a rule on the mean.
     """
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
         raise typer.BadParameter("the change to detect is unclear: give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
-    overrides: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name, value in figures.items():
         if value is not None:
-            overrides[name] = value
+            given[name] = value
     configured = None
-    stored = [sample_size.PlanInputs()]
-    until = None
+    inputs_of_plans = [sample_size.PlanInputs()]
+    users_and_panel = None
     interval = timedelta()
     if comparison is not None:
-        by_rule = share is not None and not overrides
-        configured, interval, stored, until = _stored(
+        by_rule = share is not None and not given
+        configured, interval, inputs_of_plans, users_and_panel = _read_stored(
             comparison, config, metric, segment, by_rule=by_rule
         )
     plans = []
-    for stored_inputs in stored:
-        inputs = replace(stored_inputs, **overrides)
+    for stored_inputs in inputs_of_plans:
+        inputs = replace(stored_inputs, **given)
         size = drop
         if size is None:
             size = sample_size.drop_of_share(inputs, share or 0.0, score)
-        part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
-        plans.append(
-            sample_size.plan_sample_size(
-                inputs,
-                drop=size,
-                users=users,
-                runs=runs,
-                share=part,
-                power=power,
-            )
+        size_plan = sample_size.plan_sample_size(
+            inputs,
+            drop=size,
+            users=users,
+            runs=runs,
+            share=alpha or inputs.alpha or sample_size.alpha_of_budget(configured),
+            power=power,
         )
+        plans.append(size_plan)
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        print_json(_plan_dict(best) | {"users_until_decided": until and until[0]})
+        users_until_decided = None if users_and_panel is None else users_and_panel[0]
+        print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
         return
     _print_plan(best)
     unpaired = None if configured is None else configured.measuring.unpaired
     if unpaired is not None and best.users is not None and best.runs is not None:
         print_line(write_arm_sizes(best.users, best.runs, unpaired.baseline_share, interval))
-    if until is not None:
-        print_line(write_early_stop(*until))
+    if users_and_panel is not None:
+        print_line(write_early_stop(*users_and_panel))
 
 
-def _stored(
+def _read_stored(
     name: str,
     config: Config,
     metric: str | None,
@@ -318,6 +317,11 @@ def _stored(
     *,
     by_rule: bool,
 ) -> tuple[Comparison, timedelta, list[PlanInputs], tuple[int, int] | None]:
+    """Return the comparison, its interval, the inputs of each possible plan, and users asked early.
+
+    With ``by_rule``, there is a plan for each rule, and otherwise one plan. The last value is that
+    of `users_until_decided`.
+    """
     from monitor.service.analysis.sample_size import (
         read_plan_inputs,
         read_rule_inputs,

@@ -32,6 +32,7 @@ from monitor.cli.parameters import (
     ComparisonName,
     Config,
     OneComparison,
+    Since,
     Until,
     is_time_ago,
     parse_instant,
@@ -102,7 +103,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run the newest slot once, send alerts, and exit.
 
-    Use this command instead of the daemon, for example with cron. It runs one slot of each
+    Use this command instead of the daemon, for example with cron. The command runs one slot of each
     comparison. If the slot has already run, the command runs it again. A slot with live sources is
     run again only with --again, because live sources would answer differently now.
 
@@ -189,9 +190,8 @@ def replay(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run all slots of a past period in order.
 
-    Each slot runs as if it were due now, but rules and alerts use the time of the slot. Sources
-    without history return the lists of today. Stored runs of such sources are replaced only with
-    --again.
+    Rules and alerts use the time of the slot. Sources without history return the lists of today.
+    Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -374,19 +374,11 @@ def backfill(
     comparison: ComparisonName,
     *,
     config: Config = DEFAULT_CONFIG,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            autocompletion=complete_slots,
-            help="First slot. Default: the oldest slot that waits for relevance.",
-        ),
-    ] = None,
+    since: Since = None,
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that arrived after the runs.
+    """Measure relevance that arrived after the runs, for all slots that wait for it.
 
     The command uses the lists that are stored with each run. No rule judges the result. The output
     lists the runs that were measured now, and the runs that still wait for relevance. The exit code

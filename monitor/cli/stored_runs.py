@@ -161,10 +161,10 @@ def report(
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    The file shows the comparison over time, and one run: the newest run, or the run of --slot. It
-    also shows both lists of the users with the least similar lists. With --since and --until it
-    also shows the runs in which alerts began. A browser can open the file without a server
-    or a network.
+    The file shows the comparison over time, and one run: the newest run, or the run of --slot. The
+    file also shows both lists of the users with the least similar lists. With --since and --until
+    it also shows the runs in which alerts began. A browser can open the file without a server or a
+    network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings

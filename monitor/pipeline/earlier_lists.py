@@ -5,13 +5,16 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from monitor.measures.arm_metrics import LastLists
+from monitor.measures.arm_metrics import LastLists, measure_arms, parse_arm_metric
 from monitor.measures.kernels import PAD, pad
 from monitor.measures.pairing.ids import codes_of, find_users
 from monitor.model.arrays import Codes, Rows
 from monitor.model.immutable import immutable
+from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
-from monitor.model.runs import KeptLists
+from monitor.model.rules import MeasuringPlan
+from monitor.model.runs import ArmScore, KeptLists
+from monitor.pipeline.accumulator import Sample
 
 
 @immutable
@@ -31,6 +34,47 @@ class RecodedLists:
             codes, lengths = self.batch.of(arm)
             last_lists[arm] = LastLists(codes=codes, lengths=lengths, exposed=self.exposed[arm])
         return last_lists
+
+
+def recode_earlier(
+    memory: Memory,
+    measuring: MeasuringPlan,
+    sample: Sample,
+) -> tuple[RecodedLists | None, RecodedLists | None]:
+    """Return the lists of the last run, and of the last run before the firing alerts began.
+
+    Usually these are the same run. A value is None if no run has stored such lists.
+    """
+
+    def recode(lists: KeptLists | None) -> RecodedLists | None:
+        if lists is None:
+            return None
+        return recode_lists(lists, sample.scores.users, sample.pairing, measuring.k)
+
+    last = recode(memory.last_lists)
+    if memory.former_lists is memory.last_lists:
+        return last, last
+    return last, recode(memory.former_lists)
+
+
+def measure_arm_scores(
+    measuring: MeasuringPlan,
+    sample: Sample,
+    *,
+    last: RecodedLists | None,
+    former: RecodedLists | None,
+) -> tuple[ArmScore, ...]:
+    """Measure the arm metrics of the plan. ``last`` and ``former`` are those of `recode_earlier`."""
+    if not measuring.arm_metrics:
+        return ()
+    return measure_arms(
+        sample.pairing.batch,
+        sample.segments,
+        [parse_arm_metric(name) for name in measuring.arm_metrics],
+        catalogue_size=measuring.catalogue_size,
+        last=None if last is None else last.last_lists,
+        former=None if former is None else former.last_lists,
+    )
 
 
 def recode_lists(

@@ -96,6 +96,11 @@ def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     )
 
 
+def needs_recent(comparison: Comparison) -> bool:
+    """Whether messages need summaries of earlier runs, because no rule learns what is normal."""
+    return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
+
+
 def compute_expectations(
     comparison: Comparison,
     findings: Findings,

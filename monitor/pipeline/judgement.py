@@ -26,8 +26,8 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
-from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
-from monitor.pipeline.run_explanation import add_explanations, find_lost
+from monitor.pipeline.alert_explanations import add_explanations, find_lost
+from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 from monitor.texts.model_versions import write_models
@@ -84,34 +84,28 @@ def judge_findings(
         comparison=comparison,
         summaries=findings.summaries,
         expectations=expectations,
-        past=memory.past,
+        recent=memory.past if needs_recent(comparison) else (),
     )
-    transitions_with_scales = scales.add_to(transitions)
     return Judgement(
         expectations=expectations,
         standstills=standstills,
         states=states,
-        transitions=transitions_with_scales,
+        transitions=scales.add_to(transitions),
     )
-
-
-def needs_recent(comparison: Comparison) -> bool:
-    """Whether messages need summaries of earlier runs, because no rule learns what is normal."""
-    return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
 @immutable
 class ChangeScales:
     """Adds to a run's transitions how certain their values are, and which values are normal.
 
-    ``past`` are the earlier runs, oldest first. They have summaries only if no rule of the
-    comparison learns what is normal (`needs_recent`).
+    ``recent`` are earlier runs with summaries, oldest first. It is empty if messages do not need
+    them (`needs_recent`).
     """
 
     comparison: Comparison
     summaries: Sequence[Summary]
     expectations: Sequence[Expectation]
-    past: Sequence[PastRun]
+    recent: Sequence[PastRun]
 
     def add_to(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
         """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
@@ -152,7 +146,7 @@ class ChangeScales:
                     return expectation.expected
                 # If the alert's rule does not learn, another rule on the same series is used.
                 normal = expectation.expected if normal is None else normal
-        if normal is not None or not needs_recent(self.comparison):
+        if normal is not None:
             return normal
         values = list(self._recent_values(change))
         return math.fsum(values) / len(values) if values else None
@@ -162,7 +156,7 @@ class ChangeScales:
 
         In these runs it was quiet both in the segment and for all users.
         """
-        for run in self.past[-RECENT:]:
+        for run in self.recent[-RECENT:]:
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue
             summary = _find_summary(run.summaries, change.segment, change.metric)

@@ -23,6 +23,7 @@ from monitor.model.rankings import (
     Coverage,
     CoverageReason,
     CoverageRow,
+    Pull,
 )
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Scores
@@ -79,6 +80,13 @@ class RunPart:
         for arm, versions in other.versions.items():
             count_versions(self.versions[arm], versions.items())
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
+
+    def note_answers(self, arm: Arm, pull: Pull) -> None:
+        """Count the versions of the arm's model, and note why users have no list."""
+        count_versions(self.versions[arm], pull.versions.items())
+        for reason, text in pull.notes.items():
+            users = [user for user, why in pull.failures.items() if why is reason]
+            self.note(arm, reason, text, users)
 
     def note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
         """Note why these users have no list."""

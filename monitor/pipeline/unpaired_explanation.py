@@ -192,9 +192,9 @@ def _find_fault(users: DividedSample) -> Finding | None:
         for segment in users.segments:
             is_inside = np.isin(chosen[arm], users.rows(arm, segment))
             segments[segment] = np.flatnonzero(is_inside)
-        found = find_fault(_make_scene(users, chosen, segments))
-        if found is not None and arm in found[0].arms:
-            finding, _, _ = found
+        fault = find_fault(_make_scene(users, chosen, segments))
+        if fault is not None and arm in fault.finding.arms:
+            finding = fault.finding
             kept = None
             if arm is Arm.BASELINE:
                 kept = _find_kept(users)

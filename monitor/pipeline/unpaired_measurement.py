@@ -37,18 +37,15 @@ from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores,
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.model.unpaired import ArmCounts, ArmGap, UnpairedFindings, UnpairedPlan
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
-from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time, pull_titles
-from monitor.pipeline.run_explanation import add_titles, explained_items
-from monitor.pipeline.run_measurement import (
-    Measurement,
-    Stopwatch,
-    measure_arm_scores,
-    note_sample,
-    open_answers,
-    recode_earlier,
-)
+from monitor.pipeline.answers import open_answers
+from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
+from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time
+from monitor.pipeline.run_explanation import note_sample
+from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.score import leading_metric, wanted_statistics
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
     compare_lists,
@@ -93,11 +90,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         raise ValueError(f"{comparison.name} is a paired comparison")
     if memory.planned_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, memory.planned_share))
-    ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
-
-    def seconds_left() -> float:
-        return ends_at - watch.clock.monotonic()
-
+    seconds_left = partial(watch.seconds_left, measuring.deadline)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
@@ -107,7 +100,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
             assigned = _read_assigned(sources, arms, slot, seconds_left())
         answers: dict[Arm, Answers] = {}
         for arm in Arm:
-            opened = open_answers(comparison, sources.arms[arm], slot, watch, seconds_left, memory)
+            opened = open_answers(comparison, sources.arms[arm], slot, watch, memory)
             answers[arm] = reading.enter_context(opened)
         segments = _join_segments(answers.values())
         asked = _divide(answers, segments)
@@ -124,8 +117,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
                 measured = accumulator.add(_place(batch, arm, assigned.switched))
                 scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    sample = accumulator.sample(answers[Arm.CANDIDATE].weights)
-    run = accumulator.findings(slot, sample)
+    run, sample = accumulator.finish(slot, answers[Arm.CANDIDATE].weights)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
@@ -142,9 +134,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
         explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
-        titles, titles_error = pull_titles(
-            arms.titles, slot, explained_items(explanation), seconds_left()
-        )
+        explanation, titles_error = add_titles(explanation, arms.titles, slot, seconds_left())
     unpaired = UnpairedFindings(
         baseline_share=plan.baseline_share,
         users=_count_users(accumulator.coverage, assigned),
@@ -156,6 +146,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         counted=differences.counted,
         arm_gaps=arm_gaps,
     )
+    last_models = None if memory.last_ok is None else memory.last_ok.models
     lacks: dict[str, None] = {}
     for answer in answers.values():
         lacks |= dict.fromkeys(answer.lacks)
@@ -167,11 +158,9 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         evidence=_name_evidence(run.evidence, accumulator, asked),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
-        explanation=add_titles(explanation, titles),
+        explanation=explanation,
         pull_seconds=dict.fromkeys(Arm, watch.seconds.get("pull", 0.0)),
-        models=follow(
-            memory.last_ok.models if memory.last_ok else None, accumulator.part.versions, slot
-        ),
+        models=follow(last_models, accumulator.part.versions, slot),
         id_mismatches=(),
         unpaired=unpaired,
     )
@@ -362,8 +351,8 @@ def _measure_arms(
     rows = {name: sample.segments[name] for name in names}
     last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arm_scores(measuring, replace(sample, segments=rows), last=last, former=former)
-    of_now = []
-    of_before = []
+    of_now: list[ArmScore] = []
+    of_before: list[ArmScore] = []
     for score in scores:
         segment, arm = names[score.segment]
         side = of_now if score.arm is Arm.CANDIDATE else of_before

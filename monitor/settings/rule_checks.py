@@ -85,12 +85,15 @@ def lacks_lists(comparison: Partial) -> bool:
 
 def _excluded(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
-    reported = set()
-    for by, names, message in _EXCLUDED:
-        for name in names:
-            if rule.has(by) and rule.has(name) and name not in reported:
-                reported.add(name)
-                yield Problem((RuleOptions.model_fields[name].alias or name,), message)
+    messages: dict[str, str] = {}
+    for field, excluded, message in _EXCLUDED:
+        for name in excluded:
+            if rule.has(field) and rule.has(name):
+                messages.setdefault(name, message)
+    for name, message in messages.items():
+        # Some keys, such as `for`, have another name in the file.
+        key = RuleOptions.model_fields[name].alias or name
+        yield Problem((key,), message)
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -170,30 +173,34 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     is_below = rule.has("below")
     side, resolve = ("below", "resolve_above") if is_below else ("above", "resolve_below")
     threshold = getattr(rule, side)
-    end = getattr(rule, resolve)
+    resolve_at = getattr(rule, resolve)
     if threshold is None:
         return
-    if end is not None and (end < threshold if is_below else end > threshold):
-        yield Problem(
-            (resolve,),
-            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}, "
-            "because otherwise the alert would end while the rule is in breach: change it",
-        )
-    name = "a share"
-    low, high = 0.0, 1.0
-    if not rule.has("coverage"):
-        if rule.metric is None or rule.statistic is None:
-            return
-        name = str(rule.statistic)
-        if rule.statistic.floor is None:
-            name = rule.metric.short_name
-            low, high = rule.metric.bounds(k)
-        else:
-            yield from _share_below(rule, k)
+    if resolve_at is not None:
+        is_in_breach = resolve_at < threshold if is_below else resolve_at > threshold
+        if is_in_breach:
+            yield Problem(
+                (resolve,),
+                f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of "
+                f"{side}, because otherwise the alert would end while the rule is in breach: "
+                "change it",
+            )
+    if rule.has("coverage"):
+        name, low, high = "a share", 0.0, 1.0
+    elif rule.metric is None or rule.statistic is None:
+        return  # invalid values were reported before
+    elif rule.statistic.floor is None:
+        name = rule.metric.short_name
+        low, high = rule.metric.bounds(k)
+    else:
+        name, low, high = str(rule.statistic), 0.0, 1.0
+        yield from _share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
-    if not (low < threshold <= high if is_below else low <= threshold < high):
+    # No value is below the lowest possible value, or above the highest one.
+    is_possible = low < threshold <= high if is_below else low <= threshold < high
+    if not is_possible:
         yield Problem((side,), message)
-    elif end is not None and not low <= end <= high:
+    elif resolve_at is not None and not low <= resolve_at <= high:
         yield Problem((resolve,), message)
 
 
@@ -205,6 +212,7 @@ def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     """
     judged = rule.metric
     low, high = judged.bounds(k)
+    # ``floor`` is the x of ``share_below(x)``.
     if not low < rule.statistic.floor <= high:
         yield Problem(
             ("statistic",),
@@ -218,14 +226,14 @@ def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
-        return
+        return  # `all`, `each`, or an invalid value
     named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
     yield from duplicates(named, f"{TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments
     if dimensions is None:
-        return
+        return  # the dimensions are invalid, so it is not known which ones exist
     for path, name in named:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:

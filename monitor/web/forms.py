@@ -135,7 +135,7 @@ class Form:
 def act(site: Site, form: Form) -> str:
     """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
 
-    Raises ConfigError if a field is wrong.
+    The field ``do`` names the action. Raises ConfigError if a field is wrong.
     """
     alerts = site.store.alerts
     now = site.clock.now()
@@ -265,7 +265,7 @@ class GateQuery(BaseModel, extra="forbid"):
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="The score that means no excess.",
+            description="The score of a user without excess.",
         ),
     ] = None
     verdict: Annotated[

@@ -308,7 +308,8 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
     """Return user and password of a header ``Authorization``. None if it is not valid Basic."""
     scheme, _, coded = header.strip().partition(b" ")
     try:
-        user, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")
+        login = base64.b64decode(coded.strip(), validate=True)
     except (binascii.Error, ValueError):
         return None
+    user, colon, password = login.partition(b":")
     return (user, password) if scheme.lower() == b"basic" and colon else None

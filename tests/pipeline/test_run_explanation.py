@@ -13,7 +13,8 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule, Direction, Keep
 from monitor.model.runs import RunStatus
-from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
+from monitor.pipeline.alert_explanations import add_explanations, recall_fault
+from monitor.pipeline.run_explanation import choose_metric
 from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
 from tables import cells

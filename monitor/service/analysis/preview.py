@@ -16,9 +16,11 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
 from monitor.model.unpaired import UnpairedFindings
-from monitor.pipeline.pull import Arms, draw_panel, pull_titles
+from monitor.pipeline.missing_users import compare_users
+from monitor.pipeline.pull import Arms, draw_panel
 from monitor.pipeline.run import measure
-from monitor.pipeline.run_measurement import Stopwatch, compare_users
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
 from monitor.sources import SampleOptions

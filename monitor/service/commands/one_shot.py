@@ -125,7 +125,12 @@ class OneShot:
             if answered:
                 self.say(_write_answered(watched, answered, again=True))
             slots += ((slot, watched) for slot in watched.schedule.between(start, end))
-        return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
+
+        def slot_and_name(pair: tuple[datetime, Watched]) -> tuple[datetime, str]:
+            slot, watched = pair
+            return slot, watched.comparison.name
+
+        return sorted(slots, key=slot_and_name)
 
     def replay(
         self, slots: list[tuple[datetime, Watched]], *, is_announced: bool
@@ -192,12 +197,15 @@ class OneShot:
                 troubles.append(str(error))
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
-        names = [name for name in self.wiring.receiver_names if name in pending]
-        if names:
-            late = ", ".join(f"{pending[name][0]} to {name}" for name in names)
+        late = []
+        for name in self.wiring.receiver_names:
+            if name in pending:
+                count, _ = pending[name]
+                late.append(f"{count} to {name}")
+        if late:
             troubles.append(
-                f"messages not delivered: {late}. They stay pending, and the daemon or the next "
-                "run-once tries again"
+                f"messages not delivered: {', '.join(late)}. They stay pending, and the daemon or "
+                "the next run-once tries again"
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
@@ -215,6 +223,7 @@ class OneShot:
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
+        """Raise ConfigError for an instant in the future. ``name`` is its option."""
         # Slots before the newest run are not judged. So after a run in the future no alert would
         # change.
         if instant > self.clock.now():
@@ -247,6 +256,10 @@ class OneShot:
         is_announced: bool,
         judged_at: Clock | None = None,
     ) -> RunResult:
+        """Run the slot, even if it was run before. With ``judged_at``, this is part of a replay.
+
+        Raises SlotTakenError if another process runs the slot.
+        """
         receivers = self.wiring.receiver_names if is_announced else ()
         pings = self.wiring.pings if judged_at is None else ()
         runner = Runner(
@@ -265,6 +278,7 @@ class OneShot:
         return result
 
     def _explain_taken(self, comparison: str, slot: datetime) -> str:
+        """Say which process runs the slot, and what to do."""
         taken = f"{comparison}: another process is running slot {format_instant(slot)} now"
         holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:

@@ -261,7 +261,7 @@ def _show(value: object) -> str:
 
 def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
     """Return one row for each alert. Without a value, there is nothing to compare with a limit."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for state in states:
         shown = str(state.state)
         if state.state is State.QUIET and not state.is_judged:
