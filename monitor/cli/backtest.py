@@ -101,6 +101,7 @@ def _count_starts(transitions: Iterable[Transition]) -> Counter[str]:
 
 
 def _as_dict(result: Backtest) -> dict[str, object]:
+    """Return the result as JSON."""
     new_starts = _count_starts(result.transitions)
     stored_starts = _count_starts(result.stored)
     return {
@@ -120,6 +121,7 @@ def _as_dict(result: Backtest) -> dict[str, object]:
 
 
 def _print(result: Backtest) -> None:
+    """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
         print_records(
@@ -159,6 +161,7 @@ def _lacking_lines(result: Backtest) -> Iterator[str]:
 
 
 def _as_page(result: Backtest) -> dict[str, object]:
+    """Return the values of the template ``backtest.html`` for one comparison."""
     changes = []
     for title, transitions in (
         ("These rules would have sent", result.transitions),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from monitor.cli import compare_options as options
 from monitor.cli.compare_log import print_log, read_test, refuse_options
 from monitor.cli.compare_output import Compared, compared_dict, compared_page, print_compared
-from monitor.cli.file_columns import file_options, find_column, list_shapes, shaped
+from monitor.cli.file_columns import file_options, find_column, fitting_options, list_shapes
 from monitor.cli.output import print_json, require_writable, write_page
 from monitor.cli.parameters import AsJson, HtmlFile
 from monitor.model.errors import InputError, MetricError, SourceError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from monitor.model.interpretation import Interpretation
     from monitor.model.runs import Evidence
     from monitor.service.analysis.file_comparison import FileComparison
-    from monitor.sources.file import FileSourceOptions, FileUsersOptions
+    from monitor.sources.file import FileUsersOptions
 
 _DRAWN = 6
 """The number of users with the least similar lists that the HTML file shows without --worst."""
@@ -60,6 +61,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     arm: options.ArmColumn = None,
     time: options.TimeColumn = None,
     split: options.Split = 0.5,
+    outcome: options.Outcomes = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two files of lists, without a configuration.
@@ -71,6 +73,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     their lists from before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
+    from monitor.service.analysis.file_comparison import compare_files
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     # Options of both files, whatever the shape of their rows.
@@ -82,6 +85,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": _read_forms("--user-ids", user_ids),
     }
+    # The shapes that the rows may have. The first one that fits a file is used.
     shapes = list_shapes(common, items)
     if item or rank or in_order:
         one_item_in_each_row = {**common, "item": item, "rank": rank, "in_order": in_order}
@@ -89,7 +93,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     if unpaired is not None:
         refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
         refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
-        test = read_test(unpaired, arms, before, arm=arm, time=time, split=split)
+        test = read_test(
+            unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
+        )
         print_log(
             unpaired,
             test,
@@ -104,63 +110,30 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         return
     if baseline is None or candidate is None:
         raise typer.BadParameter("give two files, the baseline's first, or a log with --unpaired")
+    shown_users = worst
     if html is not None:
         require_writable(html)
-    compared = _compare(
-        [
-            shaped(path, user, shapes, is_required=True)
-            for path in (baseline, candidate, retrained)
-            if path is not None
-        ],
-        metrics,
-        k,
+        shown_users = worst or _DRAWN
+    files = (
+        fitting_options(baseline, user, shapes, is_required=True),
+        fitting_options(candidate, user, shapes, is_required=True),
+    )
+    compare = partial(
+        compare_files,
+        metrics=metrics,
+        k=k,
         users=None if users is None else _users_options(users, user, common),
         by=by,
-        worst=worst if html is None else worst or _DRAWN,
-        catalogue=catalogue,
-        titles=titles,
     )
-    if html is not None:
-        page = compared_page(compared)
-        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
-    # The HTML file may have more users than were asked for.
-    result = replace(compared.result, worst=compared.result.worst[:worst])
-    compared = replace(compared, result=result)
-    if as_json:
-        print_json(compared_dict(compared))
-    else:
-        print_compared(compared)
-
-
-def _compare(  # noqa: PLR0913 - the command's options
-    files: Sequence[FileSourceOptions],
-    metrics: Sequence[Metric],
-    k: int,
-    *,
-    users: FileUsersOptions | None,
-    by: str | None,
-    worst: int,
-    catalogue: int | None,
-    titles: Path | None,
-) -> Compared:
-    """Compare the lists of the files: the baseline's, the candidate's, and perhaps a third file.
-
-    The third file has the lists of a second training of the baseline's model.
-    """
-    from monitor.service.analysis.file_comparison import compare_files
-
-    baseline, candidate, *retrained = files
-    result = compare_files(
-        (baseline, candidate), metrics, k, users=users, by=by, worst=worst, catalogue=catalogue
-    )
+    result = compare(files, worst=shown_users, catalogue=catalogue)
     trainings = None
-    if retrained:
-        trainings = compare_files((baseline, retrained[0]), metrics, k, users=users, by=by)
+    if retrained is not None:
+        trainings = compare((files[0], fitting_options(retrained, user, shapes, is_required=True)))
         # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))
     meanings = _interpret(result, metrics[0], trainings)
-    return Compared(
+    compared = Compared(
         result=result,
         trainings=trainings,
         k=k,
@@ -168,6 +141,15 @@ def _compare(  # noqa: PLR0913 - the command's options
         meaning_lines=_meaning_lines(result, meanings, by),
         titles=_read_titles(titles, result.worst),
     )
+    if html is not None:
+        page = compared_page(compared)
+        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
+    # The HTML file may have more users than were asked for.
+    compared = replace(compared, result=replace(result, worst=result.worst[:worst]))
+    if as_json:
+        print_json(compared_dict(compared))
+    else:
+        print_compared(compared)
 
 
 def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -> FileUsersOptions:
@@ -208,6 +190,8 @@ def _interpret(
     overall = meanings.get(ALL)
     if overall is None or result.distances is None:
         return meanings
+    # If the candidate differs from the baseline more than the second training does, the spread is
+    # that of the excess.
     usual = None
     if trainings is not None and overall.trainings is not None and overall.trainings.is_exceeded:
         usual = trainings.distances
@@ -274,6 +258,7 @@ def _read_forms(option: str, forms: str | None) -> list[object] | None:
 
 
 def _read_titles(path: Path | None, users: Sequence[Evidence]) -> Mapping[str, str]:
+    """Return the titles of the items in these users' lists. Empty without a file."""
     from monitor.model.column_names import ITEM_COLUMNS
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions

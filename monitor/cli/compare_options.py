@@ -160,3 +160,11 @@ Split = Annotated[
         min=0.01, max=0.99, help="With --unpaired: the planned share of users in the baseline."
     ),
 ]
+Outcomes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="With --unpaired: column with an outcome of each request, such as clicks. May be "
+        "repeated.",
+    ),
+]

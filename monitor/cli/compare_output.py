@@ -68,7 +68,7 @@ def _print_changes(compared: Compared, row: CoverageRow) -> None:
     if row.paired:
         print_line(_changes_line(compared.result.apart[row.segment]))
     if compared.trainings is not None and row.segment in compared.trainings.apart:
-        print_line(_retraining_line(compared.trainings.apart[row.segment]))
+        print_line(f"retraining: {_changes_line(compared.trainings.apart[row.segment])}")
 
 
 def compared_page(compared: Compared) -> dict[str, object]:
@@ -85,7 +85,7 @@ def compared_page(compared: Compared) -> dict[str, object]:
         if row.paired:
             changes.append((row.segment, _changes_line(result.apart[row.segment])))
     if compared.trainings is not None:
-        changes.append((ALL, _retraining_line(compared.trainings.apart[ALL])))
+        changes.append((ALL, f"retraining: {_changes_line(compared.trainings.apart[ALL])}"))
     bars = []
     for kind, share in result.apart[ALL].shares.items():
         if share:
@@ -131,6 +131,7 @@ def compared_dict(compared: Compared) -> dict[str, object]:
 
 
 def _segment_dict(compared: Compared, row: CoverageRow) -> dict[str, object]:
+    """Return the JSON of one segment."""
     result = compared.result
     floor_apart = None
     if compared.trainings is not None:
@@ -236,10 +237,6 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
         f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
         f"length {number(parts.length)}; {kinds}"
     )
-
-
-def _retraining_line(breakdown: ChangeBreakdown) -> str:
-    return f"retraining: {_changes_line(breakdown)}"
 
 
 def _percent(share: float) -> str:

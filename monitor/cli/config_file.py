@@ -130,6 +130,7 @@ class _FirstChange(NamedTuple):
 
 
 def _try_database(settings: Settings) -> _TriedDatabase:
+    """Try whether the daemon could use the database."""
     from monitor.storage import parse_url, schema_version
     from monitor.storage.database_url import describe
 
@@ -141,6 +142,7 @@ def _try_database(settings: Settings) -> _TriedDatabase:
 
 
 def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
+    """Print what is good to know before the daemon starts: the database and warnings."""
     from monitor.storage import exposure, parse_url
 
     if database.problem is None:
@@ -221,6 +223,7 @@ def _first_changes(
 def _first_change(
     preview: Preview, settings: Settings, document: YamlDocument, config: Path
 ) -> _FirstChange | None:
+    """Return which setting of the comparison to change first, or None if it compared lists."""
     from monitor.settings.excerpt import line_of_setting
 
     setting = preview.unread_setting
@@ -236,6 +239,7 @@ def _first_change(
 
 
 def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
+    """Print the lists of a few users, or why there are none."""
     from monitor.texts.unpaired import write_arms
 
     comparison = preview.comparison
@@ -264,6 +268,7 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
 
 
 def _write_matches(preview: Preview) -> list[str]:
+    """Say how many ids of the arms match, and what in the configuration matches nothing."""
     from monitor.texts.id_mismatches import write_matching, write_mismatch
     from monitor.texts.unmatched_names import write_unmatched
 
@@ -277,6 +282,7 @@ def _write_matches(preview: Preview) -> list[str]:
 
 
 def _preview_dict(preview: Preview, first_change: _FirstChange | None) -> dict[str, object]:
+    """Return the preview as JSON."""
     users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {

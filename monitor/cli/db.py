@@ -221,6 +221,7 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
 
 
 def _print_pruned(pruned: Pruned) -> None:
+    """Print the number of deleted rows by table, and why other rows were not deleted."""
     if pruned.deleted_rows:
         rows = [(table, f"{number:,}") for table, number in sorted(pruned.deleted_rows.items())]
         print_table(("table", "rows>"), rows, title="deleted:")

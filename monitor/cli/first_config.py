@@ -20,8 +20,8 @@ from monitor.cli.file_columns import (
     find_column,
     find_file_problem,
     find_segments,
+    fitting_options,
     list_shapes,
-    shaped,
 )
 from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
@@ -71,7 +71,7 @@ class Kind(StrEnum):
 
 @immutable
 class ColumnNames:
-    """Names of columns in files and tables. None stands for the usual names."""
+    """Names of columns in files and tables. None means the usual names."""
 
     user: str | None
     items: str | None  # for HTTP, the path to the ids in an answer
@@ -225,6 +225,7 @@ def _is_terminal() -> bool:
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:
+    """Write the file. Raises ConfigError if it exists and ``force`` is False."""
     from monitor.boundary.files import replace_file
 
     try:
@@ -253,6 +254,7 @@ def _default(_: str, default: str) -> str:
 
 
 def _short_text(name: str, sources: Sources) -> str:
+    """Return the short configuration."""
     noise_floor = ""
     if sources.retrained is not None:
         noise_floor = _NOISE_FLOOR.format(retrained=sources.retrained)
@@ -268,6 +270,7 @@ def _short_text(name: str, sources: Sources) -> str:
 
 
 def _ask_kind(ask: _Ask) -> Kind:
+    """Ask where the lists are. Raises BadParameter for an unknown kind."""
     kinds = list(Kind)
     if ask is _prompt:
         print_line("Where are the lists?")
@@ -364,6 +367,7 @@ _SOURCES: Mapping[Kind, Callable[[Answers, _Ask], Sources]] = {
     Kind.SQL: _ask_sql,
     Kind.REDIS: _ask_redis,
 }
+"""Functions that ask for what the answers do not say, and return the sources of the kind."""
 _LABELS: Mapping[Kind, str] = {
     Kind.FILES: "files: two files, CSV, Parquet or JSON lines",
     Kind.HTTP: "http: two services that answer with a list for a user",
@@ -438,10 +442,11 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return shaped(Path(path), columns.user, columns.shapes(), is_required=True)
+    return fitting_options(Path(path), columns.user, columns.shapes(), is_required=True)
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:
+    """Ask for the columns of a file whose columns have unusual names."""
     user = ask("Column with the user", USER_COLUMNS[0])
     items = ask("Column with the list of items. Empty if a row has one item", "")
     if items:

@@ -190,6 +190,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     """Acknowledge or resolve the selected firing alerts, and print what changed."""
     from monitor.pipeline.alert_actions import Signature, change_firing
 
+    # This function is the commands `ack` and `resolve`.
     ends = context.info_name == "resolve"
     signed = Signature(author=author_name(by), comment=comment, at=utc_now())
 
@@ -401,6 +402,7 @@ def _print_unmatched(
     states: Sequence[AlertState],
     comparisons: Sequence[str],
 ) -> None:
+    """Print a warning for each silence that matches no alert so far."""
     from monitor.alerts.unmatched import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched
 
@@ -409,6 +411,7 @@ def _print_unmatched(
 
 
 def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
+    """Return when the silence ends. Raises BadParameter unless exactly one option is given."""
     if (span is None) == (until is None):
         raise typer.BadParameter("a silence needs one end: give either --for or --until")
     if until is not None:
@@ -496,6 +499,7 @@ def try_receivers(
 
 
 def _delivery_row(record: Delivery) -> dict[str, object]:
+    """Return a row of `notify ls`."""
     transition = record.transition
     change = "starts"
     if transition.is_acknowledgement:

@@ -202,6 +202,7 @@ def _print(certificate: Certificate) -> None:
 
 
 def _question_lines(certificate: Certificate) -> list[str]:
+    """Say what was judged: the question, the runs, and the runs that were left out."""
     from monitor.texts.gate import write_left_out
 
     question = certificate.question
@@ -222,6 +223,7 @@ def _scale_line(certificate: Certificate) -> str:
 
 
 def _as_page(certificate: Certificate) -> dict[str, object]:
+    """Return the values of the template ``certificate.html``."""
     segments = certificate.segments
 
     def decides_less(place: int) -> bool:
@@ -267,6 +269,7 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
 
 
 def _runs_line(certificate: Certificate) -> str:
+    """Say which runs and how many users were judged."""
     from monitor.texts.gate import write_census
 
     runs = certificate.runs
@@ -295,6 +298,7 @@ def _runs_line(certificate: Certificate) -> str:
 
 
 def _row(result: GateResult) -> tuple[str, ...]:
+    """Return the table row of one segment."""
     mean = number(result.mean_best)
     if number(result.mean_worst) != mean:
         mean += f" to {number(result.mean_worst)}"

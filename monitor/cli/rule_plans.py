@@ -39,6 +39,34 @@ if TYPE_CHECKING:
     from monitor.service.analysis.thresholds import Suggestion
 
 
+# What `plan` reads from stored runs if the option is not given.
+_Mean = Annotated[
+    float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
+]
+_Deviation = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
+    ),
+]
+_Wander = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="How much the true mean varies from run to run (standard deviation). Default: "
+        "from stored runs.",
+    ),
+]
+_Learned = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=10**6,
+        help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
+    ),
+]
+
+
 def suggest(  # noqa: PLR0913 - the command's options
     comparison: ComparisonName,
     *,
@@ -99,6 +127,7 @@ def suggest(  # noqa: PLR0913 - the command's options
 
 
 def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
+    """Return the suggestion as JSON. It is also a row of the table."""
     rule = suggestion.rule
     threshold = caught = None
     if suggestion.reason is None:
@@ -120,6 +149,7 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
 
 
 def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) -> None:
+    """Print the thresholds, what one run detects, and when the alerts would have fired."""
     columns = (
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
@@ -142,6 +172,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
+    """Print the suggested rules as YAML for the configuration."""
     # Write values as JSON, because JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
@@ -223,31 +254,10 @@ def plan(  # noqa: PLR0913 - the command's options
         str,
         typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),
     ] = "all",
-    mean: Annotated[
-        float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
-    ] = None,
-    sd: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
-        ),
-    ] = None,
-    wander: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="How much the true mean varies from run to run (standard deviation). Default: "
-            "from stored runs.",
-        ),
-    ] = None,
-    learned: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=10**6,
-            help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
-        ),
-    ] = None,
+    mean: _Mean = None,
+    sd: _Deviation = None,
+    wander: _Wander = None,
+    learned: _Learned = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -268,22 +278,21 @@ def plan(  # noqa: PLR0913 - the command's options
     if (drop is None) == (share is None):
         raise typer.BadParameter("the change to detect is unclear: give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
-    given: dict[str, Any] = {}
-    for name, value in figures.items():
-        if value is not None:
-            given[name] = value
+    overrides: dict[str, Any] = {
+        name: value for name, value in figures.items() if value is not None
+    }
     configured = None
     inputs_of_plans = [sample_size.PlanInputs()]
-    users_and_panel = None
+    early_stop = None
     interval = timedelta()
     if comparison is not None:
-        by_rule = share is not None and not given
-        configured, interval, inputs_of_plans, users_and_panel = _read_stored(
+        by_rule = share is not None and not overrides
+        configured, interval, inputs_of_plans, early_stop = _read_stored(
             comparison, config, metric, segment, by_rule=by_rule
         )
     plans = []
     for stored_inputs in inputs_of_plans:
-        inputs = replace(stored_inputs, **given)
+        inputs = replace(stored_inputs, **overrides)
         size = drop
         if size is None:
             size = sample_size.drop_of_share(inputs, share or 0.0, score)
@@ -298,15 +307,15 @@ def plan(  # noqa: PLR0913 - the command's options
         plans.append(size_plan)
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        users_until_decided = None if users_and_panel is None else users_and_panel[0]
+        users_until_decided = None if early_stop is None else early_stop[0]
         print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
         return
     _print_plan(best)
     unpaired = None if configured is None else configured.measuring.unpaired
     if unpaired is not None and best.users is not None and best.runs is not None:
         print_line(write_arm_sizes(best.users, best.runs, unpaired.baseline_share, interval))
-    if users_and_panel is not None:
-        print_line(write_early_stop(*users_and_panel))
+    if early_stop is not None:
+        print_line(write_early_stop(*early_stop))
 
 
 def _read_stored(
@@ -343,6 +352,7 @@ def _read_stored(
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
+    """Return the plan as JSON."""
     inputs = plan.inputs
     search = plan.search
     return {
@@ -358,6 +368,7 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 
 def _print_plan(plan: SampleSizePlan) -> None:
+    """Print the answer, and the figures on which it is based."""
     search = plan.search
     inputs = plan.inputs
     rule = plan.inputs.rule

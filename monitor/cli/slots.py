@@ -301,6 +301,7 @@ def _print_while_learning(results: Sequence[RunResult]) -> None:
 
 
 def _find_while_learning(result: RunResult) -> str | None:
+    """Return what an ok run found that no rule can alert on yet, or None."""
     from monitor.model.alerts import State
     from monitor.service.analysis.interpretation import find_shared
     from monitor.texts.explanations import write_cause
@@ -329,6 +330,7 @@ def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
 
 
 def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
+    """Return a row of the table for each run that was stored before."""
     rows: list[_Row] = []
     for run in stored:
         record = store.history.record(run.id)
@@ -378,11 +380,12 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that arrived after the runs, for all slots that wait for it.
+    """Measure relevance that arrived after the runs.
 
-    The command uses the lists that are stored with each run. No rule judges the result. The output
-    lists the runs that were measured now, and the runs that still wait for relevance. The exit code
-    is 3 if relevance has arrived but could not be used.
+    The command uses the lists that are stored with each run. By default it measures all slots that
+    wait for relevance. No rule judges the result. The output lists the runs that were measured now,
+    and the runs that still wait for relevance. The exit code is 3 if relevance has arrived but could
+    not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -405,6 +408,7 @@ def _outcome(filled: BackfilledRun) -> str:
 
 
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
+    """Return the outcome for one run as JSON."""
     return {
         **pick(filled.run, "comparison", "slot"),
         "status": _outcome(filled),
@@ -415,6 +419,7 @@ def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
 
 
 def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
+    """Print a table of the runs, and how many of them still wait."""
     rows = []
     waiting = []
     for each in filled_runs:

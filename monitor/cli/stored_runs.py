@@ -286,13 +286,29 @@ def print_run(
 
 def _print_gaps(run: RunRecord, found: UnpairedFindings) -> None:
     """Print the users of both arms, and how far they moved from their lists of before."""
-    from monitor.measures.unpaired_presentation import GAP_COLUMNS, gap_rows, user_table
-    from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
+    from monitor.measures.unpaired_presentation import (
+        GAP_COLUMNS,
+        gap_rows,
+        outcome_table,
+        user_table,
+    )
+    from monitor.texts.unpaired import (
+        GAPS_EXPLAINED,
+        LIMIT_OF_SELF_GAPS,
+        write_outcomes,
+        write_split,
+    )
 
     users = user_table(found)
     print_line()
     print_table(users.columns, users.rows)
     for line in write_split(found):
+        print_line(line)
+    if found.outcomes:
+        outcomes = outcome_table(found)
+        print_line()
+        print_table(outcomes.columns, outcomes.rows)
+    for line in write_outcomes(found):
         print_line(line)
     print_line()
     print_table(GAP_COLUMNS, gap_rows(run.summaries))

@@ -171,9 +171,11 @@ _TABLE = {
         _GAUGE,
         f"{_SIMILARITY} series",
         "In an unpaired comparison: mean over users of `baseline_self`, `candidate_self`, "
-        "`self_gap` or `far_gap`. The series `baseline_self` and `candidate_self` compare the "
+        "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` compare the "
         "lists of an arm's users with the same users' lists before the test. `self_gap` and "
-        "`far_gap` are differences between the arms.",
+        "`far_gap` are differences between the arms. `outcome` is the difference in an outcome, "
+        "which the label `metric` names. `outcome_low` and `outcome_high` are the ends of its "
+        "interval.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
@@ -291,9 +293,9 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "`Stale` fires after this time without an ok run. This time is the time in which "
-        "`conditions.stale.after` runs are due, plus the `deadline` of one run. `Stale` does not "
-        "fire if the configuration ignores it.",
+        "`Stale` fires after this time without an ok run. The time covers `conditions.stale.after` "
+        "runs in a row, plus the `deadline` of one run. `Stale` does not fire if the configuration "
+        "ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,

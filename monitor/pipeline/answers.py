@@ -1,4 +1,4 @@
-"""Gets the answers of all sources of a run: joined by a source, pulled once, or pulled in rounds."""
+"""Gets the answers of a run's sources: joined by a source, pulled once, or pulled in rounds."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,15 +12,16 @@ import numpy as np
 from monitor.alerts.rule_evaluation import segments_of
 from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Floats, Rows
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Panel, UserBatch
-from monitor.model.rules import Comparison
+from monitor.model.rules import Comparison, SimilarityRule
 from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import cut_panel
+from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
 @contextmanager
@@ -31,7 +32,10 @@ def open_answers(
     watch: Stopwatch,
     memory: Memory,
 ) -> Iterator[Answers]:
-    """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled."""
+    """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
+
+    Raises SourceError if the users cannot be read.
+    """
     sample = comparison.measuring.sample
     limit = comparison.measuring.deadline
     needs_last_lists = (
@@ -39,6 +43,7 @@ def open_answers(
     )
     if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
+            # The stage ends before the answers are read.
             with watch.stage("users"):
                 joined = join_all(comparison, arms, arms.joined, slot, watch.seconds_left(limit))
                 answers = reading.enter_context(joined)
@@ -63,56 +68,40 @@ def pull_until_certain(
 ) -> Answers:
     """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
 
-    All rounds together may take ``timeout_s`` seconds.
+    All rounds together may take ``timeout_s`` seconds. A round asks the next users of the panel in
+    random order, and begins when the scores of the earlier rounds have been computed.
     """
-    # This is imported here, because Spark's executors import this module but have no scipy.
-    from monitor.statistics.sequential.gate import is_certain, round_ends  # noqa: PLC0415
-
     deadline = Deadline.after(timeout_s)
     ends = round_ends(len(panel))
     seed = (comparison.measuring.seed, int(slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    ordered = cut_panel(replace(panel, users=users), order)
-    undefined = np.full(len(panel), np.nan)
-    scores = defaultdict[str, Floats](undefined.copy)
-    watched = [
-        (rule, ordered.segments.get(segment, order[:0]))
-        for rule in comparison.judging.similarity_rules
-        for segment in segments_of(rule, ordered.segments, ())
-    ]
+    watched = _WatchedScores(comparison, cut_panel(replace(panel, users=users), order))
 
     def ask(start: int, end: int, asked_arms: Arms) -> Answers:
         part = cut_panel(panel, np.sort(order[start:end]))
         return pull_all(comparison, asked_arms, part, slot, deadline.remaining_s, memory)
 
-    def add_scores(batch: Scores) -> None:
-        rows = find_users(batch.users, ordered.users)
-        for metric, values in batch.by_metric.items():
-            scores[metric][rows] = values
-
-    def are_all_certain(asked: int) -> bool:
-        """Return whether ``asked`` users are enough for each rule. False if there are no rules."""
-        return bool(watched) and all(
-            is_certain(rule, scores.get(rule.metric, undefined)[rows[rows < asked]], len(rows))
-            for rule, rows in watched
-        )
-
     first = ask(0, ends[0], arms)
-    lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
+    # The later rounds add to these.
+    lacks = dict.fromkeys(first.lacks)
     doubts = dict.fromkeys(first.doubts)
+    seconds = {**first.seconds}
+    gaps = {**first.gaps}
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
         for start, end in pairwise(ends):
-            if are_all_certain(start):
+            if watched.are_certain(start):
                 return
+            # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(answers.lacks))
             doubts.update(dict.fromkeys(answers.doubts))
-            seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
-            for what, more_gaps in answers.gaps.items():
-                gaps[what] = gaps.get(what, []) + more_gaps
+            for arm, seconds_of_round in answers.seconds.items():
+                seconds[arm] += seconds_of_round
+            for what, gaps_of_round in answers.gaps.items():
+                gaps[what] = gaps.get(what, []) + gaps_of_round
             for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
@@ -124,5 +113,33 @@ def pull_until_certain(
         doubts=doubts.keys(),
         seconds=seconds,
         gaps=gaps,
-        scored=add_scores,
+        scored=watched.add,
     )
+
+
+class _WatchedScores:
+    """The scores of a panel's users that the rules judge. The users are asked in this order."""
+
+    def __init__(self, comparison: Comparison, panel: Panel) -> None:
+        self._panel = panel
+        self._unknown = np.full(len(panel), np.nan)
+        self._by_metric = defaultdict[str, Floats](self._unknown.copy)
+        self._rules: list[tuple[SimilarityRule, Rows]] = []
+        no_rows = np.empty(0, dtype=np.intp)
+        for rule in comparison.judging.similarity_rules:
+            for segment in segments_of(rule, panel.segments, ()):
+                self._rules.append((rule, panel.segments.get(segment, no_rows)))
+
+    def add(self, scores: Scores) -> None:
+        """Add the scores of some users."""
+        rows = find_users(scores.users, self._panel.users)
+        for metric, values in scores.by_metric.items():
+            self._by_metric[metric][rows] = values
+
+    def are_certain(self, asked: int) -> bool:
+        """Return whether the first ``asked`` users decide each rule. False without rules."""
+        for rule, rows in self._rules:
+            values = self._by_metric.get(rule.metric, self._unknown)
+            if not is_certain(rule, values[rows[rows < asked]], len(rows)):
+                return False
+        return bool(self._rules)

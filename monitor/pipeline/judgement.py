@@ -5,11 +5,10 @@ again by other rules.
 """
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 
 import numpy as np
 
@@ -26,11 +25,10 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
-from monitor.pipeline.alert_explanations import add_explanations, find_lost
+from monitor.pipeline.alert_explanations import add_explanations
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
-from monitor.texts.model_versions import write_models
 
 RECENT = 10
 """If no rule learns what is normal, messages show the mean of this many earlier runs as normal.
@@ -136,18 +134,18 @@ class ChangeScales:
 
         None if neither is known.
         """
-        subject = (change.metric, change.statistic)
-        alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
-        normal = None
-        for expectation in self.expectations:
-            is_alike = expectation.alert in alike and expectation.segment == change.segment
-            if is_alike and expectation.expected is not None:
-                if expectation.alert == change.alert:
-                    return expectation.expected
-                # If the alert's rule does not learn, another rule on the same series is used.
-                normal = expectation.expected if normal is None else normal
-        if normal is not None:
-            return normal
+        # If the alert's rule does not learn, another rule that judges the same series is used.
+        alerts = [change.alert]
+        for rule in self.comparison.judging.rules:
+            if rule.subject == (change.metric, change.statistic):
+                alerts.append(rule.alert)
+        expected = {}
+        for each in self.expectations:
+            if each.segment == change.segment and each.expected is not None:
+                expected[each.alert] = each.expected
+        for alert in alerts:
+            if alert in expected:
+                return expected[alert]
         values = list(self._recent_values(change))
         return math.fsum(values) / len(values) if values else None
 
@@ -282,9 +280,7 @@ class Rejudgement:
     installation: str = ""
     accepted: tuple[Transition, ...] = ()
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
-    past: defaultdict[str, deque[PastRun]] = field(
-        default_factory=partial(defaultdict, partial(deque[PastRun], maxlen=REMEMBERED))
-    )
+    past: dict[str, deque[PastRun]] = field(default_factory=dict)  # by hash of the configuration
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run. Abandoned runs, and slots that were judged before, are ignored.
@@ -323,9 +319,7 @@ class Rejudgement:
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if record.status is RunStatus.OK:
             self._remember(record, judgement)
-        models = write_models(record.models, record.slot)
-        lost = find_lost(findings)
-        return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
+        return add_explanations(judgement.transitions, record.explanation, findings)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.
@@ -345,4 +339,5 @@ class Rejudgement:
             summaries=record.summaries if needs_recent(self.comparison) else (),
             models=record.models,
         )
-        self.past[record.config_hash].append(past)
+        newest = self.past.setdefault(record.config_hash, deque(maxlen=REMEMBERED))
+        newest.append(past)

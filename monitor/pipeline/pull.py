@@ -105,10 +105,12 @@ class UnpairedArms:
     - ``arms`` has two sources of lists for each arm. The baseline is the users' lists of before,
       and the candidate is the users' lists of now.
     - ``assigned`` gives for each arm the users that were assigned to it since the test began.
+    - ``outcomes`` are the outcomes since the test began, and those before the test.
     """
 
     arms: Mapping[Arm, Arms]
     assigned: Mapping[Arm, ports.UserSource]
+    outcomes: Sequence[ports.OutcomeSource] = ()
 
 
 @immutable
@@ -165,7 +167,7 @@ def join_all(
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        lacks: dict[str, None] = {}
+        lacks: dict[str, None] = {}  # the keys are sentences in order, each once
         for extra in (weights, relevance):
             lack = extra.wait(deadline, late)
             if lack is not None:
@@ -256,7 +258,6 @@ def pull_all(
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
-    lists = pulls[Arm.BASELINE].rankings
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
         unreadable += pull_of_arm.unreadable
@@ -274,13 +275,15 @@ def pull_all(
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
     unreadable_notes = arms.describe(unreadable)
     lacks += [describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()]
-    gaps = {Arm.CANDIDATE.value: [gaps_between(lists, pulls[Arm.CANDIDATE].rankings)]}
+    baseline = pulls[Arm.BASELINE].rankings
+    candidate = pulls[Arm.CANDIDATE].rankings
+    gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
     doubt = None
     if again.answer is not None:
         second = again.answer.rankings
-        gaps["noise_floor"] = [gaps_between(lists, second)]
+        gaps["noise_floor"] = [gaps_between(baseline, second)]
         if of_floor.is_uncached:
-            doubt = doubt_floor(lists, second, memory.floor_overlaps)
+            doubt = doubt_floor(baseline, second, memory.floor_overlaps)
     if doubt is not None:
         # The second lists may be copies, so there is no noise floor.
         users = replace(users, again=None)
@@ -307,8 +310,9 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # The family is named, so that all candidates of a baseline are asked in the same order. The
-    # first user makes the orders of the rounds of `pull_until_certain` differ.
+    # Sources ask the users in an order that is drawn from ``together``. It names the family, so the
+    # order is the same for all candidates of a baseline. The first user makes the orders of the
+    # rounds of `pull_until_certain` differ.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,

@@ -4,22 +4,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from monitor.alerts.rule_evaluation import thin_segments
 from monitor.model.errors import SourceError
+from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
-from monitor.model.rules import Comparison, Keep, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
+from monitor.pipeline.alert_explanations import add_explanations, recall_fault
 from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
-from monitor.pipeline.judgement import RECENT
+from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_assessment import add_last_ok, assess
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
 from monitor.pipeline.run_measurement import Measurement, measure_slot
-from monitor.pipeline.run_result import keep_storable, make_result
 from monitor.pipeline.run_scores import RunScores, select_stored, write_scores
+from monitor.pipeline.score import relevance_metrics
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.unpaired_measurement import measure_unpaired
+from monitor.texts.model_versions import write_changes
+from monitor.texts.run_reasons import write_run_reasons
 
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
@@ -103,7 +108,7 @@ def execute(
         scores=select_stored(comparison, run.scores),
         stage_seconds=watch.seconds,
     )
-    return make_result(comparison, claim, memory, clock.now(), keep_storable(comparison, run))
+    return _make_result(comparison, claim, memory, clock.now(), _keep_storable(comparison, run))
 
 
 def failed_result(
@@ -123,4 +128,82 @@ def failed_result(
         reasons=add_last_ok((error,), memory),
         stage_seconds=stage_seconds or {},
     )
-    return make_result(comparison, claim, memory, clock.now(), findings)
+    return _make_result(comparison, claim, memory, clock.now(), findings)
+
+
+def _make_result(
+    comparison: Comparison,
+    claim: Claim,
+    memory: Memory,
+    at: datetime,
+    findings: Findings,
+) -> RunResult:
+    """Judge the findings at this time, explain the alerts, and return the run's result."""
+    k = comparison.measuring.k
+    labels_until = _labels_until(comparison.measuring, findings)
+    judgement = judge_findings(comparison, findings, memory, at)
+    explanation = findings.explanation
+    starts = [change for change in judgement.transitions if change.is_start]
+    if starts:
+        explanation = recall_fault(explanation, memory.explained, starts)
+    reasons = findings.reasons
+    if memory.last_ok is not None:
+        changes = write_changes(
+            memory.last_ok, findings.slot, comparison.config_hash, k, findings.models
+        )
+        changed = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
+        reasons = (*reasons, *changed)
+    # The run keeps all items, but messages may not show them.
+    for_messages = explanation
+    if for_messages is not None and not comparison.judging.shows_items:
+        for_messages = for_messages.without_items
+    return extend(
+        RunResult,
+        replace(findings, explanation=explanation, reasons=reasons),
+        claim=claim,
+        reason=write_run_reasons(reasons) or None,
+        finished_at=at,
+        config_hash=comparison.config_hash,
+        k=k,
+        states=judgement.states,
+        transitions=add_explanations(judgement.transitions, for_messages, findings),
+        expectations=judgement.expectations,
+        standstills=judgement.standstills,
+        labels_until=labels_until,
+    )
+
+
+def _labels_until(measuring: MeasuringPlan, findings: Findings) -> datetime | None:
+    """Return until when later runs measure relevance that arrives for this slot.
+
+    None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
+    """
+    within = measuring.relevance_within
+    if findings.status is not RunStatus.OK or not within or not relevance_metrics(measuring):
+        return None
+    return findings.slot + within
+
+
+def _keep_storable(comparison: Comparison, measured: Findings) -> Findings:
+    """Return the part of the findings that a run with this status stores.
+
+    Nothing is stored of segments in which too few users were compared (thin segments).
+    """
+    if measured.status is RunStatus.FAILED:
+        # A failed run compared no users, so it has no results.
+        measured = replace(measured, summaries=(), arm_scores=())
+    if measured.status is not RunStatus.OK:
+        # To compare lists, to measure relevance and to explain drops, later runs use only ok runs.
+        measured = replace(measured, lists=None, is_labelled=False, split=None, explanation=None)
+    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
+    lists = measured.lists
+    if lists is not None:
+        # Relevance that arrives later is not measured in thin segments either.
+        thick = {name: rows for name, rows in lists.segments.items() if name not in thin}
+        lists = replace(lists, segments=thick)
+    return replace(
+        measured,
+        summaries=tuple(row for row in measured.summaries if row.segment not in thin),
+        arm_scores=tuple(row for row in measured.arm_scores if row.segment not in thin),
+        lists=lists,
+    )

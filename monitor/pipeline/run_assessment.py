@@ -1,8 +1,7 @@
 """Decides the status of a measured run, and finds the reasons for it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import TypeAlias
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.model.alerts import AlertState, State
@@ -13,6 +12,7 @@ from monitor.model.rankings import (
     CoverageNote,
     CoverageReason,
     CoverageRow,
+    Notes,
 )
 from monitor.model.rules import Comparison, Condition, ConditionRule
 from monitor.model.run_reasons import IdKind, LossCause, RunReason, RunReasonKind, RunReasons
@@ -22,9 +22,6 @@ from monitor.pipeline.expectations import learning_rules
 from monitor.pipeline.run_measurement import Measurement
 from monitor.statistics.unpaired import arms_differed, split
 from monitor.texts.id_mismatches import write_user_spelling
-
-Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
-"""What happened first to the users of an arm that have no list, by the reason that is counted."""
 
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
@@ -131,8 +128,8 @@ def _find_losses(
     others = []
     if len(losses) == 1 and losses[0].arm is not None:
         other = losses[0].arm.other
-        asked = everybody.asked_of(other)
-        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=asked))
+        users = everybody.asked_of(other)
+        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
     if any(cause.reason is CoverageReason.TIMEOUT for loss in losses for cause in loss.causes):
         deadline_s = comparison.measuring.deadline.total_seconds()
         others.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))

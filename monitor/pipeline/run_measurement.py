@@ -4,7 +4,6 @@ The stages are to read users, pull lists, pair them, score them, summarize the s
 arms and explain the result. This module does not judge or store anything.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -13,23 +12,17 @@ from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
-from monitor.model.rankings import Arm, Coverage, CoverageNote, CoverageReason
+from monitor.model.rankings import Arm, Coverage, Notes
 from monitor.model.rules import Comparison, Keep
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.accumulator import (
-    SAMPLED_USERS,
-    RemoteMeasurer,
-    RunAccumulator,
-)
+from monitor.pipeline.accumulator import SAMPLED_USERS, RemoteMeasurer, RunAccumulator
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
-from monitor.pipeline.missing_users import explain_missing_users
-from monitor.pipeline.pull import (
-    Arms,
-)
+from monitor.pipeline.pull import Arms
+from monitor.pipeline.respelled import explain_missing_users
 from monitor.pipeline.run_explanation import explain_run, note_sample
 from monitor.pipeline.run_scores import RunScores, draw_scores, without_floor
 from monitor.pipeline.stopwatch import Stopwatch
@@ -47,7 +40,7 @@ class Measurement:
 
     run: Findings
     coverage: Coverage
-    notes: Mapping[tuple[Arm, CoverageReason], CoverageNote]
+    notes: Notes
     left_out: tuple[str, ...]
     doubts: RunReasons = ()
 

@@ -5,7 +5,7 @@ one user, and not of two arms. The users of both arms go through one accumulator
 is divided into the users of the baseline and the users of the candidate.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -35,10 +35,17 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import ArmCounts, ArmGap, UnpairedFindings, UnpairedPlan
+from monitor.model.unpaired import (
+    ArmCounts,
+    ArmGap,
+    OutcomeGap,
+    UnpairedFindings,
+    UnpairedPlan,
+)
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
+from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time
 from monitor.pipeline.run_explanation import note_sample
 from monitor.pipeline.run_measurement import Measurement
@@ -67,6 +74,8 @@ class _Assigned:
 
     count: Mapping[Arm, int]  # users that switched arms are left out
     switched: "pd.Index[str]"
+    outcomes: tuple[OutcomeGap, ...]
+    lacks: Sequence[str]  # what could not be read of the outcomes
 
 
 def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
@@ -97,7 +106,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     notes: Notes = {}
     with ExitStack() as reading:
         with watch.stage("users"):
-            assigned = _read_assigned(sources, arms, slot, seconds_left())
+            assigned = _read_assigned(plan, arms, sources, slot, seconds_left)
         answers: dict[Arm, Answers] = {}
         for arm in Arm:
             opened = open_answers(comparison, sources.arms[arm], slot, watch, memory)
@@ -145,16 +154,17 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         items=differences.items,
         counted=differences.counted,
         arm_gaps=arm_gaps,
+        outcomes=assigned.outcomes,
     )
     last_models = None if memory.last_ok is None else memory.last_ok.models
-    lacks: dict[str, None] = {}
+    lacks = dict.fromkeys(assigned.lacks)
     for answer in answers.values():
         lacks |= dict.fromkeys(answer.lacks)
     run = replace(
         run,
         scores=scores if scores.count else None,
         coverage=coverage,
-        summaries=summaries,
+        summaries=(*summaries, *summarize_outcomes(assigned.outcomes)),
         evidence=_name_evidence(run.evidence, accumulator, asked),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
@@ -173,18 +183,26 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
 
 
 def _read_assigned(
-    sources: UnpairedArms, arms: Arms, slot: datetime, seconds_left: float
+    plan: UnpairedPlan,
+    arms: Arms,
+    sources: UnpairedArms,
+    slot: datetime,
+    seconds_left: Callable[[], float],
 ) -> _Assigned:
     users: dict[Arm, pd.Index[str]] = {}
     for arm, source in sources.assigned.items():
         late = f"the users of the {arm} did not arrive before the run's deadline"
-        users[arm] = ask_in_time(partial(source.users, slot, ()), seconds_left, late).users
+        users[arm] = ask_in_time(partial(source.users, slot, ()), seconds_left(), late).users
     switched = users[Arm.BASELINE].intersection(users[Arm.CANDIDATE])
+    stayed = {arm: of_arm.difference(switched, sort=False) for arm, of_arm in users.items()}
+    outcomes, lacks = measure_outcomes(plan, arms, stayed, slot, seconds_left)
     if arms.pseudonyms is not None:
         switched = arms.pseudonyms.hide(switched)
     return _Assigned(
-        count={arm: len(of_arm) - len(switched) for arm, of_arm in users.items()},
+        count={arm: len(of_arm) for arm, of_arm in stayed.items()},
         switched=switched,
+        outcomes=outcomes,
+        lacks=lacks,
     )
 
 

@@ -15,7 +15,7 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
+from monitor.model.ports import Clock, OutcomeSource, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
@@ -35,6 +35,7 @@ from monitor.sources import (
     open_item_titles,
     open_item_weights,
     open_joined,
+    open_outcomes,
     open_relevance,
     open_source,
     open_users,
@@ -229,7 +230,10 @@ def _open_unpaired(options: UnpairedOptions, arms: Arms) -> UnpairedArms:
             listed={},
         )
         assigned[arm] = open_users(options.assigned_to(arm), lists)
-    return UnpairedArms(arms=of_arms, assigned=assigned)
+    outcomes: tuple[OutcomeSource, ...] = ()
+    if options.outcomes:
+        outcomes = tuple(map(open_outcomes, options.outcome_logs))
+    return UnpairedArms(arms=of_arms, assigned=assigned, outcomes=outcomes)
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:

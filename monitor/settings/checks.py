@@ -266,12 +266,13 @@ def _hours_and_deadline(comparison: Partial) -> Iterator[Problem]:
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     """Report metrics that occur twice, that need more than k items, or that lack an input."""
     k = comparison.k
-    metrics: list[tuple[KeyPath, Metric]] = []
-    for index, name in enumerate(comparison.metrics or ()):
-        metrics.append((("metrics", index), parse(name)))
-    arm_metrics: list[tuple[KeyPath, ArmMetric]] = []
-    for index, name in enumerate(comparison.arm_metrics or ()):
-        arm_metrics.append((("arm_metrics", index), parse_arm_metric(name)))
+    metrics = [
+        (("metrics", index), parse(name)) for index, name in enumerate(comparison.metrics or ())
+    ]
+    arm_metrics = [
+        (("arm_metrics", index), parse_arm_metric(name))
+        for index, name in enumerate(comparison.arm_metrics or ())
+    ]
     yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
     yield from duplicates(arm_metrics, f"{TWICE}: remove one of them")
     for path, metric in metrics:
@@ -305,9 +306,9 @@ def _users(comparison: Partial) -> Iterator[Problem]:
         return
     baseline = comparison.baseline
     if baseline is not None:
-        of_all_users = all_users_problem(baseline) if users.all else None
-        of_joining = joined_problem(_lists(comparison), users)
-        yield from filter(None, (of_all_users, of_joining))
+        listing_problem = all_users_problem(baseline) if users.all else None
+        joining_problem = joined_problem(_lists(comparison), users)
+        yield from filter(None, (listing_problem, joining_problem))
     if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),

@@ -358,7 +358,11 @@ class ComparisonOptions(Options):
         return baseline, names[-1]
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
-        """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
+        """Yield the comparisons that this entry of the file defines: one for each candidate.
+
+        With ``pairs`` there is also one for each pair of ``candidates``. An unpaired comparison is
+        the only one of its entry, and gets the sources that it makes from its log.
+        """
         if self.unpaired is not None:
             yield self.model_copy(update=self.unpaired.to_sources())
         if self.candidate is not None:

@@ -263,8 +263,8 @@ class Settings(Options):
     """A second receiver for messages that the first receiver rejects permanently. With `{pagerduty:
     email}`, `email` gets the messages that `pagerduty` rejects."""
     maintenance: tuple[MaintenanceOptions, ...] = Field(default=(), max_length=100)
-    """Times without notifications. At the end of such a time, receivers are notified of the alerts
-    that still fire."""
+    """Times without notifications. At the end of a maintenance time, receivers are notified of the
+    alerts that still fire."""
     retention: RetentionOptions = Field(default_factory=RetentionOptions)
     """How long results are stored."""
     privacy: PrivacyOptions = Field(default_factory=PrivacyOptions)

@@ -66,12 +66,16 @@ def load_document(path: Path) -> YamlDocument:
 
 
 def _names_of(document: YamlDocument) -> list[Any]:
-    """The names of all comparisons. None stands for a name that is not text."""
+    """Return the names of all comparisons. A name that is not text is None."""
     names: list[Any] = []
-    comparisons = document.data.get("comparisons")
-    for entry in comparisons if isinstance(comparisons, list) else []:
+    for entry in _entries(document):
         names += [name for _, name in names_in(entry)]
     return names
+
+
+def _entries(document: YamlDocument) -> list[object]:
+    comparisons = document.data.get("comparisons")
+    return comparisons if isinstance(comparisons, list) else []
 
 
 def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> int:
@@ -79,8 +83,7 @@ def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> in
 
     The candidate of a comparison ``NAME.KEY`` is its entry in ``candidates``.
     """
-    comparisons = document.data.get("comparisons")
-    for place, entry in enumerate(comparisons if isinstance(comparisons, list) else []):
+    for place, entry in enumerate(_entries(document)):
         for path, name in names_in(entry):
             if name == comparison:
                 is_one_of_several = setting == "candidate" and path[0] == "candidates"

@@ -23,11 +23,16 @@ _OF_LEARNED = "does not go with learned, which learns its limit from earlier run
 _BOTH_LISTS = (
     "compares both arms' lists of a user, but with unpaired each user has lists of one arm only"
 )
+_OF_OUTCOME = (
+    "does not go with outcome, which has one interval for all users of both arms: remove this key"
+)
 # Each row has a field, the fields that it excludes, and the message about an excluded field.
 _EXCLUDED = (
     ("frozen", ("metric", "coverage", "statistic", "segments", "below", "above"), _OF_FROZEN),
     ("frozen", ("learned", "watch", "for_runs", "resolve_above", "resolve_below"), _OF_FROZEN),
     ("frozen", ("resolve_after",), _OF_FROZEN),
+    ("outcome", ("metric", "coverage", "frozen", "statistic", "segments"), _OF_OUTCOME),
+    ("outcome", ("learned", "watch"), _OF_OUTCOME),
     ("coverage", ("metric", "statistic"), _OF_COVERAGE),
     ("coverage", ("below",), _SHARES_RISE),
     ("learned", ("below", "above", "resolve_above", "resolve_below"), _OF_LEARNED),
@@ -47,8 +52,11 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if rule.has("frozen"):
         # The checks below are for rules with a threshold or a learned limit.
         return
+    if rule.has("outcome"):
+        yield from _outcome(rule, comparison)
+        return
     if not rule.has("metric", "coverage"):
-        yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
+        yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
     elif not rule.has("coverage") and rule.metric is not None:
         yield from _metric(rule, comparison)
     if rule.has("learned"):
@@ -131,6 +139,30 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             "needs relevance, which arrives after the rules have judged the run: use a metric "
             "that needs the lists only",
         )
+
+
+def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report an outcome that is not measured, and a margin that is not beyond 0."""
+    unpaired = comparison.unpaired
+    outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
+    if rule.outcome is not None and rule.outcome not in outcomes:
+        named = ", ".join(outcomes) or "none"
+        yield Problem(
+            ("outcome",), f"is not among unpaired.outcomes, which has {named}: add it there"
+        )
+    if not rule.has("below", "above"):
+        yield Problem((), "has no margin: give below, such as below: -0.02")
+        return
+    is_below = rule.has("below")
+    side = "below" if is_below else "above"
+    margin = getattr(rule, side)
+    if margin is not None and (margin >= 0 if is_below else margin <= 0):
+        yield Problem(
+            (side,),
+            "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
+            "or above: 0.02",
+        )
+    yield from _threshold(rule, None)
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:

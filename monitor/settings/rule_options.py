@@ -104,6 +104,12 @@ class RuleOptions(Options):
                     "required": ["frozen"],
                     "properties": dict.fromkeys(("metric", "statistic", "coverage"), False),
                 },
+                {
+                    "required": ["outcome"],
+                    "properties": dict.fromkeys(
+                        ("metric", "statistic", "coverage", "frozen", "learned", "segments"), False
+                    ),
+                },
             ],
         }
     )
@@ -113,8 +119,8 @@ class RuleOptions(Options):
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
     """The metric to judge: one of the comparison's metrics M. With a noise floor, `floor(M)` and
     `over_floor(M)` are possible too. In an unpaired comparison, only `self_gap(M)`, `far_gap(M)`,
-    `baseline_self(M)` and `candidate_self(M)` are possible. A rule may have `coverage` or `frozen`
-    in place of a metric."""
+    `baseline_self(M)` and `candidate_self(M)` are possible. A rule may have `coverage`, `frozen` or
+    `outcome` in place of a metric."""
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
@@ -135,6 +141,11 @@ class RuleOptions(Options):
     """Judges how long the lists of this arm stay the same, in place of a `metric`. The rule is in
     breach if the lists have not changed for an unusually long time while the other arm's lists
     change. Such a rule needs stored lists, so rankwatch stores lists."""
+    outcome: str | None = Field(default=None, examples=["clicks"])
+    """Judges an outcome of the users of an unpaired comparison, in place of a `metric`. The outcome
+    is a column that `unpaired.outcomes` names. With `below: -0.02`, the rule is in breach if the
+    whole interval is below -2 %. Then the candidate's outcome is surely more than 2 % lower than
+    the baseline's. With `above: 0.02`, the rule is in breach if the whole interval is above 2 %."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
@@ -189,7 +200,12 @@ class RuleOptions(Options):
             return rules.StandstillRule(arm=self.frozen, **common)
         if self.coverage is not None:
             return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
-        # A valid rule without `frozen` and `coverage` has a metric.
+        if self.outcome is not None:
+            is_below = self.below is not None
+            end = DerivedMetric.OUTCOME_HIGH if is_below else DerivedMetric.OUTCOME_LOW
+            metric = end.of(self.outcome)
+            return rules.SimilarityRule(metric=metric, limit=self._limit, **common)
+        # A valid rule without `frozen`, `coverage` and `outcome` has a metric.
         judged = cast("JudgedMetric", self.metric)
         # Many healthy users of an unpaired comparison have no list of before. So it is not checked
         # whether their scores could change the verdict.

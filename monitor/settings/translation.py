@@ -58,6 +58,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
     fallbacks: dict[str, str] = {}
     for name, fallback in settings.fallbacks.items():
         for peer in peers[name]:
+            # One peer is enough, so the first peer of the fallback gets the messages.
             fallbacks[peer] = peers[fallback][0]
     muted: set[tuple[str, str]] = set()
     intervals: dict[str, timedelta] = {}

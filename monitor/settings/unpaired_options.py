@@ -12,7 +12,7 @@ from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.model.rankings import Arm
 from monitor.model.unpaired import UnpairedPlan
-from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions
+from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions, are_once
 from monitor.sources.table_options import ColumnName
 
 _T = TypeVar("_T", bound=OneOf)
@@ -61,6 +61,12 @@ class UnpairedOptions(Options):
     required. With assignments, a run also counts users that were assigned but never served. Without
     assignments, a run counts only users that were served since the test began."""
 
+    outcomes: Annotated[tuple[ColumnName, ...], are_once, NOT_IN_HASH] = Field(
+        default=(), max_length=5, examples=[["clicks"]]
+    )
+    """Columns of the log with an outcome of each request, such as clicks. The outcome of a user is
+    the sum since the test began. A rule may judge it with the key `outcome`."""
+
     @property
     def begins_at(self) -> datetime:
         """When the test began."""
@@ -72,6 +78,7 @@ class UnpairedOptions(Options):
             before=self.before,
             since=self.begins_at,
             baseline_share=self.split[self.baseline],
+            outcomes=self.outcomes,
         )
 
     def lists_of(self, arm: Arm) -> SourceOptions:
@@ -95,6 +102,15 @@ class UnpairedOptions(Options):
         if self.assignments is not None:
             users = self.assignments.model_copy(update={"segments": self.segments})
         return self._select(users, arm, within=None, since=self.begins_at)
+
+    @property
+    def outcome_logs(self) -> tuple[UsersOptions, UsersOptions]:
+        """The rows of the log since the test began, and those before the test."""
+        log = self._served_users
+        return (
+            self._select(log, within=None, since=self.begins_at),
+            self._select(log, within=self.before_within, until=self.before),
+        )
 
     def to_sources(self) -> dict[str, Any]:
         """The sources of the arms and of all users, by their keys in a comparison."""

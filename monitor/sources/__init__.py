@@ -20,6 +20,7 @@ from monitor.model.ports import (
     ItemTitleSource,
     ItemWeightSource,
     JoinedSource,
+    OutcomeSource,
     RelevanceSource,
     Source,
     UserSource,
@@ -107,7 +108,7 @@ class SampleOptions(Options):
     """The number of users that a run asks for."""
 
     fixed: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that are the same in every run. They show the trend."""
+    """Number of users that are the same in every run. Fixed users show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
     """Number of users that each run draws at random. For decisions use random users, because they
     represent all users."""
@@ -134,7 +135,8 @@ def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-_are_once = must(_are_distinct, "names the same column twice: name it once")
+are_once = must(_are_distinct, "names the same column twice: name it once")
+"""Refuses a list that names a column twice."""
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,7 +149,7 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-SegmentColumns = Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)]
+SegmentColumns = Annotated[tuple[ColumnName, ...], are_once, AfterValidator(_check_segments)]
 
 
 @_from_kinds("users")
@@ -278,6 +280,12 @@ def open_joined(
     list_options = {name: arm.given for name, arm in lists.items()}
     dimensions = tuple(users.segments)
     opened: JoinedSource | None = pkgutil.resolve_name(join)(list_options, user_options, dimensions)
+    return opened
+
+
+def open_outcomes(log: UsersOptions) -> OutcomeSource:
+    """Open the outcomes in a log. Its kind must be able to read outcomes."""
+    opened: OutcomeSource = pkgutil.resolve_name(str(SOURCES[log.kind].outcomes))(log.given)
     return opened
 
 

@@ -33,113 +33,114 @@ class Problem(NamedTuple):
     """What is wrong with a database."""
 
     text: str  # what is wrong, and what to do, after the database's name
-    is_permanent: bool  # whether a retry is useless
     trouble: DatabaseTrouble
+    is_permanent: bool = False  # whether a retry is useless
 
 
-def _permanent(text: str, trouble: DatabaseTrouble) -> Problem:
-    return Problem(text, is_permanent=True, trouble=trouble)
-
-
-def _temporary(text: str, trouble: DatabaseTrouble) -> Problem:
-    return Problem(text, is_permanent=False, trouble=trouble)
-
-
-_READ_ONLY = _permanent(
+_READ_ONLY = Problem(
     "cannot be written: make the file, its directory and its disk writable for this account",
     _T.READ_ONLY,
+    is_permanent=True,
 )
-_NO_ACCESS = _permanent(
+_NO_ACCESS = Problem(
     "cannot be opened because permission was denied: give this account access to it",
     _T.DENIED,
+    is_permanent=True,
 )
 
 # The problem for each of SQLite's result codes.
 _SQLITE: dict[int, Problem] = {
-    sqlite3.SQLITE_BUSY: _temporary(
+    sqlite3.SQLITE_BUSY: Problem(
         "is locked by another process: end it, or wait until it has written",
         _T.LOCKED,
     ),
-    sqlite3.SQLITE_LOCKED: _temporary("is locked by another connection: try again", _T.LOCKED),
+    sqlite3.SQLITE_LOCKED: Problem("is locked by another connection: try again", _T.LOCKED),
     sqlite3.SQLITE_READONLY: _READ_ONLY,
-    sqlite3.SQLITE_FULL: _temporary(
-        "cannot grow because the disk is full: free some space", _T.DISK
-    ),
-    sqlite3.SQLITE_IOERR: _temporary(
+    sqlite3.SQLITE_FULL: Problem("cannot grow because the disk is full: free some space", _T.DISK),
+    sqlite3.SQLITE_IOERR: Problem(
         "cannot be read or written (input/output error): check the disk and its free space",
         _T.DISK,
     ),
-    sqlite3.SQLITE_NOTADB: _permanent(
+    sqlite3.SQLITE_NOTADB: Problem(
         "is not a SQLite database: name another file, or move this one away",
         _T.DAMAGED,
+        is_permanent=True,
     ),
-    sqlite3.SQLITE_CORRUPT: _permanent("is damaged: restore it from a backup", _T.DAMAGED),
+    sqlite3.SQLITE_CORRUPT: Problem(
+        "is damaged: restore it from a backup", _T.DAMAGED, is_permanent=True
+    ),
     sqlite3.SQLITE_PERM: _NO_ACCESS,
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
 }
 
 # The problem for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
 _POSTGRES: dict[str, Problem] = {
-    "28P01": _permanent(
-        "refused the password: correct the user or password in `database:`", _T.DENIED
+    "28P01": Problem(
+        "refused the password: correct the user or password in `database:`",
+        _T.DENIED,
+        is_permanent=True,
     ),
-    "28": _permanent(
+    "28": Problem(
         "refused this user: correct the user in `database:` or the server's pg_hba.conf",
         _T.DENIED,
+        is_permanent=True,
     ),
-    "3D000": _permanent(
+    "3D000": Problem(
         "does not exist: create it with CREATE DATABASE, or correct its name in `database:`",
         _T.DENIED,
+        is_permanent=True,
     ),
-    "42501": _permanent(
+    "42501": Problem(
         "denies the user a right: grant the user the right to use and create tables in the schema",
         _T.DENIED,
+        is_permanent=True,
     ),
-    "2BP01": _permanent(
+    "2BP01": Problem(
         "has a view or another object that depends on the table: drop that object first",
         _T.OTHER,
+        is_permanent=True,
     ),
-    "25P03": _temporary("ended a transaction that was idle for too long: try again", _T.CONFLICT),
-    "25006": _temporary(
+    "25P03": Problem("ended a transaction that was idle for too long: try again", _T.CONFLICT),
+    "25006": Problem(
         "is read-only (a standby?): name the primary server in `database:`",
         _T.READ_ONLY,
     ),
-    "42P07": _temporary(
+    "42P07": Problem(
         "has a table of this name, which another process just created: try again",
         _T.CONFLICT,
     ),
-    "53100": _temporary("has no disk space left: free some space", _T.DISK),
-    "53300": _temporary(
+    "53100": Problem("has no disk space left: free some space", _T.DISK),
+    "53300": Problem(
         "accepts no more connections: raise max_connections or close other connections",
         _T.OVERLOADED,
     ),
-    "53": _temporary("is out of resources: read the server's log", _T.OVERLOADED),
-    "55000": _temporary("is changing this table at this moment: try again", _T.LOCKED),
-    "55P03": _temporary("is locked by another transaction: try again", _T.LOCKED),
-    "57": _temporary(
+    "53": Problem("is out of resources: read the server's log", _T.OVERLOADED),
+    "55000": Problem("is changing this table at this moment: try again", _T.LOCKED),
+    "55P03": Problem("is locked by another transaction: try again", _T.LOCKED),
+    "57": Problem(
         "is starting or stopping, or it cancelled the statement: try again",
         _T.UNREACHABLE,
     ),
-    "08": _temporary(
+    "08": Problem(
         "closed the connection: check that the server runs and can be reached",
         _T.UNREACHABLE,
     ),
-    "40": _temporary(
+    "40": Problem(
         "rolled this transaction back because it conflicted with another one: try again",
         _T.CONFLICT,
     ),
-    "XX": _temporary("reports an internal error: read the server's log", _T.DAMAGED),
+    "XX": Problem("reports an internal error: read the server's log", _T.DAMAGED),
 }
 
 _NO_TABLE = "42P01"
 _NO_COLUMN = "42703"
 _NO_SCHEMA = "3F000"
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
-_PARTITION_DROPPED = _temporary(
+_PARTITION_DROPPED = Problem(
     "is dropping a partition of scores at this moment: try again",
     _T.CONFLICT,
 )
-_AWAY = _temporary(
+_AWAY = Problem(
     "cannot be reached: check that the server runs, and host and port in `database:`",
     _T.UNREACHABLE,
 )
@@ -214,7 +215,7 @@ def problem_of_opening(file: Path) -> Problem:
         advice = "it is a directory: name a file"
     else:
         advice = "give this account access to the file and its directory"
-    return _permanent(f"cannot be opened: {advice}", _T.DENIED)
+    return Problem(f"cannot be opened: {advice}", _T.DENIED, is_permanent=True)
 
 
 def _postgres_problem(error: BaseException | None, url: URL) -> Problem | None:
@@ -236,11 +237,11 @@ def _problem_of_connecting(error: BaseException | None, url: URL) -> Problem:
     if unreadable is not None:
         option, file = unreadable
         fault_and_advice = ": ".join(write_unreadable_tls_file(option, file))
-        return _temporary(f"cannot be reached: {fault_and_advice}", _T.UNREACHABLE)
+        return Problem(f"cannot be reached: {fault_and_advice}", _T.UNREACHABLE)
     fault = None if error is None else find_tls_fault(error)
     if fault is not None:
         fault_and_advice = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
-        return _temporary(fault_and_advice, _T.UNREACHABLE)
+        return Problem(fault_and_advice, _T.UNREACHABLE)
     if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return _AWAY
     return _unforeseen(error, type(error).__name__)
@@ -250,4 +251,6 @@ def _unforeseen(error: BaseException | None, code: str) -> Problem:
     """Log the error, and describe it by its code only, because its text may contain secrets."""
     if error is not None:
         note_error(error)
-    return _permanent(f"refused a statement ({code}): read the database's log", _T.OTHER)
+    return Problem(
+        f"refused a statement ({code}): read the database's log", _T.OTHER, is_permanent=True
+    )

@@ -122,6 +122,7 @@ def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - a conditi
 
 
 def _piece(table: RankingTable, users: slice) -> pa.Table:
+    """Return the lists of these users, the rows ``users`` of the table, as an Arrow table."""
     # The last list ends at the offset after its own.
     offsets = table.offsets[users.start : users.stop + 1]
     columns = {

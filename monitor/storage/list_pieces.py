@@ -109,6 +109,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
             items_by_arm[arm] = items
     if len(items_by_arm) < len(Arm):
         return None
+    # The fields of `UserLists` are named like the arms.
     return UserLists(**items_by_arm)
 
 
@@ -151,7 +152,7 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     - the lists of runs that wait for relevance
     """
     # ``runs`` is the run that may be selected. ``other`` is any run of the same comparison.
-    other = runs.alias("later")
+    other = runs.alias()
     newest_slot = select(func.max(other.c.slot)).where(
         other.c.comparison == runs.c.comparison,
         other.c.status == RunStatus.OK,

@@ -416,18 +416,18 @@ def _scores_of_user(
     each run and part.
     """
     newest = _newest_ok(comparison, until, max_runs).subquery()
-    is_users = and_(
+    is_row_of_user = and_(
         scores.c.run_id == score_places.c.run_id,
         scores.c.part == score_places.c.part,
         scores.c.user_id == user,
     )
     if not is_sqlite(connection):
         # The day lets PostgreSQL read one partition only.
-        is_users = and_(is_users, scores.c.day == utc_day(runs.c.slot))
+        is_row_of_user = and_(is_row_of_user, scores.c.day == utc_day(runs.c.slot))
     values = [scores.c[f"v{place}"] for place in range(1, PLACES + 1)]
     return (
         select(runs.c.slot, score_places.c.metric, score_places.c.place, *values)
         .join(newest, newest.c.id == runs.c.id)
         .join(score_places, score_places.c.run_id == runs.c.id)
-        .join(scores, is_users)
+        .join(scores, is_row_of_user)
     )

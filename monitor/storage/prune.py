@@ -153,6 +153,7 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
     The slot may have been run again since the query ran, and its new rows must stay. If another
     transaction has locked the run, False is returned, and the next pruning deletes the rows.
     """
+    # With ``key_share``, other transactions may still insert rows that refer to the run.
     again = (
         query.where(runs.c.id == run_id)
         .order_by(None)
@@ -191,7 +192,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
     The deliveries of the firing's other transitions must not wait either.
     """
     # ``of_firing`` is the transition itself, or another transition of the same firing.
-    of_firing = transitions.alias("same")
+    of_firing = transitions.alias()
     is_waiting = exists(
         select(deliveries.c.id)
         .join(of_firing, of_firing.c.id == deliveries.c.transition_id)

@@ -152,6 +152,7 @@ def create(database: Database) -> None:
 
 
 def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) -> None:
+    """Migrate forward. With ``only_if_empty``, do nothing if there are tables of rankwatch."""
     from alembic import command
 
     if database.is_sqlite:
@@ -250,6 +251,7 @@ def _migrating(database: Database) -> Iterator[Config]:
 
 
 def _require_postgres(connection: Connection, place: str) -> None:
+    """Raise DatabaseError if the server is older than `_OLDEST_POSTGRES`."""
     version = connection.dialect.server_version_info or _OLDEST_POSTGRES
     if version < _OLDEST_POSTGRES:
         msg = (
@@ -273,6 +275,7 @@ def _supported_version(connection: Connection, place: str) -> str | None:
 
 
 def _config(connection: Connection) -> Config:
+    """Return the configuration of Alembic for a migration with this connection."""
     from alembic.config import Config
 
     config = Config()
@@ -304,6 +307,7 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
+    """Describe the daemon that has the lease now. None without such a daemon or without tables."""
     if not inspect(connection).has_table(leases.name):
         return None
     _, leader = read_lease(connection)
@@ -313,6 +317,7 @@ def _leader(connection: Connection) -> str | None:
 
 
 def _runner(connection: Connection) -> str | None:
+    """Describe a process that runs a slot now. None without such a process or without tables."""
     if not inspect(connection).has_table(runs.name):
         return None
     running = (

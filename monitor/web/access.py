@@ -304,6 +304,7 @@ def _no_password() -> str:
 
 
 def _describe_tls_error(error: Exception) -> str:
+    """Say why OpenSSL refused the certificate and its key."""
     if not isinstance(error, ssl.SSLError):
         return getattr(error, "strerror", None) or str(error)
     code = error.reason or "NO_START_LINE"

@@ -47,9 +47,9 @@ from monitor.model.run_reasons import (
     UnmatchedName,
 )
 from monitor.model.runs import ArmScore, Run, RunStatus
-from monitor.model.statistics import Lack
+from monitor.model.statistics import OUTCOMES, Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
+from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.model.urgency import Concern
 from monitor.texts.actions import (
     write_condition_step,
@@ -160,10 +160,18 @@ from monitor.texts.unpaired import (
     write_arms,
     write_changed_split,
     write_needs_pairs,
+    write_outcomes,
+    write_preference,
     write_split,
     write_unpaired,
 )
-from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
+from monitor.texts.verdicts import (
+    name_series,
+    write_breach,
+    write_normal,
+    write_threshold,
+    write_value,
+)
 from monitor.texts.wording import write_extra
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
@@ -330,6 +338,17 @@ RECORDS = {
     "pager": ReceiverRecord(),
 }
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
+GAPS_OF_OUTCOMES = tuple(
+    OutcomeGap(
+        column="clicks",
+        means=dict.fromkeys(Arm, 3.5),
+        users=700,
+        difference=None if low is None else -0.01,
+        low=low,
+        high=high,
+    )
+    for low, high in ((-0.03, 0.01), (-0.03, -0.005), (0.005, 0.03), (None, None))
+)
 UNPAIRED = UnpairedFindings(
     baseline_share=0.5,
     users={
@@ -673,6 +692,12 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_needs_pairs, "checkout-test"),
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
+        partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
+        partial(write_preference, 0.25, 0.125, 0.375, 900),
+        partial(write_preference, -0.25, -0.375, -0.125, 1),
+        partial(write_preference, 0.0, -0.125, 0.125, 900),
+        partial(write_preference, 0.0, -1.0, 1.0, 0),
+        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOMES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }

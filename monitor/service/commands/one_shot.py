@@ -125,12 +125,7 @@ class OneShot:
             if answered:
                 self.say(_write_answered(watched, answered, again=True))
             slots += ((slot, watched) for slot in watched.schedule.between(start, end))
-
-        def slot_and_name(pair: tuple[datetime, Watched]) -> tuple[datetime, str]:
-            slot, watched = pair
-            return slot, watched.comparison.name
-
-        return sorted(slots, key=slot_and_name)
+        return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(
         self, slots: list[tuple[datetime, Watched]], *, is_announced: bool

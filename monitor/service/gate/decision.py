@@ -287,6 +287,7 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
 
 
 def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
+    """Return the JSON of one segment. ``level`` is the accepted probability for each side."""
     return {
         "segment": result.segment,
         "verdict": result.verdict,

@@ -51,7 +51,7 @@ class FileOptions(Options):
     """Whether symbolic links may lead out of the folder in `path`. By default such a link is an
     error."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2 * _GIB, ge=2**20, le=1024 * _GIB)
-    """How much memory the rows that a run needs from the files may use, in bytes."""
+    """The most memory that rows of these files may use in a run, in bytes."""
 
 
 _Log = Annotated[
@@ -122,6 +122,7 @@ FILE = SourceKind(
     is_live=_is_live,
     all_users=_all_users,
     joined="monitor.sources.file.joined:JoinedFiles",
+    outcomes=f"{_SOURCE}:FileOutcomes",
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, _TABLE, _ABOUT),
     item_titles=Reader(FileItemTitlesOptions, _TABLE, _ABOUT),

@@ -165,6 +165,7 @@ SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
     is_live=_is_live,
     all_users=_all_users,
+    outcomes=f"{_SOURCE}:SqlOutcomes",
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlTable", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),
     item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:SqlTable", _ABOUT),

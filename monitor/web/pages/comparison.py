@@ -132,6 +132,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     grid = _read_grid(site, configured.family if configured else name)
     quiet = [state for state in states if state.state is State.QUIET]
     quiet.sort(key=attrgetter("is_judged"))
+    # A name of a family without a run of its own shows the grid of the family.
     page = extend(
         ComparisonPage,
         _read_course(site, query, latest),
@@ -227,6 +228,7 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         # A gap between the arms is one value, so it has no histogram over users.
         histograms = {run_id: each for run_id, each in stored.items() if each.counts}
     segment_means = _read_segment_means(site, choice, until)
+    # An alert of the period may have ended after the period.
     changes = pages.changes(name, segment, since=since, until=max(until, now))
     states = [state for state in (latest.states if latest else ()) if state.segment == segment]
     spans = alert_spans(changes, states, since)

@@ -20,6 +20,7 @@ from monitor.measures.unpaired_presentation import (
     QUANTILE_COLUMNS,
     difference_tables,
     gap_rows,
+    outcome_table,
     quantile_rows,
     user_table,
 )
@@ -35,6 +36,7 @@ from monitor.texts.unpaired import (
     ARM_GAPS_EXPLAINED,
     GAPS_EXPLAINED,
     LIMIT_OF_SELF_GAPS,
+    write_outcomes,
     write_split,
 )
 from monitor.web.pages import site as addresses
@@ -250,6 +252,7 @@ def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
 
 
 def _show(value: object) -> str:
+    """Write a value of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -292,6 +295,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
+    """Return the table of means: segment, metric, mean, its change, p05, median, users."""
     rows: list[tuple[str, ...]] = []
     for summary, moved in zip(page.run.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
@@ -304,6 +308,7 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
 
 
 def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
+    """Return the table of coverage: segment, asked users, compared users, and what was lost."""
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
@@ -356,6 +361,8 @@ def _templates() -> jinja2.Environment:
         "quantile_rows": quantile_rows,
         "user_table": user_table,
         "write_split": write_split,
+        "outcome_table": outcome_table,
+        "write_outcomes": write_outcomes,
         "gap_columns": GAP_COLUMNS,
         "gap_rows": gap_rows,
         "gaps_explained": GAPS_EXPLAINED,
