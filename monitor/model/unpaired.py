@@ -37,11 +37,11 @@ class ArmCounts:
 
 @immutable
 class Shortfall:
-    """The arm that has fewer users than planned, beside the users of the other arm."""
+    """The arm that has fewer users than planned, for as many users of the other arm."""
 
     arm: Arm
-    planned: int  # users that the arm would have, for as many users of the other arm
-    lacking: int  # how many of the planned users the arm does not have
+    planned: int  # the number of users that the arm should have
+    lacking: int  # the number of planned users that the arm does not have
 
 
 @immutable

@@ -227,9 +227,12 @@ def _read_candidate(series: RuleSeries[SimilarityRule], figures: Iterable[Figure
         return None
     statistic = "mean" if derived is DerivedMetric.SELF_GAP else str(far_share(parse(name)))
     of_candidate = DerivedMetric.CANDIDATE_SELF.of(name)
-    values = [each.summaries[series.segment, of_candidate].value(statistic) for each in figures]
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    values = []
+    for of_run in figures:
+        value = of_run.summaries[series.segment, of_candidate].value(statistic)
+        if value is not None:
+            values.append(value)
+    return float(np.median(values)) if values else None
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
