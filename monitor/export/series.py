@@ -189,7 +189,7 @@ _TABLE = {
     "switched_users": _series(
         _GAUGE,
         "comparison",
-        "Number of users that both arms served since the test began. Only in unpaired comparisons.",
+        "Number of users that switched arms since the test began. Only in unpaired comparisons.",
     ),
     "split_log_evidence": _series(
         _GAUGE,

@@ -10,7 +10,7 @@ from typing import Any
 from monitor.export.series import SERIES, Kind
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
-NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
+NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-unpaired", "rankwatch-daemon")
 
 
 def read(name: str) -> Any:

@@ -250,7 +250,10 @@ def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
     parts = [subject(each).partition("] home-feed: ") for each in messages]
     wanted = ["[FIRING] [warning", "[WORSE] [urgent", "[FIRING] [critical"]
     assert [part[0] for part in parts] == wanted
-    assert len({part[2] for part in parts}) == 1
+    first, worse, again = (part[2] for part in parts)
+    assert first == again
+    # If the incident became worse, the subject has the new cause.
+    assert worse.startswith("no run has succeeded (incident ")
 
 
 def test_an_acknowledgement_says_who_and_no_old_figures():

@@ -21,7 +21,7 @@ FAULTS = {
 SAID = """
 # fault    alert        day  says
 mixed up   FarGapRise   14   get lists from the candidate that belong to other users.
-popular    SharedList   14   all get the same list from the candidate: the most popular items.
+popular    SharedList   14   get one and the same list from the candidate: the most popular items.
 reversed   SelfGapRise  14   get the same first three items from the candidate, but in another order.
 better     SelfGapRise  14   get many more new items from the candidate than usual.
 lost       SplitOff     02   the users are not split as planned:

@@ -57,7 +57,8 @@ def fill(
             "incident": KEY,
             "reason": name,
         }
-        state = factories.state(state=State.FIRING, judged_slot=slot, **alert)
+        judged = {**alert, "reason": f"{name} as judged"}
+        state = factories.state(state=State.FIRING, judged_slot=slot, **judged)
         change = factories.transition(
             slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert
         )

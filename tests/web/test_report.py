@@ -57,6 +57,9 @@ def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):
         page = written(filled, slot=slot)
         assert show_instant(slot) in words_of(page).partition("over time")[0]
         assert ("pill firing" in values(page, "class")) is is_firing
+        # The figures of an alert are those of the reported run, and not those of its beginning.
+        assert page.count("<h2>Each arm</h2>") == 1
+    assert "home-feed as judged" in written(filled)
     assert show_instant(SLOTS[2]) not in words_of(page)
 
 
