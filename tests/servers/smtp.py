@@ -92,9 +92,9 @@ def trickle(dialogue: "Dialogue") -> None:
 
 
 def flood(dialogue: "Dialogue") -> None:
-    """An answer of lines without end."""
-    while not dialogue.host.stopped.is_set():
-        dialogue.sock.sendall(b"250-more\r\n" * 5000)
+    """An answer of 50,000 lines and no end."""
+    dialogue.sock.sendall(b"250-more\r\n" * 50_000)
+    hang(dialogue)
 
 
 def talk_nonsense(dialogue: "Dialogue") -> None:
