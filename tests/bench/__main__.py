@@ -12,12 +12,10 @@ NAMES = [
     "many",
     "pages",
     "soak",
-    "kills",
     "incidents",
     "calibration",
     "sequences",
     "unpaired",
-    "against_duckdb",
 ]
 
 name, *arguments = sys.argv[1:] or ["metrics"]
