@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from typer.main import get_command
@@ -97,7 +98,7 @@ def blocks_in(page, language):
 
 def parse_command(arguments):
     """What rankwatch makes of the arguments; wrong usage is an error. Nothing is run."""
-    command = get_command(app)
+    command: Any = get_command(app)
     while arguments and arguments[0] in getattr(command, "commands", {}):
         command, arguments = command.commands[arguments[0]], arguments[1:]
     if arguments == ["--help"]:

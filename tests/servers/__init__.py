@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -36,7 +37,7 @@ def require(*names):
     return found or missing(f"{' or '.join(names)} is not installed")
 
 
-def missing(what):
+def missing(what) -> NoReturn:
     if os.environ.get("RANKWATCH_FORBID_SKIP"):
         pytest.fail(f"{what}, and RANKWATCH_FORBID_SKIP is set")
     pytest.skip(what, allow_module_level=True)
@@ -105,7 +106,7 @@ def listening(server):
             for each in (server, theirs):
                 selector.register(each, selectors.EVENT_READ)
             while all(key.fileobj is server for key, _ in selector.select()):
-                server._handle_request_noblock()  # type: ignore[attr-defined]
+                server._handle_request_noblock()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

@@ -115,11 +115,12 @@ def fill_database(url, lists):
     """Tables ``wide`` (JSON text) and ``tall``."""
     wide = [(user, json.dumps(items)) for user, items in lists.items()]
     tall = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
+    tables = {
+        "wide": pd.DataFrame(wide, columns=["who", "what"], dtype=object),
+        "tall": pd.DataFrame(tall, columns=["who", "what", "place"], dtype=object),
+    }
     engine = sa.create_engine(url)
-    for name, rows in {"wide": wide, "tall": tall}.items():
-        table = pd.DataFrame(
-            rows, columns=["who", "what", "place"][: 2 + (name == "tall")], dtype=object
-        )
+    for name, table in tables.items():
         table.to_sql(name, engine, if_exists="replace", index=False)
     engine.dispose()
 

@@ -101,6 +101,8 @@ def talk_nonsense(dialogue):
 class Dialogue(socketserver.BaseRequestHandler):
     """One connection."""
 
+    server: "_Server"
+
     @property
     def host(self):
         return self.server.mail_server

@@ -42,8 +42,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(socketserver.BaseRequestHandler):
+    server: "_Server"
+
     def handle(self):
-        server = self.server  # type: ignore[assignment] # the only one that has it
+        server = self.server
         with suppress(OSError):
             if server.says_yes:  # so PostgreSQL agrees on TLS
                 self.request.recv(8)

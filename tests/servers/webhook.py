@@ -137,6 +137,8 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
     def setup(self):
         if self.server.tls is not None:
             self.request = self.server.tls.wrap_socket(self.request, server_side=True)

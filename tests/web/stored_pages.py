@@ -4,6 +4,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,7 +56,7 @@ def fill(store, name="home-feed", user="u1", item=None):
         change = factories.transition(
             slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert
         )
-        worst = {
+        worst: dict[str, Any] = {
             "kind": EvidenceKind.WORST,
             "position": 0,
             "baseline": lists[0],
