@@ -228,7 +228,7 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
         SourceError,
         match="did not end in time and was cancelled: raise deadline, or give the cluster more",
     ):
-        measure(there(spark, files), deadline=timedelta(seconds=10))
+        measure(there(spark, files), deadline=timedelta(seconds=5))
     size = -1
     while beats.exists() and beats.stat().st_size != size:
         size = beats.stat().st_size
@@ -258,8 +258,8 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(("damage", "reason"), [DAMAGED[0], DAMAGED[2]])
-def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files, damage, reason):
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files):
+    damage, reason = DAMAGED[2]
     damage(Path(files[1].path))
     measured = measure(there(spark, files))
     assert measured.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
