@@ -16,6 +16,7 @@ NAMES = [
     "calibration",
     "sequences",
     "unpaired",
+    "outcomes",
 ]
 
 name, *arguments = sys.argv[1:] or ["metrics"]
