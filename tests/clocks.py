@@ -17,7 +17,7 @@ def set_scheduler_clock(patch, now):
 
     class Clock(datetime):
         @classmethod
-        def now(cls, tz=None):  # type: ignore[override]
+        def now(cls, tz=None):
             return now().astimezone(tz)
 
     patch.setattr("apscheduler.schedulers.base.datetime", Clock)

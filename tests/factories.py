@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -235,7 +236,7 @@ def transition(**changes):
 
 
 def findings(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):
-    found = {
+    found: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
     reasons: tuple[RunReason, ...] = ()
