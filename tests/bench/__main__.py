@@ -12,11 +12,13 @@ NAMES = [
     "many",
     "pages",
     "soak",
+    "kills",
     "incidents",
     "calibration",
     "sequences",
     "unpaired",
     "outcomes",
+    "against_duckdb",
 ]
 
 name, *arguments = sys.argv[1:] or ["metrics"]

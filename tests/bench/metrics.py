@@ -1,7 +1,7 @@
-"""Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines.
+"""Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines, beside what others offer.
 
-Then: two threads, ids that are text, from Arrow tables to a frame of scores, on one core and on two, and the memory that ten
-million pairs take.
+Others are measured on even lists only: some are wrong on uneven ones. Then: two threads, ids that are text, from Arrow tables
+to a frame of scores, on one core and on two, and the memory that ten million pairs take.
 """
 
 import json
@@ -17,8 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import ranked_overlap
+from hyper_corr import kendalltau as hyper_kendalltau
+from rbo import RankingSimilarity
+from scipy.stats import kendalltau
 
 from bench import show
+from kernels.reference import places
 from monitor import compare_many
 from monitor.measures.kernels.engines.choice import VARIABLE, Engine
 from monitor.measures.metrics import METRICS, parse, score_all
@@ -26,17 +31,18 @@ from monitor.measures.pairing.ids import encode
 from monitor.model.rankings import PairBatch
 
 REPEATS = 3
-PAIR = (parse("extended_tau"), parse("rbo(p=0.9)"))
+P = 0.9
+PAIR = (parse("extended_tau"), parse(f"rbo(p={P})"))
 CATALOGUE = 100_000
 CASES = (
-    (5, 1_000_000, 100_000),
-    (10, 1_000_000, 50_000),
-    (20, 300_000, 20_000),
-    (50, 100_000, 5_000),
-    (100, 50_000, 2_000),
-    (1000, 1_000, 50),
+    (5, 1_000_000, 100_000, 300),
+    (10, 1_000_000, 50_000, 300),
+    (20, 300_000, 20_000, 200),
+    (50, 100_000, 5_000, 100),
+    (100, 50_000, 2_000, 50),
+    (1000, 1_000, 50, 5),
 )
-"""k, pairs for two measures, for all measures."""
+"""k, pairs for two measures, for all measures, for the others."""
 TEXT_PAIRS, MEMORY_PAIRS = 1_000_000, 10_000_000
 
 
@@ -75,22 +81,27 @@ def measure(what):
     return [*(row for case in CASES for row in _measure(*case)), *_measure_text(1)]
 
 
-def _measure(k, many, fewer):
+def _measure(k, many, fewer, few):
     batch, uneven = draw(many, k, ragged=False), draw(many, k, ragged=True)
+    part = batch.take(slice(0, fewer))
+    lists = [
+        (a.tolist(), b.tolist())
+        for a, b in zip(batch.baseline[:few], batch.candidate[:few], strict=True)
+    ]
     everything = tuple(parse(name) for name, kind in METRICS.items() if kind.need is None)
+    _check(batch.take(slice(0, few)), lists)
     named = {
         f"extended tau + RBO, k={k}": (batch, PAIR),
         f"extended tau + RBO, 0 to {k} items": (uneven, PAIR),
-        f"all {len(everything)} pairwise measures, k={k}": (
-            batch.take(slice(0, fewer)),
-            everything,
-        ),
+        f"all {len(everything)} pairwise measures, k={k}": (part, everything),
     }
     engines = (Engine.NUMBA, Engine.NUMPY)
     works = [(len(of[0]), _score(engine, *of)) for of in named.values() for engine in engines]
     rates = _medians(*works)
     for number, name in enumerate(named):
         yield (name, rates[2 * number], "our numpy engine", rates[2 * number + 1], "pairs/s")
+    for other, rate in _measure_others(lists):
+        yield (f"extended tau + RBO, k={k}", rates[0], other, rate, "pairs/s")
 
 
 def _score(engine, batch, metrics, threads=1):
@@ -99,6 +110,20 @@ def _score(engine, batch, metrics, threads=1):
         return score_all(batch, metrics, threads=threads)
 
     return work
+
+
+def _measure_others(lists):
+    ranks = [_padded_ranks(a, b) for a, b in lists]
+    works = {
+        "pandas + scipy, user by user": lambda: [by_pandas(a, b) for a, b in lists],
+        "scipy kendalltau alone, ready ranks": lambda: [kendalltau(a, b) for a, b in ranks],
+        "hyper-corr kendalltau alone, ready ranks": lambda: [
+            hyper_kendalltau(a, b, pvals=False) for a, b in ranks
+        ],
+        "rbo, RBO alone": lambda: [RankingSimilarity(a, b).rbo_ext(p=P) for a, b in lists],
+        "ranked-overlap, RBO alone": lambda: [ranked_overlap.rbo(a, b, p=P) for a, b in lists],
+    }
+    yield from zip(works, _medians(*((len(lists), work) for work in works.values())), strict=True)
 
 
 def _measure_text(cores):
@@ -178,6 +203,46 @@ def draw(n, k, *, ragged):
         baseline_lengths=lengths(baseline),
         candidate_lengths=lengths(candidate),
     )
+
+
+def by_pandas(a, b):
+    """The recipe of the literature: a user's ranks in a frame, absent ones last, tau-b of it, scaled, and RBO by sets."""
+    k = len(a)
+    frame = pd.DataFrame(
+        {"a": pd.Series(range(k), index=a), "b": pd.Series(range(k), index=b)}
+    ).fillna(k)
+    dummies = pd.DataFrame(k, index=range(2 * k - len(frame)), columns=["a", "b"])
+    ranks = pd.concat([frame, dummies.astype("float64")])
+    low = -2 * k / (3 * k - 1)
+    tau = 2 * (float(kendalltau(ranks["a"], ranks["b"]).statistic) - low) / (1 - low) - 1
+    return tau, _rbo_by_sets(a, b)
+
+
+def _rbo_by_sets(a, b):
+    seen_a, seen_b, overlap, total = set(), set(), 0, 0.0
+    for depth, (x, y) in enumerate(zip(a, b, strict=True), start=1):
+        overlap += (x == y) + (x in seen_b) + (y in seen_a)
+        seen_a.add(x)
+        seen_b.add(y)
+        total += overlap / depth * P**depth
+    return (1 - P) / P * total + overlap / len(a) * P ** len(a)
+
+
+def _padded_ranks(a, b):
+    """Both lists' ranks of a universe of 2 k members, absent ones tied last."""
+    universe = [*dict.fromkeys([*a, *b])]
+    absent = [len(a)] * (2 * len(a) - len(universe))
+    return [np.array([*ranks, *absent], dtype=np.float64) for ranks in places(universe, a, b)]
+
+
+def _check(batch, lists):
+    """Speed counts only for the right numbers."""
+    expected = np.array([by_pandas(a, b) for a, b in lists]).T
+    for engine in (Engine.NUMBA, Engine.NUMPY):
+        os.environ[VARIABLE] = engine
+        np.testing.assert_allclose(
+            list(score_all(batch, PAIR).values()), expected, rtol=0, atol=1e-12
+        )
 
 
 def _medians(*works):

@@ -1,0 +1,259 @@
+"""Kills at any moment, with receivers that refuse, cut after reading or answer slowly: what must never happen is counted."""
+
+import json
+import random
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import astuple, dataclass, field, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from forking import ended
+from killing.steps import dying_daemon
+from monitor.model.alerts import State
+from monitor.model.notifications import DeliveryStatus
+from monitor.storage import SqlStore, open_store
+from servers.daemon import wait_for
+from servers.webhook import Collector, Reply, Request, answer, disconnect
+from servers.webhook import serve as serve_hook
+from service.lists_world import APART, SIMILAR, write_lists
+
+LONGEST_WAIT_S = 400.0
+"""Until everything is delivered: more than the longest pause of a receiver that failed."""
+SLOW_S = 1.5
+_MOST_FAILURES = 2
+_NAMES = ("first", "second")
+_RULES = """
+      - {alert: SimilarityLow, metric: extended_tau, below: 0.35, for: 1, severity: info}
+      - {alert: SimilarityLost, metric: extended_tau, below: 0.34, for: 3, severity: critical}
+"""
+_CONFIG = """
+database: {url}
+listen: 127.0.0.1:0
+lease: 5s
+conditions: {{stale: {{policy: keep}}, error: {{policy: keep}}, no_data: {{policy: keep}}}}
+comparisons:
+  - name: feed
+    every: 1s
+    k: 5
+    baseline: {{file: {{path: baseline.jsonl, user: user_id, items: items}}}}
+    candidate: {{file: {{path: candidate.jsonl, user: user_id, items: items}}}}
+    users: {{all: true}}
+    metrics: [extended_tau]
+    rules: {rules}
+receivers:
+  - webhook: {{name: first, timeout: 1s, url: "{hooks[0]}"}}
+  - webhook: {{name: second, timeout: 1s, url: "{hooks[1]}"}}
+"""
+_TWICE = (
+    "SELECT count(*) FROM (SELECT 1 FROM runs GROUP BY comparison, slot HAVING "
+    "count(*) > 1) AS twice"
+)
+HALF_RUNS = """
+SELECT count(*) FROM runs LEFT JOIN (SELECT DISTINCT run_id FROM summaries) AS measured ON measured.run_id = runs.id
+WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What a storm left; all but the first four must be 0."""
+
+    kills: int = 0
+    runs: int = 0
+    messages: int = 0
+    repeated: int = 0
+    slots_twice: int = 0
+    half_runs: int = 0
+    lost: int = 0
+    under_two_keys: int = 0
+
+    def __add__(self, other: "Damage") -> "Damage":
+        return Damage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def harm(self) -> dict[str, int]:
+        """What must not have happened, with how often it did."""
+        named = zip((each.name for each in fields(self)[4:]), astuple(self)[4:], strict=True)
+        return {name: count for name, count in named if count}
+
+
+@dataclass(slots=True)
+class BadReceiver:
+    """A webhook that often fails until it is calm, and notes whether each request may be taken to have arrived."""
+
+    hook: Collector
+    draw: random.Random
+    on_request: threading.Event
+    is_calm: bool = False
+    read: list[tuple[str, str, bool, bool]] = field(default_factory=list)
+    """Incident, key, whether the sender knows what became of it, and whether it tells the end."""
+    taken: set[tuple[str, str]] = field(default_factory=set)
+    """Firings, by key, and their status, in messages that were accepted."""
+    _failures: int = 0
+
+    def respond(self, request: Request) -> Reply:
+        """The next answer."""
+        whole = len(request.body) == int(request.headers.get("Content-Length", "0"))
+        message = json.loads(request.body) if whole else None
+        self.on_request.set()
+        replies = {
+            "ok": answer(200),
+            "refuse": answer(429),
+            "fail": answer(503),
+            "cut": disconnect,
+            "slow": slow,
+        }
+        may_fail = not self.is_calm and self._failures < _MOST_FAILURES
+        how = self.draw.choice([*replies, "cut"] if may_fail else ["ok"])
+        self._failures = self._failures + 1 if how != "ok" else 0
+        if message is not None:
+            key, is_settled = request.headers["Idempotency-Key"], how in ("ok", "refuse")
+            is_end = message["status"] == "resolved"
+            self.read.append((message["groupKey"], key, is_settled, is_end))
+            if how == "ok":
+                self.taken |= {(_firing_of(alert), alert["status"]) for alert in message["alerts"]}
+        return replies[how]
+
+    @property
+    def broken_keys(self) -> int:
+        """Messages that may have arrived and were followed by another one of their incident before they were repeated.
+
+        The end of the incident may follow: what began and has ended is not sent again.
+        """
+        by_incident = defaultdict(list)
+        for incident, *message in self.read:
+            by_incident[incident].append(message)
+        return sum(
+            not is_settled and following != key and not is_end
+            for messages in by_incident.values()
+            for (key, is_settled, _), (following, _, is_end) in pairwise(messages)
+        )
+
+
+def slow(collector: Collector, sock: socket.socket) -> None:
+    """Answers later than the sender waits."""
+    collector.rest(SLOW_S)
+    with suppress(OSError):
+        answer(200)(collector, sock)
+
+
+def play_storm(url: str, folder: Path, *, kills: int, seed: int) -> Damage:
+    """A drift that comes and goes, under a daemon that is killed so many times.
+
+    Then all is calm until everything is sent.
+    """
+    draw, on_request = random.Random(seed), threading.Event()  # noqa: S311 - no secret
+    with contextmanager(serve_hook)() as one, contextmanager(serve_hook)() as other:
+        receivers = [BadReceiver(hook, draw, on_request) for hook in (one, other)]
+        for receiver in receivers:
+            receiver.hook.respond = receiver.respond
+        config = _write_world(folder, url, (one.url, other.url))
+        with _changing_lists(folder / "candidate.jsonl"):
+            for _ in range(kills):
+                _live_and_die(config, on_request, draw)
+        for receiver in receivers:
+            receiver.is_calm = True
+        return _end_in_calm(config, url, receivers, kills)
+
+
+def _write_world(folder: Path, url: str, hooks: Sequence[str]) -> Path:
+    for arm in ("baseline", "candidate"):
+        write_lists(folder / f"{arm}.jsonl", SIMILAR)
+    config = folder / "rankwatch.yaml"
+    config.write_text(_CONFIG.format(url=url, rules=_RULES, hooks=hooks))
+    return config
+
+
+@contextmanager
+def _changing_lists(candidate: Path) -> Iterator[None]:
+    """The candidate's lists drift for some seconds, and are well for some, until the end, when they are well."""
+    done = threading.Event()
+
+    def change() -> None:
+        is_apart = False
+        while not done.wait(6):
+            is_apart = not is_apart
+            write_lists(candidate, APART if is_apart else SIMILAR)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        write_lists(candidate, SIMILAR)
+
+
+def _live_and_die(config: Path, on_request: threading.Event, draw: random.Random) -> None:
+    """Kill the daemon as a receiver reads a message, a moment after that, or at any moment."""
+    on_request.clear()
+    with dying_daemon(config) as process:
+        if draw.random() < 2 / 3:
+            on_request.wait(20)
+            ended(process, draw.choice([0.0, 0.02, 1.0, 3.0, 6.0]))
+        else:
+            ended(process, draw.uniform(0.5, 8.0))
+
+
+def _end_in_calm(config: Path, url: str, receivers: Sequence[BadReceiver], kills: int) -> Damage:
+    with dying_daemon(config) as process, closing(open_store(url, create=True)) as store:
+        wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
+        process.terminate()
+        ended(process, 30)
+        return _count(store, receivers, kills)
+
+
+def _is_over(store: SqlStore) -> bool:
+    newest = store.history.runs(comparison=None, limit=1)
+    firing = any(each.state is not State.QUIET for each in store.alerts.states("feed"))
+    return bool(newest) and not firing and not store.outbox.waiting(newest[0].started_at)
+
+
+def _count(store: SqlStore, receivers: Sequence[BadReceiver], kills: int) -> Damage:
+    with store.database.read() as connection:
+        found = [
+            connection.execute(text(query)).scalar_one()
+            for query in (_TWICE, HALF_RUNS, "SELECT count(*) FROM runs")
+        ]
+        owed = connection.execute(text(_OWED)).all()
+    keys = [key for receiver in receivers for _, key, *_ in receiver.read]
+    return Damage(
+        kills=kills,
+        runs=found[2],
+        messages=len(set(keys)),
+        repeated=len(keys) - len(set(keys)),
+        slots_twice=found[0],
+        half_runs=found[1],
+        lost=_count_lost(owed, dict(zip(_NAMES, receivers, strict=True))),
+        under_two_keys=sum(receiver.broken_keys for receiver in receivers),
+    )
+
+
+_OWED = """
+SELECT deliveries.receiver, deliveries.status, transitions.dedup_key, transitions.to_state
+FROM transitions LEFT JOIN deliveries ON deliveries.transition_id = transitions.id
+WHERE transitions.to_state = 'firing' OR transitions.from_state = 'firing'
+"""
+
+
+def _count_lost(owed: Sequence[Any], receivers: dict[str, BadReceiver]) -> int:
+    """Transitions without a delivery, deliveries that were given up, and what was sent and never taken."""
+    lost = 0
+    for name, status, firing, to_state in owed:
+        told = "firing" if to_state == State.FIRING else "resolved"
+        is_sent = status == DeliveryStatus.SENT
+        is_taken = name is not None and (firing, told) in receivers[name].taken
+        lost += status in (None, DeliveryStatus.DEAD) or (is_sent and not is_taken)
+    return lost
+
+
+def _firing_of(alert: dict[str, Any]) -> str:
+    return str(alert["annotations"]["dedup_key"])
