@@ -342,15 +342,15 @@ class FileView:
         is_in_time = self.is_in_time("rankwatch_at", served, slot)
         arms = served.each_arm
         aggregates = []
-        for each in arms:
-            is_of_arm = "TRUE" if each is None else f"{ARM_COLUMN} = {sql_text(each)}"
+        for arm in arms:
+            is_of_arm = "TRUE" if arm is None else f"{ARM_COLUMN} = {sql_text(arm)}"
             aggregates.append(f"count(*) FILTER (WHERE {is_in_time} AND {is_of_arm})")
             aggregates.append(f"max(rankwatch_at) FILTER (WHERE {is_of_arm})")
-        self.unreadable, found = self.count(rows, checks, aggregates)
+        self.unreadable, figures = self.count(rows, checks, aggregates)
         require_readable(self.unreadable, log.max_unreadable)
-        for each, count, last_at in zip(arms, found[::2], found[1::2], strict=True):
+        for arm, count, last_at in zip(arms, figures[::2], figures[1::2], strict=True):
             if not count:
-                unserved = served.describe_unserved(each, slot, _describe_newest(last_at))
+                unserved = served.describe_unserved(arm, slot, _describe_newest(last_at))
                 raise SourceError(f"{self.where} {unserved}", permanent=False)
         in_time = f"in_time_{self.name}"
         execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")

@@ -78,17 +78,17 @@ def _newest(
         log = log.limit(-1)  # without a limit, SQLite computes the time of a row several times
     in_log = list(log.subquery().c)
     count = len(rows.selected_columns)
-    wanted = in_log[:count]
+    selected = in_log[:count]
     order = in_log[count:]  # the time, and the request if its column is named
     at = order[0]
     is_in_time = _in_period(at, served, slot, dialect)
     if has_users_only:
-        return sa.select(*wanted).where(is_in_time).distinct()
+        return sa.select(*selected).where(is_in_time).distinct()
     newest = sa.func.first_value(order[-1]).over(
-        partition_by=wanted[0], order_by=[column.desc() for column in order]
+        partition_by=selected[0], order_by=[column.desc() for column in order]
     )
     is_newest = (order[-1] == newest).label("rankwatch_is_newest")
-    newest_rows = sa.select(*wanted, is_newest).where(is_in_time).subquery().c
+    newest_rows = sa.select(*selected, is_newest).where(is_in_time).subquery().c
     return sa.select(*list(newest_rows)[:-1]).where(newest_rows["rankwatch_is_newest"])
 
 
