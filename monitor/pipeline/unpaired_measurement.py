@@ -5,7 +5,7 @@ one user, and not of two arms. The users of both arms go through one accumulator
 is divided into the users of the baseline and the users of the candidate.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -35,7 +35,13 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import ArmCounts, OutcomeGap, UnpairedFindings, UnpairedPlan
+from monitor.model.unpaired import (
+    ArmCounts,
+    ArmGap,
+    OutcomeGap,
+    UnpairedFindings,
+    UnpairedPlan,
+)
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
@@ -124,7 +130,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
-        arm_scores = _measure_arms(measuring, sample, memory, segments)
+        arm_scores, arm_gaps = _measure_arms(measuring, sample, memory, segments)
     with watch.stage("explain"):
         of_arms = DividedSample(
             sample=sample,
@@ -147,6 +153,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         between=differences.between,
         items=differences.items,
         counted=differences.counted,
+        arm_gaps=arm_gaps,
         outcomes=assigned.outcomes,
     )
     last_models = None if memory.last_ok is None else memory.last_ok.models
@@ -354,21 +361,44 @@ def _summarize_gap(
 
 def _measure_arms(
     measuring: MeasuringPlan, sample: Sample, memory: Memory, segments: Iterable[str]
-) -> tuple[ArmScore, ...]:
-    """Measure the lists of now of each arm. Traits that compare two lists compare them with before.
+) -> tuple[tuple[ArmScore, ...], tuple[ArmGap, ...]]:
+    """Measure the lists of now of each arm, and how much more they changed in the candidate.
 
-    The lists of the last run, if any, are those of the same users.
+    Traits that compare two lists compare them with before. The lists of the last run, if any, are
+    those of the same users.
     """
     names = {divided(arm, segment): (segment, arm) for segment in segments for arm in Arm}
     rows = {name: sample.segments[name] for name in names}
     last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arm_scores(measuring, replace(sample, segments=rows), last=last, former=former)
-    of_now = []
+    of_now: list[ArmScore] = []
+    of_before: list[ArmScore] = []
     for score in scores:
-        if score.arm is Arm.CANDIDATE:
-            segment, arm = names[score.segment]
-            of_now.append(replace(score, segment=segment, arm=arm))
-    return tuple(of_now)
+        segment, arm = names[score.segment]
+        side = of_now if score.arm is Arm.CANDIDATE else of_before
+        side.append(replace(score, segment=segment, arm=arm))
+    return tuple(of_now), tuple(_compare_with_before(of_now, of_before))
+
+
+def _compare_with_before(
+    of_now: Iterable[ArmScore], of_before: Iterable[ArmScore]
+) -> Iterator[ArmGap]:
+    """Yield the gap of each metric that both arms have, now and before."""
+    values_before = _values_by_arm(of_before)
+    for (segment, metric), now in _values_by_arm(of_now).items():
+        before = values_before.get((segment, metric), {})
+        if len(now) == len(before) == len(Arm):
+            rise = {arm: now[arm] - before[arm] for arm in Arm}
+            adjusted = rise[Arm.CANDIDATE] - rise[Arm.BASELINE]
+            yield ArmGap(segment=segment, metric=metric, values_before=before, adjusted=adjusted)
+
+
+def _values_by_arm(scores: Iterable[ArmScore]) -> dict[tuple[str, str], dict[Arm, float]]:
+    values: dict[tuple[str, str], dict[Arm, float]] = {}
+    for score in scores:
+        if score.value is not None:
+            values.setdefault((score.segment, score.metric), {})[score.arm] = score.value
+    return values
 
 
 def _name_evidence(
