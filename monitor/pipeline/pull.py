@@ -358,7 +358,7 @@ class AskedSource(Generic[T]):
         read: Callable[[S], T | None],
         reason: Callable[[SourceError], str] = str,
     ) -> None:
-        """Begin to read the source. ``what`` names it in notes, and ``reason`` writes its errors."""
+        """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
         self.answer: T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE
