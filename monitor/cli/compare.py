@@ -11,7 +11,7 @@ import typer
 from monitor.cli import compare_options as options
 from monitor.cli.compare_log import print_log, read_test, refuse_options
 from monitor.cli.compare_output import Compared, compared_dict, compared_page, print_compared
-from monitor.cli.file_columns import file_options, find_column, list_shapes, shaped
+from monitor.cli.file_columns import file_options, find_column, fitting_options, list_shapes
 from monitor.cli.output import print_json, require_writable, write_page
 from monitor.cli.parameters import AsJson, HtmlFile
 from monitor.model.errors import InputError, MetricError, SourceError
@@ -115,8 +115,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         require_writable(html)
         shown_users = worst or _DRAWN
     files = (
-        shaped(baseline, user, shapes, is_required=True),
-        shaped(candidate, user, shapes, is_required=True),
+        fitting_options(baseline, user, shapes, is_required=True),
+        fitting_options(candidate, user, shapes, is_required=True),
     )
     compare = partial(
         compare_files,
@@ -128,7 +128,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     result = compare(files, worst=shown_users, catalogue=catalogue)
     trainings = None
     if retrained is not None:
-        trainings = compare((files[0], shaped(retrained, user, shapes, is_required=True)))
+        trainings = compare((files[0], fitting_options(retrained, user, shapes, is_required=True)))
         # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))

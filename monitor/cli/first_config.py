@@ -20,8 +20,8 @@ from monitor.cli.file_columns import (
     find_column,
     find_file_problem,
     find_segments,
+    fitting_options,
     list_shapes,
-    shaped,
 )
 from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
@@ -442,7 +442,7 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return shaped(Path(path), columns.user, columns.shapes(), is_required=True)
+    return fitting_options(Path(path), columns.user, columns.shapes(), is_required=True)
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:

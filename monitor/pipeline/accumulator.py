@@ -17,11 +17,7 @@ from monitor.measures.pairing import count_coverage, pair
 from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import mix, pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
-from monitor.measures.summaries import (
-    SegmentRows,
-    SummaryAccumulator,
-    rows_of_segments,
-)
+from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_segments
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.rankings import (
@@ -148,6 +144,7 @@ class RunAccumulator:
             users = batch.panel.users[pairing.panel_rows]
             scores = Scores(users=users, by_metric=scored.by_metric)
             worst = find_worst_similarity(self._comparison, scores, scored.metrics, part.failed)
+            # What is added up over all users:
             part.metrics |= dict.fromkeys(map(str, scored.metrics))
             part.unmeasured |= dict.fromkeys(scored.left_out)
             part.sums.add(rows, scored.by_metric, scored.bounds)
@@ -155,6 +152,7 @@ class RunAccumulator:
             part.note_answers(Arm.BASELINE, batch.baseline)
             part.note_answers(Arm.CANDIDATE, batch.candidate)
             part.coverage.update(counts_of(pairing.coverage))
+            # The sum of hashes does not depend on the order of the users.
             hashes = hash_users(batch.panel.users, self._comparison)
             part.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
             is_in_sample = is_sampled(batch.panel, self._sampled_share, hashes)
@@ -162,6 +160,7 @@ class RunAccumulator:
             for segment, positions in batch.panel.segments.items():
                 sampled[segment] = positions[is_in_sample[positions]]
             part.sampled.update(counts_of(count_coverage(sampled, pairing.outcomes)))
+            # What is collected of some users:
             shown = show_users(
                 pairing,
                 scores,
@@ -244,16 +243,8 @@ class RunAccumulator:
         measuring = self._comparison.measuring
         part = self.part
         metric = leading_metric(self._comparison, self.metrics)
+        sample = self._pair_sample(weights, relevance)
         users = self.shown_users()
-        # The users are sorted, because the last digits of sums over users depend on the order.
-        sampled_users = sort_users(users, users["is_sampled"])
-        lists = kept_lists(sampled_users, self._segments)
-        sample = Sample(
-            pairing=pair_kept(lists, measuring.k, weights, relevance),
-            segments=lists.segments,
-            scores=scores_of(sampled_users),
-            coverage=coverage_of(part.sampled, self._segments),
-        )
         summaries = []
         for summary in part.sums.summaries():
             if parse_derived(summary.metric)[1] not in part.failed:
@@ -277,6 +268,18 @@ class RunAccumulator:
             id_mismatches=part.ids.mismatches,
         )
         return findings, sample
+
+    def _pair_sample(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Sample:
+        users = self.shown_users()
+        # The users are sorted, because the last digits of sums over users depend on the order.
+        users = sort_users(users, users["is_sampled"])
+        lists = kept_lists(users, self._segments)
+        return Sample(
+            pairing=pair_kept(lists, self._comparison.measuring.k, weights, relevance),
+            segments=lists.segments,
+            scores=scores_of(users),
+            coverage=coverage_of(self.part.sampled, self._segments),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Explains alerts: finds the cause of the alerts that begin, and writes it into their transitions."""
+"""Explains alerts: finds the cause of alerts that begin, and writes it into their transitions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
 from monitor.pipeline.score import watches_rise
 from monitor.statistics.attribution.faults import find_missing
 from monitor.texts.explanations import write_alert_text, write_cause, write_lost, write_recalled
+from monitor.texts.model_versions import write_models
 
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
@@ -50,8 +51,9 @@ def recall_fault(
     is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     if is_order and (finding is None or finding.kind in _OF_TRAININGS):
         return _recall_order(current, earlier)
-    looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
-    if not looks_over or _is_cause(finding, starts):
+    # Many new items with a drop may be the end of an earlier fault.
+    may_be_end = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    if not may_be_end or _is_cause(finding, starts):
         return current
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
@@ -87,11 +89,13 @@ def _recall_order(
 
 
 def _count_moved(explanation: Explanation) -> int:
+    """Return the number of users that got other first items by a fault."""
     finding = explanation.finding
     return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
+    """Say in the explanation that it is that of the run of this slot."""
     if explanation.is_recalled:
         return explanation
     sentence = write_recalled(explanation.sentence, slot)
@@ -112,16 +116,18 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
 
 
 def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
+    """Return whether the alert is on the share of users that lack one of these things."""
     return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
 
 
 def _is_rise(start: Transition) -> bool:
+    """Return whether the alert says that lists are too similar."""
     return start.kind is RuleKind.SIMILARITY and watches_rise(
         start.metric, start.statistic, start.direction
     )
 
 
-def find_lost(findings: Findings) -> Finding | None:
+def _find_lost(findings: Findings) -> Finding | None:
     """Find users without a list in a run that could not be judged.
 
     Return None if the run is ok, or if hardly any users lack a list.
@@ -143,19 +149,14 @@ def find_lost(findings: Findings) -> Finding | None:
 
 
 def add_explanations(
-    transitions: Iterable[Transition],
-    explanation: Explanation | None,
-    also: Sequence[str] = (),
-    *,
-    lost: Finding | None = None,
+    transitions: Iterable[Transition], explanation: Explanation | None, findings: Findings
 ) -> tuple[Transition, ...]:
-    """Add the explanation and ``also`` to the transitions with which alerts begin.
+    """Add the explanation and the changes of models to the transitions with which alerts begin.
 
     Alerts on similarity always get the explanation. Other alerts get it if the finding says more
-    than the alert's reason. ``lost`` is the finding about users without a list, which is used if
-    the run has no explanation. ``also`` are further sentences.
+    than the alert's reason. If there is no explanation, the finding is about users without a list.
     """
-    finding = lost if explanation is None else explanation.finding
+    finding = _find_lost(findings) if explanation is None else explanation.finding
     explained = []
     for change in transitions:
         text = None
@@ -164,7 +165,7 @@ def add_explanations(
             text = _write_cause(change, explanation, finding)
         if text is not None:
             headline = change.headline if finding is None else write_cause(finding)
-            text = " ".join((text, *also))
+            text = " ".join((text, *write_models(findings.models, findings.slot)))
             change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
         explained.append(change)
     return tuple(explained)

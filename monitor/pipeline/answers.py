@@ -1,4 +1,4 @@
-"""Gets the answers of all sources of a run: joined by a source, pulled once, or pulled in rounds."""
+"""Gets the answers of a run's sources: joined by a source, pulled once, or pulled in rounds."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -137,7 +137,7 @@ class _WatchedScores:
             self._by_metric[metric][rows] = values
 
     def are_certain(self, asked: int) -> bool:
-        """Return whether the first ``asked`` users are enough for each rule. False without rules."""
+        """Return whether the first ``asked`` users decide each rule. False without rules."""
         for rule, rows in self._rules:
             values = self._by_metric.get(rule.metric, self._unknown)
             if not is_certain(rule, values[rows[rows < asked]], len(rows)):

@@ -56,7 +56,7 @@ def measure_arm_scores(
     last: RecodedLists | None,
     former: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
-    """Measure the arm metrics of the plan. ``last`` and ``former`` are those of `recode_earlier`."""
+    """Measure the plan's arm metrics. ``last`` and ``former`` are those of `recode_earlier`."""
     if not measuring.arm_metrics:
         return ()
     return measure_arms(
@@ -79,8 +79,8 @@ def recode_lists(
     baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
     candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
     first = _first_free(pairing, baseline_codes, candidate_codes)
-    # Items that this run lacks are numbered from ``first``. Both arms are numbered together, so that
-    # an item has the same code in both.
+    # Items that this run lacks are numbered from ``first``. Both arms are numbered together. So an
+    # item has the same code in both.
     baseline_lacks = baseline_codes < 0
     candidate_lacks = candidate_codes < 0
     of_baseline = pd.Series(earlier.baseline.items[baseline_lacks]).astype("str")

@@ -272,7 +272,7 @@ def _find_past_alarms(
 def _find_accepted(
     past: Sequence[PastRun], accepted: Iterable[Transition]
 ) -> list[tuple[int, int]]:
-    """Return the row of each accepted level's first run, and of the first run after it was accepted.
+    """Return the rows of each accepted level's first run, and of the first run after acceptance.
 
     ``past`` is ordered by slot. A level is left out if it has no past run from before it was
     accepted.

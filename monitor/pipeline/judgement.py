@@ -25,11 +25,10 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
-from monitor.pipeline.alert_explanations import add_explanations, find_lost
+from monitor.pipeline.alert_explanations import add_explanations
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
-from monitor.texts.model_versions import write_models
 
 RECENT = 10
 """If no rule learns what is normal, messages show the mean of this many earlier runs as normal.
@@ -320,9 +319,7 @@ class Rejudgement:
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if record.status is RunStatus.OK:
             self._remember(record, judgement)
-        models = write_models(record.models, record.slot)
-        lost = find_lost(findings)
-        return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
+        return add_explanations(judgement.transitions, record.explanation, findings)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.

@@ -310,9 +310,9 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # Sources ask the users in an order that is drawn from ``together``. The family is named, so that
-    # all candidates of a baseline are asked in the same order. The first user makes the orders of
-    # the rounds of `pull_until_certain` differ.
+    # Sources ask the users in an order that is drawn from ``together``. It names the family, so the
+    # order is the same for all candidates of a baseline. The first user makes the orders of the
+    # rounds of `pull_until_certain` differ.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,

@@ -81,11 +81,11 @@ def _respelled_since(
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
     new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
-    gone = np.setdiff1d(codes_before, codes_now, assume_unique=True)
-    if not len(new) or not len(gone):
+    removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    if not len(new) or not len(removed):
         return None
     spelling = find_mismatch(
-        [name(code) for code in gone.tolist()],
+        [name(code) for code in removed.tolist()],
         [name(code) for code in new.tolist()],
         IdKind.ITEM,
         common=0,
@@ -148,14 +148,13 @@ def compare_users(
     if arm not in arms.listed or seconds_left <= 0:
         return None
     try:
-        panel, listed = (
-            ask_in_time(partial(source.users, slot, ()), seconds_left, "late").users
-            for source in (arms.users, arms.listed[arm])
-        )
+        panel = ask_in_time(partial(arms.users.users, slot, ()), seconds_left, "late")
+        listed = ask_in_time(partial(arms.listed[arm].users, slot, ()), seconds_left, "late")
     except (ConfigError, SourceError):  # pulling its lists reports the same error
         return None
-    mismatch = find_user_mismatch(panel, listed)
+    mismatch = find_user_mismatch(panel.users, listed.users)
     if mismatch is None:
         return None
-    mismatch = replace(mismatch, arm=arm)
-    return mismatch if arms.pseudonyms is None else mismatch.without_examples
+    # Examples would show the ids that pseudonyms hide.
+    shown = mismatch if arms.pseudonyms is None else mismatch.without_examples
+    return replace(shown, arm=arm)

@@ -21,12 +21,7 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
 from monitor.statistics.unpaired.far import far_share
-from monitor.statistics.unpaired.gaps import (
-    Count,
-    angle_gap,
-    count_far,
-    show_angle_gap,
-)
+from monitor.statistics.unpaired.gaps import Count, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
@@ -243,7 +238,7 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Return the phases by hour, and the phases by weekday, of the past runs and of the slot, in UTC.
+    """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
     ``under_way`` is the number of past runs in the slot's hour, or on its day.
     """

@@ -12,7 +12,7 @@ from monitor.model.ports import Clock
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
-from monitor.pipeline.alert_explanations import add_explanations, find_lost, recall_fault
+from monitor.pipeline.alert_explanations import add_explanations, recall_fault
 from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
 from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
@@ -23,7 +23,7 @@ from monitor.pipeline.run_scores import RunScores, select_stored, write_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.unpaired_measurement import measure_unpaired
-from monitor.texts.model_versions import write_changes, write_models
+from monitor.texts.model_versions import write_changes
 from monitor.texts.run_reasons import write_run_reasons
 
 
@@ -147,21 +147,16 @@ def _make_result(
     if starts:
         explanation = recall_fault(explanation, memory.explained, starts)
     reasons = findings.reasons
-    models = findings.models
     if memory.last_ok is not None:
-        changes = write_changes(memory.last_ok, findings.slot, comparison.config_hash, k, models)
+        changes = write_changes(
+            memory.last_ok, findings.slot, comparison.config_hash, k, findings.models
+        )
         changed = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
         reasons = (*reasons, *changed)
     # The run keeps all items, but messages may not show them.
     for_messages = explanation
     if for_messages is not None and not comparison.judging.shows_items:
         for_messages = for_messages.without_items
-    transitions = add_explanations(
-        judgement.transitions,
-        for_messages,
-        write_models(models, findings.slot),
-        lost=find_lost(findings),
-    )
     return extend(
         RunResult,
         replace(findings, explanation=explanation, reasons=reasons),
@@ -171,7 +166,7 @@ def _make_result(
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=transitions,
+        transitions=add_explanations(judgement.transitions, for_messages, findings),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=labels_until,

@@ -127,8 +127,8 @@ def _find_losses(
     others = []
     if len(losses) == 1 and losses[0].arm is not None:
         other = losses[0].arm.other
-        asked = everybody.asked_of(other)
-        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=asked))
+        users = everybody.asked_of(other)
+        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
     if any(cause.reason is CoverageReason.TIMEOUT for loss in losses for cause in loss.causes):
         deadline_s = comparison.measuring.deadline.total_seconds()
         others.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))

@@ -23,14 +23,7 @@ from monitor.model.explanation import (
 )
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
-from monitor.model.rankings import (
-    ALL,
-    Arm,
-    Coverage,
-    Notes,
-    PairBatch,
-    Pairing,
-)
+from monitor.model.rankings import ALL, Arm, Coverage, Notes, PairBatch, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdMismatch
 from monitor.pipeline.accumulator import Sample
@@ -54,11 +47,7 @@ from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.habits import pool_bins, share_bins
 from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.texts.explanations import (
-    write_distance,
-    write_drop,
-    write_finding,
-)
+from monitor.texts.explanations import write_distance, write_drop, write_finding
 
 HEALTHY_RUNS = 20
 """A run is compared with at most this many of the newest healthy runs."""

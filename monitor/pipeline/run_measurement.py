@@ -17,17 +17,11 @@ from monitor.model.rules import Comparison, Keep
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.accumulator import (
-    SAMPLED_USERS,
-    RemoteMeasurer,
-    RunAccumulator,
-)
+from monitor.pipeline.accumulator import SAMPLED_USERS, RemoteMeasurer, RunAccumulator
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
-from monitor.pipeline.pull import (
-    Arms,
-)
+from monitor.pipeline.pull import Arms
 from monitor.pipeline.respelled import explain_missing_users
 from monitor.pipeline.run_explanation import explain_run, note_sample
 from monitor.pipeline.run_scores import RunScores, draw_scores, without_floor

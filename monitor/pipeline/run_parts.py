@@ -19,13 +19,7 @@ from monitor.measures.pairing.list_tables import user_column, user_index
 from monitor.measures.pairing.pairs import ListedItems, distinct_ids
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
 from monitor.model.model_versions import count_versions
-from monitor.model.rankings import (
-    Arm,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    Pull,
-)
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Pull
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Scores
 
@@ -166,6 +160,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             tables[-1].validate(full=True)
         facts_table, sums_table, listed, lacking, scores_table, *users = tables
         facts = json.loads(facts_table["facts"][0].as_py())
+        ids = facts["ids"]
         _add_sums(sums, sums_table)
         part = RunPart(
             sums=sums,
@@ -178,7 +173,12 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
                 users=facts["users"],
                 lacking_users=facts["lacking_users"],
             ),
-            ids=_id_comparison(facts["ids"]),
+            ids=IdComparison(
+                batches=ids["batches"],
+                mismatched=ids["mismatched"],
+                spelling=_mismatch(ids["spelling"]),
+                padding=_mismatch(ids["padding"]),
+            ),
             coverage=_counts(facts["coverage"]),
             sampled=_counts(facts["sampled"]),
             versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
@@ -195,15 +195,6 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
 
 def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
     return Counter({tuple(key): users for key, users in rows})
-
-
-def _id_comparison(row: dict[str, Any]) -> IdComparison:
-    return IdComparison(
-        batches=row["batches"],
-        mismatched=row["mismatched"],
-        spelling=_mismatch(row["spelling"]),
-        padding=_mismatch(row["padding"]),
-    )
 
 
 def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:

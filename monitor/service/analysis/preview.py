@@ -61,6 +61,7 @@ class Preview:
             return None
         if self.coverage is None:
             return "users"
+        # An arm whose requests all failed for one reason.
         for (arm, reason), count in self.coverage.all.users_by_reason.items():
             if count == self.coverage.all.asked and (arm, reason) in self.notes:
                 return str(arm)

@@ -187,7 +187,7 @@ class DaemonRole:
         self._clock = clock
         self._publisher = publisher
         self._lasts = lasts
-        self._led: Lease | None = None
+        self._led: Lease | None = None  # the lease under which the store writes
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=on_change)
         store.maintenance.stand_by()

@@ -130,7 +130,7 @@ class OwnLists:
         return has_changed
 
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
-        """Return the removed items (see `STILL_LISTED`) that were in at least ``least_lists`` lists.
+        """Return the items that were in at least ``least_lists`` lists and that were removed.
 
         The second value is the share of all places in the former lists that these items filled.
         """
@@ -142,7 +142,7 @@ class OwnLists:
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
-    """Return the number of lists with each item. ``codes`` has only the codes 0 to ``items`` - 1."""
+    """Return the number of lists with each item. The codes of items are 0 to ``items`` - 1."""
     # The padding has the code -1, so it is counted at index 0. This count is dropped.
     return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
@@ -203,10 +203,10 @@ def compare_pairs(
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
     # A user's change is known only if the changes by both arms are.
     is_defined = is_known & ~np.isnan(by_baseline.total + by_candidate.total)
-    is_still = {arm: own.is_same for arm, own in lists.items()}
+    is_still = {arm: of_arm.is_same for arm, of_arm in lists.items()}
     if last is not None:
-        for arm, own in _pair_runs(last, present).items():
-            is_still[arm] = is_still[arm] | own.is_same
+        for arm, of_arm in _pair_runs(last, present).items():
+            is_still[arm] = is_still[arm] | of_arm.is_same
     return PairChanges(
         former=former,
         is_known=is_known,

@@ -72,14 +72,14 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     arm = max(Arm, key=everybody.count_lost)
     lost_by_segment = {name: row.count_lost(arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
-    asked = everybody.asked
-    expected = (usual or 0.0) * asked
-    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * asked, _SURE * math.sqrt(expected))
+    users = everybody.asked
+    expected = (usual or 0.0) * users
+    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(expected))
     if lost - expected < least_excess:
         return None
     segment = _find_segment_of_lost(rows, lost_by_segment)
     lost_there = lost_by_segment[segment]
-    asked_there = rows[segment].asked
+    users_there = rows[segment].asked
     detail = {"empty": everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
@@ -87,11 +87,11 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
         kind=FaultKind.MISSING,
         arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
         segment=segment,
-        segment_share=lost_there / asked_there,
+        segment_share=lost_there / users_there,
         users=lost,
-        compared=asked,
+        compared=users,
         detail=detail,
-        is_exact=segment != ALL and lost_there == lost == asked_there,
+        is_exact=segment != ALL and lost_there == lost == users_there,
     )
 
 
