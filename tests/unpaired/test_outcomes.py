@@ -169,7 +169,8 @@ def read_outcomes(source, slot=SLOT, **changes):
             "outcomes": ["clicks"],
         }
     )
-    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in options.outcome_logs)
+    logs = (options.outcomes_since, options.outcomes_before)
+    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in logs)
     return [each.sums["clicks"].to_dict() for each in read]
 
 
