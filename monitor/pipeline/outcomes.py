@@ -69,7 +69,7 @@ def _compare(
     difference = relative_difference(baseline, candidate, boundary(count, days))
     return OutcomeGap(
         column=name,
-        means={arm: _finite(each.mean_now) for arm, each in of_arms.items()},
+        means={arm: _finite(part.mean_now) for arm, part in of_arms.items()},
         users=count,
         difference=_finite(difference.value),
         low=_finite(difference.low),
@@ -83,19 +83,19 @@ def _finite(value: float) -> float | None:
 
 def summarize_outcomes(outcomes: Iterable[OutcomeGap]) -> Iterator[Summary]:
     """Yield the difference and both ends of its interval as series, which rules can judge."""
-    for each in outcomes:
+    for gap in outcomes:
         values = {
-            DerivedMetric.OUTCOME: each.difference,
-            DerivedMetric.OUTCOME_LOW: each.low,
-            DerivedMetric.OUTCOME_HIGH: each.high,
+            DerivedMetric.OUTCOME: gap.difference,
+            DerivedMetric.OUTCOME_LOW: gap.low,
+            DerivedMetric.OUTCOME_HIGH: gap.high,
         }
         for series, value in values.items():
-            users = 0 if value is None else each.users
+            users = 0 if value is None else gap.users
             yield Summary(
                 segment=ALL,
-                metric=series.of(each.column),
+                metric=series.of(gap.column),
                 n=users,
-                n_undefined=each.users - users,
+                n_undefined=gap.users - users,
                 mean=value,
                 standard_error=None,
                 statistics={},
