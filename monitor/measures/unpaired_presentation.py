@@ -19,6 +19,10 @@ GAP_COLUMNS = (
 )
 
 
+_QUANTILES = ("p05", "p25", "p50", "p75", "p95")
+QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILES), "users>")
+
+
 def user_table(found: UnpairedFindings) -> TextTable:
     """How many users each arm has, and how many of them were compared."""
     arms = [found.users[arm] for arm in Arm]
@@ -73,6 +77,14 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
             means.get(DerivedMetric.FAR_GAP, "-"),
             f"{sum(found[series].n for series in arms):,}",
         )
+
+
+def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
+    """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
+    for summary in summaries:
+        if parse_derived(summary.metric)[0] in SELF_SERIES.values():
+            quantiles = [_number(summary.value(name)) for name in _QUANTILES]
+            yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
 
 def difference_tables(

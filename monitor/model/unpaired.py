@@ -50,6 +50,15 @@ class ArmCounts:
 
 
 @immutable
+class Shortfall:
+    """The arm that has fewer users than planned, for as many users of the other arm."""
+
+    arm: Arm
+    planned: int  # the number of users that the arm should have
+    lacking: int  # the number of planned users that the arm does not have
+
+
+@immutable
 class BetweenExcess:
     """How much less alike two users of different arms are than two users of one arm.
 
@@ -77,6 +86,19 @@ class ItemExposure:
 
 
 @immutable
+class ArmGap:
+    """How much more a metric of one arm rose in the candidate than in the baseline.
+
+    The values of now are compared with those of the same users' lists of before.
+    """
+
+    segment: str
+    metric: str
+    values_before: Mapping[Arm, float]  # the value of the metric over the lists of before
+    adjusted: float  # the rise in the candidate minus the rise in the baseline
+
+
+@immutable
 class OutcomeGap:
     """An outcome of the users since the test began, such as clicks, and how much the arms differ.
 
@@ -100,7 +122,7 @@ class UnpairedFindings:
 
     baseline_share: float  # planned share of users in the baseline arm
     users: Mapping[Arm, ArmCounts]
-    switched: int  # users that both arms served since the test began
+    switched: int  # users that were in both arms since the test began
     # Evidence that the users are not split as planned. ln 1000 or more means that they are not
     log_e: float
     # Chance of a larger difference of the arms' lists of before, if users are assigned at random.
@@ -111,4 +133,18 @@ class UnpairedFindings:
     items: tuple[ItemExposure, ...] = ()
     # The number of each arm's lists in which items were counted
     counted: Mapping[Arm, int] = field(default_factory=dict)
+    arm_gaps: tuple[ArmGap, ...] = ()
     outcomes: tuple[OutcomeGap, ...] = ()
+
+    @property
+    def assigned(self) -> int:
+        """The number of users that were assigned to an arm since the test began."""
+        return sum(counts.assigned for counts in self.users.values())
+
+    @property
+    def shortfall(self) -> Shortfall:
+        """The arm that has fewer users than planned. Nobody is lacking if the split fits."""
+        shares = {Arm.BASELINE: self.baseline_share, Arm.CANDIDATE: 1 - self.baseline_share}
+        short = min(Arm, key=lambda arm: self.users[arm].assigned / shares[arm])
+        planned = round(self.users[short.other].assigned * shares[short] / shares[short.other])
+        return Shortfall(arm=short, planned=planned, lacking=planned - self.users[short].assigned)

@@ -12,7 +12,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import OUTCOMES, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import GAPS, OUTCOMES, DerivedMetric, Statistic, parse_derived
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
@@ -155,9 +155,8 @@ def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
     derived, name = parse_derived(metric)
     if derived in OUTCOMES:
         return False
-    grows_with_distance = (
-        derived is DerivedMetric.OVER_FLOOR or not parse(name).higher_is_more_alike
-    )
+    is_distance = derived is DerivedMetric.OVER_FLOOR or derived in GAPS
+    grows_with_distance = is_distance or not parse(name).higher_is_more_alike
     if Statistic.parse(statistic).floor is not None:
         # `share_below(x)` grows when scores become smaller.
         grows_with_distance = not grows_with_distance

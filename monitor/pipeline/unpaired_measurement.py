@@ -5,7 +5,7 @@ one user, and not of two arms. The users of both arms go through one accumulator
 is divided into the users of the baseline and the users of the candidate.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -33,7 +33,7 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedFindings
+from monitor.model.unpaired import ArmCounts, ArmGap, AssignedUsers, UnpairedFindings
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
@@ -117,7 +117,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
-        arm_scores = _measure_arms(measuring, sample, memory, segments)
+        arm_scores, arm_gaps = _measure_arms(measuring, sample, memory, segments)
     with watch.stage("explain"):
         of_arms = DividedSample(
             sample=sample,
@@ -141,6 +141,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         between=differences.between,
         items=differences.items,
         counted=differences.counted,
+        arm_gaps=arm_gaps,
         outcomes=outcomes,
     )
     last_models = None if memory.last_ok is None else memory.last_ok.models
@@ -167,6 +168,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
 
 
 def _read_assigned(sources: UnpairedArms, slot: datetime, seconds_left: float) -> AssignedUsers:
+    """Read the users that were assigned to each arm. Raises SourceError if they come too late."""
     late = "the users that were assigned to the arms did not arrive before the run's deadline"
     return ask_in_time(partial(sources.assigned.assigned, slot), seconds_left, late)
 
@@ -243,6 +245,7 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
 
 
 def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCounts]:
+    """Return how many users of each arm were assigned, were served a list, and were compared."""
     rows = {row.segment: row for row in coverage.rows}
     users = {}
     for arm in Arm:
@@ -310,21 +313,44 @@ def _summarize_gap(
 
 def _measure_arms(
     measuring: MeasuringPlan, sample: Sample, memory: Memory, segments: Iterable[str]
-) -> tuple[ArmScore, ...]:
-    """Measure the lists of now of each arm. Traits that compare two lists compare them with before.
+) -> tuple[tuple[ArmScore, ...], tuple[ArmGap, ...]]:
+    """Measure the lists of now of each arm, and how much more they changed in the candidate.
 
-    The lists of the last run, if any, are those of the same users.
+    Traits that compare two lists compare them with before. The lists of the last run, if any, are
+    those of the same users.
     """
     names = {divided(arm, segment): (segment, arm) for segment in segments for arm in Arm}
     rows = {name: sample.segments[name] for name in names}
     last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arm_scores(measuring, replace(sample, segments=rows), last=last, former=former)
-    of_now = []
+    of_now: list[ArmScore] = []
+    of_before: list[ArmScore] = []
     for score in scores:
-        if score.arm is Arm.CANDIDATE:
-            segment, arm = names[score.segment]
-            of_now.append(replace(score, segment=segment, arm=arm))
-    return tuple(of_now)
+        segment, arm = names[score.segment]
+        side = of_now if score.arm is Arm.CANDIDATE else of_before
+        side.append(replace(score, segment=segment, arm=arm))
+    return tuple(of_now), tuple(_compare_with_before(of_now, of_before))
+
+
+def _compare_with_before(
+    of_now: Iterable[ArmScore], of_before: Iterable[ArmScore]
+) -> Iterator[ArmGap]:
+    """Yield the gap of each metric that both arms have, now and before."""
+    values_before = _values_by_arm(of_before)
+    for (segment, metric), now in _values_by_arm(of_now).items():
+        before = values_before.get((segment, metric), {})
+        if len(now) == len(before) == len(Arm):
+            rise = {arm: now[arm] - before[arm] for arm in Arm}
+            adjusted = rise[Arm.CANDIDATE] - rise[Arm.BASELINE]
+            yield ArmGap(segment=segment, metric=metric, values_before=before, adjusted=adjusted)
+
+
+def _values_by_arm(scores: Iterable[ArmScore]) -> dict[tuple[str, str], dict[Arm, float]]:
+    values: dict[tuple[str, str], dict[Arm, float]] = {}
+    for score in scores:
+        if score.value is not None:
+            values.setdefault((score.segment, score.metric), {})[score.arm] = score.value
+    return values
 
 
 def _name_evidence(

@@ -3,11 +3,14 @@
 Each world draws the outcomes of all users and days, (users, days), and the day on which each user comes first.
 """
 
+from itertools import product
+
 import numpy as np
 from scipy.stats import binomtest
 
 from bench import parse_options, show
-from monitor.statistics.unpaired.outcomes import Moments, boundary, relative_difference
+from monitor.statistics.sequential.gate import Tally, log_capital
+from monitor.statistics.unpaired.outcomes import ALPHA, Moments, boundary, relative_difference
 
 DAYS = 60
 TRUE = -0.1
@@ -119,6 +122,25 @@ def moments_of_days(daily, before, has_come):
         )
 
 
+def prefer_wrongly(rng, users, rate, comes_later):
+    """Whether a log of interleaved lists ever shows a preference that users do not have, in 60 daily looks.
+
+    The preference of a user may change from day to day, because the clicks are added up.
+    """
+    clicks = rng.poisson(rate, (2, users, DAYS))
+    if comes_later:
+        clicks *= np.arange(DAYS) >= rng.integers(0, DAYS, users)[:, np.newaxis]
+    clicks = np.cumsum(clicks, axis=2)
+    signs = np.sign(clicks[1] - clicks[0])
+    for day in range(DAYS):
+        of_day = signs[clicks[:, :, day].any(axis=0), day]
+        counts = np.array([(of_day == sign).sum() for sign in (-1, 0, 1)], dtype=np.float64)
+        scores = Tally(np.array([0.0, 0.5, 1.0]), counts)
+        if max(log_capital(scores, 0.5), log_capital(scores.flipped(), 0.5)) > np.log(2 / ALPHA):
+            return True
+    return False
+
+
 def main(arguments):
     """Print one table."""
     options = parse_options(arguments, repetitions=10_000, only="")
@@ -148,6 +170,17 @@ def main(arguments):
                 f"{np.mean(widths):.2f}",
             )
         )
+    if options.only in ("", "interleaved"):
+        for users, rate, comes_later in product((200, 1_000), (0.05, 1.0), (False, True)):
+            rng = np.random.default_rng(7)
+            tests = options.repetitions // 10
+            wrong = sum(prefer_wrongly(rng, users, rate, comes_later) for _ in range(tests))
+            bounds = binomtest(wrong, tests).proportion_ci(0.95)
+            name = f"interleaved, {users:,} users, {rate:g} clicks a day"
+            if comes_later:
+                name += ", coming on all days"
+            share = f"{bounds.low:.2%} to {bounds.high:.2%}"
+            rows.append((name, f"{wrong / tests:.2%}", share, "", ""))
     show(
         f"Tests whose interval lacks the truth in any of {DAYS} looks (at most 5 %)",
         ("world", "share", "95 % bounds", "with 1.96 errors", "errors on the last day"),

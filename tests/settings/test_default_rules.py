@@ -1,6 +1,7 @@
 """`rules: default`: the rules that need no numbers."""
 
 from monitor.model.rules import Keep, Learning, RuleKind, is_learned
+from monitor.pipeline.score import watches_rise
 from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of, learning_of, rules_on_drift
 
 
@@ -141,6 +142,13 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
         "exposure_jump",
     }
     assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
+    # Only one rule is about users whose lists moved less, so it has a small part of the budget.
+    alike = [
+        rule.alert
+        for rule in found.judging.similarity_rules
+        if watches_rise(rule.metric, str(rule.statistic), rule.direction)
+    ]
+    assert alike == ["SelfGapDrop"]
     paired = comparison_of(f"{MINIMAL}    rules: default\n")
     assert not {"SplitOff", "SelfGapRise"} & set(watched(paired.judging.rules))
 

@@ -9,6 +9,7 @@ import pytest
 from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, state
 from monitor.model.alerts import State
 from monitor.model.errors import SourceError
+from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule
@@ -116,6 +117,13 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
         ("identical_list", Arm.BASELINE): 1.0,
         ("identical_list", Arm.CANDIDATE): pytest.approx(1 / 3),
     }
+    # Before as now, no two users of an arm have the same list.
+    gaps = {each.metric: each for each in result.unpaired.arm_gaps if each.segment == ALL}
+    assert gaps["shared_list"].values_before == {
+        Arm.BASELINE: 0.5,
+        Arm.CANDIDATE: pytest.approx(1 / 3),
+    }
+    assert gaps["shared_list"].adjusted == 0
     found = result.unpaired
     assert found.users == {
         Arm.BASELINE: ArmCounts(assigned=3, served=2, compared=2),
@@ -200,18 +208,22 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
 ):
     measured = "monitor.pipeline.unpaired_measurement.log_evidence"
     monkeypatch.setattr(measured, lambda *_: float(evidence))
+    is_off = after == "firing"
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))
     states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
-    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what, states=tuple(states))
-    now = {each.alert: each.state for each in result.states}
-    assert now["SplitOff"] is State(after)
-    assert now.get("NoData", State.QUIET) is State(no_data)
-    is_off = after == "firing"
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ("abc", "de"))
+    result = ran(arms, what, states=tuple(states))
+    now = {each.alert: each for each in result.states}
+    assert (now["SplitOff"].state, now["SplitOff"].users) == (State(after), 5 if is_off else 0)
+    assert "NoData" not in now or now["NoData"].state is State(no_data)
     assert result.status is (RunStatus.INSUFFICIENT if is_off else RunStatus.OK)
     if is_off:
+        first_seen = ""
+        if before == "firing":
+            first_seen = f", first seen in the run of {format_instant(states[0].since)}"
         assert result.reason.startswith(
-            "the users are not split as planned: 3 of 6 users (50.0%) are in the baseline, and "
-            "50.0% were planned."
+            "the users are not split as planned: the candidate lacks 1 of 3 planned users "
+            f"(33.3%){first_seen}. Nothing is judged"
         )
 
 
