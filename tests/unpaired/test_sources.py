@@ -165,25 +165,22 @@ def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
     assert seen(measured({"url": postgres_url, "table": "served"})) == first
 
 
-@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
-def test_users_that_were_assigned_but_never_served_count(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "assigned_in"), [("parquet", "csv"), ("sqlite", "csv"), ("jsonl", "sqlite")]
+)
+def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
     """A newer list of the other arm is not this user's list."""
     other = {"at": SLOT - timedelta(minutes=5), "user": "u60", "variant": "a", "items": ["wrong"]}
     place = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
-    names = [f"u{number:02}" for number in range(100)]
-    assigned = [
-        {
-            "at": (BEGINS + HOUR).isoformat(),
-            "user": name,
-            "variant": "ab"[name >= "u60"],
-            "country": "UK",
-        }
-        for name in names
-    ]
-    write_csv(assigned, tmp_path / "assigned.csv")
-    users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}
+    assigned = []
+    for number in range(100):
+        row = {"at": BEGINS + HOUR, "user": f"u{number:02}", "variant": "ab"[number >= 60]}
+        assigned.append(dict.fromkeys(COLUMNS) | row | {"country": "UK"})
+    (tmp_path / "assigned").mkdir()
+    users = write_log(assigned_in, tmp_path / "assigned", assigned)
+    options = {**users, "user": "user", "served": {"time": "at"}}
 
-    found = measured(place, assignments={"file": users})
+    found = measured(place, assignments={"sql" if "url" in users else "file": options})
 
     # Not even u89 switched: only the assignments say so.
     assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)

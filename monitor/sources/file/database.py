@@ -103,7 +103,8 @@ class FileView:
 
     If the files are a log, the view has only the rows of the slot's lists. The rows are selected
     once, by their places, because reading the times takes long. ``same_rows`` is another view of
-    these rows. If the options of the log name arms, the view also has `ARM_COLUMN`.
+    these rows. If the options of the log name arms, the view also has `ARM_COLUMN`. If
+    ``has_one_row``, no user has several rows, or no user has several rows of one arm.
 
     Raises SourceError if the files cannot be read or lack one of the columns.
     """
@@ -122,6 +123,7 @@ class FileView:
         self.is_json = files.format == "jsonl"
         self.unreadable: tuple[Unreadable, ...] = ()
         self.has_arms = False
+        self.has_one_row = False
         self._database = database
         served = None if log is None else log.served
         if served is not None:
@@ -152,12 +154,14 @@ class FileView:
         if same_rows is not None:
             self._newest = same_rows._newest  # noqa: SLF001 - of this class
             self.unreadable = same_rows.unreadable
+            self.has_one_row = same_rows.has_one_row
         else:
             in_time = self._select_in_time(served, log, files.slot)
             if served.arms is not None and served.arms.chosen is RowChoice.ALL:
                 self.name = in_time
                 return
             self._select_newest(served, in_time)
+            self.has_one_row &= not log.user_ids
         self.name = f"served_{name}"
         database.execute(
             f"CREATE TEMP VIEW {self.name} AS SELECT * FROM {name} JOIN {self._newest} "
@@ -341,12 +345,21 @@ class FileView:
         last_request = "max(rankwatch_as)"
         if served.request is not None:
             last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
-        last = f"SELECT {keys}, {last_request} AS rankwatch_as FROM log_rows GROUP BY {keys}"
         execute(
-            f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE}, {ARM_COLUMN} FROM log_rows "
-            f"SEMI JOIN ({last}) USING ({keys}, rankwatch_as)"
+            f"CREATE TEMP TABLE last_rows AS SELECT {keys}, {last_request} AS rankwatch_as "
+            f"FROM log_rows GROUP BY {keys}"
         )
+        ((users, rows),) = execute(
+            "SELECT (SELECT count(rankwatch_to) FROM last_rows), (SELECT count(*) FROM log_rows)"
+        ).fetchall()
+        newest = f"SELECT {PLACE}, {ARM_COLUMN} FROM log_rows"
+        if users < rows:
+            newest += f" SEMI JOIN last_rows USING ({keys}, rankwatch_as)"
+        execute(f"CREATE TEMP TABLE {self._newest} AS {newest}")
+        ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
+        self.has_one_row = users == rows
         execute("DROP TABLE log_rows")
+        execute("DROP TABLE last_rows")
 
     def _instant(self, column: str) -> str:
         """The SQL expression for the times in a column, in microseconds since 1970."""

@@ -251,7 +251,7 @@ class _JoinedAnswers:
                         f"INSERT INTO repeated SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} "
                         f"HAVING min({GIVEN}) < max({GIVEN})"
                     )
-            elif not self._shares_rows(lists):
+            elif not lists.file.has_one_row and not self._shares_rows(lists):
                 # Hashes are grouped first, because they need much less memory than keys.
                 key = " || ' ' || ".join(lists.keys)
                 hashes = (

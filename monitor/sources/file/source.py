@@ -272,10 +272,11 @@ class UserView:
         database.execute(
             f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
         )
+        distinct = f"count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL)"
+        if rows.has_one_row:
+            distinct = f"count({KEY})"
         unreadable, (count, distinct_count) = rows.count(
-            "asked_keys",
-            checks,
-            [f"count({KEY})", f"count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL)"],
+            "asked_keys", checks, [f"count({KEY})", distinct]
         )
         self.unreadable = (*rows.unreadable, *unreadable)
         require_readable(self.unreadable, options.max_unreadable)

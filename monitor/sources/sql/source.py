@@ -96,12 +96,10 @@ def _in_period(
     at: sa.ColumnElement[Any], served: ServedOptions, slot: datetime, dialect: str
 ) -> sa.ColumnElement[bool]:
     """Whether the time ``at`` is in the period of the slot."""
-    # PostgreSQL ignores the time zone if the column has none.
-    time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
     start, end = served.period(slot)
-    is_in_time = at <= _untyped(end.strftime(time_format))
+    is_in_time = at <= _bound(end, dialect)
     if start is not None:
-        is_in_time &= at > _untyped(start.strftime(time_format))
+        is_in_time &= at > _bound(start, dialect)
     return is_in_time
 
 
@@ -131,7 +129,8 @@ def _untyped(value: str) -> sa.BindParameter[Any]:
 def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     """The time of a row.
 
-    SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit.
+    SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit. The
+    result is a Julian day then, because SQLite computes it in a quarter of the time of a text.
     """
     time: sa.ColumnElement[Any] = sa.column(served.time)
     if dialect != "sqlite":
@@ -146,11 +145,18 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     )
     is_number = sa.func.typeof(time).in_(("integer", "real"))
     is_digits = sa.and_(time.op("GLOB")("[0-9]*"), sa.not_(time.op("GLOB")("*[^0-9.]*")))
-    text_form = "%Y-%m-%d %H:%M:%f"
     return sa.case(
-        (sa.or_(is_number, is_digits), sa.func.strftime(text_form, seconds, "unixepoch")),
-        else_=sa.func.strftime(text_form, time),
+        (sa.or_(is_number, is_digits), sa.func.julianday(seconds, "unixepoch")),
+        else_=sa.func.julianday(time),
     )
+
+
+def _bound(instant: datetime, dialect: str) -> sa.ColumnElement[Any]:
+    """A time, in the form of `_instant`."""
+    # PostgreSQL ignores the time zone if the column has none.
+    zone = "+00" if dialect == "postgresql" else ""
+    text = _untyped(f"{instant:%Y-%m-%d %H:%M:%S.%f}{zone}")
+    return sa.func.julianday(text) if dialect == "sqlite" else text
 
 
 def count_unserved(
