@@ -7,10 +7,16 @@ both arms are compared.
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARM_COLUMN = "rankwatch_arm"
+"""The name of the column with each user's arm, which sources make from the arm's column."""
 ENOUGH_EVIDENCE = 1000.0
 """The users are not split as planned if the evidence against the plan is at least this large."""
 
@@ -24,6 +30,14 @@ class UnpairedPlan:
     since: datetime  # start of the test: users count as assigned from this time on
     baseline_share: float  # planned share of users in the baseline arm, above 0 and below 1
     outcomes: tuple[str, ...] = ()  # columns of the log
+
+
+@immutable
+class AssignedUsers:
+    """The users that were assigned to the arms since the test began."""
+
+    count: Mapping[Arm, int]  # users that switched arms are left out
+    switched: "pd.Index[str]"
 
 
 @immutable

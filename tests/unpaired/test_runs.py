@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, state
@@ -14,7 +15,7 @@ from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule
 from monitor.model.run_reasons import RunReasonKind
 from monitor.model.runs import RunStatus
-from monitor.model.unpaired import ArmCounts, UnpairedPlan
+from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedPlan
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.run import execute
@@ -40,25 +41,32 @@ WHAT = comparison(
 BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
 
 
-def of_arm(before, now, **countries):
-    asked = users(*countries, country=list(countries.values()))
+class Assigned(Canned):
+    def assigned(self, _):
+        return self.given(None)
+
+
+def sources(baseline, candidate, switched=(), before=BEFORE, assigned=None, **more):
+    """The arms have these lists of now. The users a, b and c are in the baseline."""
+    count = dict(zip(Arm, (3, 3 - len(switched)), strict=True))
+    if assigned is None:
+        assigned = AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
+    lists = dict(zip(Arm, (baseline, candidate), strict=True))
+    canned = {
+        arm: Canned(pull(each) if isinstance(each, str) else each) for arm, each in lists.items()
+    }
     return Arms(
         baseline=Canned(pull(before)),
-        candidate=Canned(pull(now)),
-        users=asked,
+        candidate=Canned(pull("")),
+        users=users(
+            *"abcdef",
+            country=["UK", "UK", "DE"] * 2,
+            rankwatch_arm=[*["baseline"] * 3, *["candidate"] * 3],
+        ),
         dimensions=("country",),
+        unpaired=UnpairedArms(lists=canned, assigned=Assigned(assigned)),
+        **more,
     )
-
-
-def sources(baseline, candidate, assigned=None, **more):
-    """The arms have these lists of now. The users a, b and c are in the baseline if nobody else is named."""
-    of_baseline = of_arm(BEFORE, baseline, a="UK", b="UK", c="DE")
-    of_candidate = of_arm(BEFORE, candidate, d="UK", e="UK", f="DE")
-    arms = {Arm.BASELINE: of_baseline, Arm.CANDIDATE: of_candidate}
-    counted = assigned or ("abc", "def")
-    named = {arm: users(*names) for arm, names in zip(Arm, counted, strict=True)}
-    arms = {arm: replace(each, **more) for arm, each in arms.items()}
-    return replace(of_baseline, unpaired=UnpairedArms(arms=arms, assigned=named), **more)
 
 
 def ran(arms, what=WHAT, **remembered):
@@ -140,10 +148,7 @@ def test_the_size_of_batches_changes_nothing():
 def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
     failed = pull("", dict.fromkeys("def", CoverageReason.UNAVAILABLE))
     failed = replace(failed, notes={CoverageReason.UNAVAILABLE: "log.parquet is missing"})
-    arms = sources("a:12 b:34 c:12", "")
-    broken = replace(arms.unpaired.arms[Arm.CANDIDATE], candidate=Canned(failed))
-    both = {**arms.unpaired.arms, Arm.CANDIDATE: broken}
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=both)))
+    result = ran(sources("a:12 b:34 c:12", failed))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "no user has a list from the candidate; the candidate gave no list for 3 of 3 users: "
@@ -152,13 +157,9 @@ def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
 
 
 def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ("abcd", "def"))
     for pseudonyms in (None, Pseudonyms(b"k" * 32)):
-        hidden = replace(arms, pseudonyms=pseudonyms)
-        of_arms = {
-            arm: replace(each, pseudonyms=pseudonyms) for arm, each in arms.unpaired.arms.items()
-        }
-        found = ran(replace(hidden, unpaired=replace(arms.unpaired, arms=of_arms)))
+        arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ["d"], pseudonyms=pseudonyms)
+        found = ran(arms)
         assert found.unpaired.switched == 1
         assert found.unpaired.users == {
             Arm.BASELINE: ArmCounts(assigned=3, served=3, compared=3),
@@ -169,10 +170,7 @@ def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
 
 
 def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12")
-    new = replace(arms.unpaired.arms[Arm.CANDIDATE], baseline=Canned(pull("d:12")))
-    both = {**arms.unpaired.arms, Arm.CANDIDATE: new}
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=both)))
+    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before="a:12 b:34 c:56 d:12"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "only 1 of 3 users of the candidate (33%) have a list of before the test, under "
@@ -182,11 +180,7 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
 
 @pytest.mark.filterwarnings("error")
 def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12")
-    new = {
-        arm: replace(each, baseline=Canned(pull(""))) for arm, each in arms.unpaired.arms.items()
-    }
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=new)))
+    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before=""))
     assert result.status is RunStatus.FAILED
     assert result.reason.startswith("only 0 of 3 users of the baseline (0%) have a list of before")
 
@@ -248,8 +242,7 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
 
 def test_a_run_without_users_fails_and_says_nothing_about_the_split():
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, ARMS_DIFFERED)))
-    arms = sources("a:12", "d:12")
-    gone = {arm: Canned(SourceError("log.parquet is missing", permanent=False)) for arm in Arm}
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, assigned=gone)), what)
+    gone = SourceError("log.parquet is missing", permanent=False)
+    result = ran(sources("a:12", "d:12", assigned=gone), what)
     assert (result.status, result.states) == (RunStatus.FAILED, ())
     assert "log.parquet is missing" in result.reason
