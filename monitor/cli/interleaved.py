@@ -35,10 +35,10 @@ def interleaved(
     ] = "baseline,candidate",
     user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,
     team: Annotated[
-        str | None, typer.Option(help="Column with the team whose item this is.")
+        str | None, typer.Option(help="Column with the team that chose the item.")
     ] = None,
     click: Annotated[
-        str | None, typer.Option(help="Column with the number of clicks, or whether there was one.")
+        str | None, typer.Option(help="Column with the number of clicks, or with true or false.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

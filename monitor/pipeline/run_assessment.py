@@ -121,19 +121,18 @@ def _find_losses(
             )
             losses.append(loss)
     losses.sort(key=lambda loss: -loss.users)
+    reasons = [*losses]
     # If both arms failed for many users, probably something that both use is broken.
-    both_failed = []
     if len(losses) == len(Arm) and 2 * losses[-1].users >= everybody.asked:
-        both_failed.append(RunReason(kind=RunReasonKind.BOTH_FAILED))
-    others = []
+        reasons.insert(0, RunReason(kind=RunReasonKind.BOTH_FAILED))
     if len(losses) == 1 and losses[0].arm is not None:
         other = losses[0].arm.other
         users = everybody.asked_of(other)
-        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
+        reasons.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
     if any(cause.reason is CoverageReason.TIMEOUT for loss in losses for cause in loss.causes):
         deadline_s = comparison.measuring.deadline.total_seconds()
-        others.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
-    return [*both_failed, *losses, *others, *_name_examples(losses, notes)]
+        reasons.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
+    return [*reasons, *_name_examples(losses, notes)]
 
 
 def _find_causes(

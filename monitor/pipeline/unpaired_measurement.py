@@ -189,6 +189,7 @@ def _read_assigned(
     slot: datetime,
     seconds_left: Callable[[], float],
 ) -> _Assigned:
+    """Read the users that were assigned to each arm. Raises SourceError if they come too late."""
     users: dict[Arm, pd.Index[str]] = {}
     for arm, source in sources.assigned.items():
         late = f"the users of the {arm} did not arrive before the run's deadline"
@@ -292,6 +293,7 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
 
 
 def _count_users(coverage: Coverage, assigned: _Assigned) -> dict[Arm, ArmCounts]:
+    """Return how many users of each arm were assigned, were served a list, and were compared."""
     rows = {row.segment: row for row in coverage.rows}
     users = {}
     for arm in Arm:

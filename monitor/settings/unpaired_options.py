@@ -65,7 +65,7 @@ class UnpairedOptions(Options):
         default=(), max_length=5, examples=[["clicks"]]
     )
     """Columns of the log with an outcome of each request, such as clicks. The outcome of a user is
-    the sum since the test began. A rule may judge it with the key `outcome`."""
+    the sum since the test began. A rule may judge this sum with the key `outcome`."""
 
     @property
     def begins_at(self) -> datetime:

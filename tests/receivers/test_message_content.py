@@ -75,7 +75,7 @@ def test_shares_that_cancel_out_are_given_as_amounts():
 
 def test_examples_that_nobody_chose_are_those_of_the_groups():
     assert [each.user for each in content(hostile_message("v-1")).examples] == ["v-1", "v-1"]
-    no_choice = Briefing(explanation=hostile_message("v-1").briefing.explanation)  # type: ignore[union-attr]
+    no_choice = Briefing(explanation=hostile_message("v-1").briefing.explanation)
     assert [each.user for each in content(message(EVERYBODY, briefing=no_choice)).examples] == [
         "v-1"
     ]

@@ -87,10 +87,10 @@ def test_names_from_outside_stay_text(stores):
 
 
 @pytest.mark.integration
-def test_a_browser_shows_a_report_without_a_network(stores, tmp_path):
+def test_a_browser_shows_a_report_without_a_network(stores, tmp_path, chromium):
     file = tmp_path / "report.html"
     file.write_text(written(stores[EVIL], EVIL))
-    shown = shown_in_browser(file)
+    shown = shown_in_browser(chromium, file)
     assert shown["has_script"], "its own script runs"
     assert shown["border"] == "1px", "its own style is in force"
 
