@@ -263,9 +263,9 @@ def plan(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Compute how many users or runs are needed to detect a drop.
 
-    The drop is a lower mean (--drop), or a share of users with broken lists (--share). If each user
-    is served by one arm only, --drop is a rise of the self gap, and --share is a share of the
-    candidate's users. The numbers of users are those of both arms together.
+    The drop is a lower mean (--drop), or a share of users with broken lists (--share). In an
+    unpaired comparison, --drop is a rise of the self gap, and --share is a share of the candidate's
+    users. Numbers of users are for both arms together.
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
