@@ -96,8 +96,8 @@ def assign_incidents(
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
         members[state.incident].append(state)
-    # The alerts that start in one run are assigned in three groups, in this order. Alerts of a later
-    # group may join the incident of an earlier group.
+    # The alerts that start in one run are assigned in three groups. Alerts of a later group can
+    # join the incident of an earlier group.
     for group in (
         (Problem.OTHER_LIST, Problem.CONDITION),
         (Problem.NO_LIST,),

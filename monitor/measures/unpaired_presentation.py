@@ -44,13 +44,13 @@ def user_table(found: UnpairedFindings) -> TextTable:
 def outcome_table(found: UnpairedFindings) -> TextTable:
     """The outcomes of both arms' users, and how much they differ."""
     rows = []
-    for each in found.outcomes:
+    for gap in found.outcomes:
         interval = "-"
-        if each.low is not None and each.high is not None:
-            interval = f"{each.low:+.2%} to {each.high:+.2%}"
-        difference = "-" if each.difference is None else f"{each.difference:+.2%}"
-        means = (_number(each.means[arm]) for arm in Arm)
-        rows.append((each.column, *means, difference, interval, f"{each.users:,}"))
+        if gap.low is not None and gap.high is not None:
+            interval = f"{gap.low:+.2%} to {gap.high:+.2%}"
+        difference = "-" if gap.difference is None else f"{gap.difference:+.2%}"
+        means = (_number(gap.means[arm]) for arm in Arm)
+        rows.append((gap.column, *means, difference, interval, f"{gap.users:,}"))
     return TextTable(
         title="Outcomes of a user since the test began",
         columns=("outcome", *(f"{arm}>" for arm in Arm), "difference>", "interval>", "users>"),

@@ -38,7 +38,6 @@ class AssignedUsers:
 
     count: Mapping[Arm, int]  # users that switched arms are left out
     switched: "pd.Index[str]"
-    users: Mapping[Arm, "pd.Index[str]"]  # the counted users, empty if nobody asked for them
 
 
 @immutable

@@ -105,12 +105,26 @@ class UnpairedArms:
 
     - ``lists`` gives the lists of now of each arm. If the sources are joined, they are not used.
     - ``assigned`` gives the users that were assigned to an arm since the test began.
-    - ``outcomes`` are the outcomes since the test began, and those before the test.
+    - ``outcomes`` is None if the comparison names no outcomes.
     """
 
     lists: Mapping[Arm, ports.Source]
     assigned: ports.AssignmentSource
-    outcomes: Sequence[ports.OutcomeSource] = ()
+    outcomes: OutcomeSources | None = None
+
+
+@immutable
+class OutcomeSources:
+    """The sources of outcomes of users, such as clicks.
+
+    - ``users`` gives the users that were assigned since the test began, with the column
+      `ARM_COLUMN`.
+    - ``now`` gives the outcomes since the test began, and ``before`` those before the test.
+    """
+
+    users: ports.UserSource
+    now: ports.OutcomeSource
+    before: ports.OutcomeSource
 
 
 @immutable
@@ -358,6 +372,7 @@ class AskedSource(Generic[T]):
         read: Callable[[S], T | None],
         reason: Callable[[SourceError], str] = str,
     ) -> None:
+        """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
         self.answer: T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE

@@ -214,5 +214,6 @@ def _add_floor(
             excess = floor[name] - scores[name]
         scores[DerivedMetric.FLOOR.of(name)] = floor[name]
         bounds[DerivedMetric.FLOOR.of(name)] = low, high
+        # The excess is the difference of two scores.
         scores[DerivedMetric.OVER_FLOOR.of(name)] = excess
         bounds[DerivedMetric.OVER_FLOOR.of(name)] = low - high, high - low

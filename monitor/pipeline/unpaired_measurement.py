@@ -38,7 +38,7 @@ from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import Arms, ask_in_time
+from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time
 from monitor.pipeline.run_explanation import note_sample
 from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
@@ -87,12 +87,12 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     size = batch_users or users_at_once(measuring.k)
     notes: Notes = {}
     with watch.stage("users"):
-        late = "the users that were assigned to the arms did not arrive before the run's deadline"
-        read = partial(sources.assigned.assigned, slot, has_users=bool(plan.outcomes))
-        assigned = ask_in_time(read, seconds_left(), late)
-        outcomes, lacks = measure_outcomes(plan, arms, assigned.users, slot, seconds_left)
-        if arms.pseudonyms is not None:
-            assigned = replace(assigned, switched=arms.pseudonyms.hide(assigned.switched))
+        assigned = _read_assigned(sources, slot, seconds_left())
+    with watch.stage("outcomes"):
+        switched = assigned.switched
+        outcomes, lacks = measure_outcomes(plan, arms, switched, slot, seconds_left)
+    if arms.pseudonyms is not None:
+        switched = arms.pseudonyms.hide(switched)
     with open_answers(comparison, arms, slot, watch, memory) as answers:
         segments = answers.asked.segments
         asked = _divide(answers.asked)
@@ -110,7 +110,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
                 raise ValueError("the users of a batch are served by one arm")
             weights = batch.weights
             _add_notes(notes, batch, arm)
-            measured = accumulator.add(_place(batch, arm, assigned.switched))
+            measured = accumulator.add(_place(batch, arm, switched))
             scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
     run, sample = accumulator.finish(slot, weights)
@@ -165,6 +165,12 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         notes=notes,
         left_out=(*lacks, *answers.lacks, *accumulator.left_out, *filter(None, [titles_error])),
     )
+
+
+def _read_assigned(sources: UnpairedArms, slot: datetime, seconds_left: float) -> AssignedUsers:
+    """Read the users that were assigned to each arm. Raises SourceError if they come too late."""
+    late = "the users that were assigned to the arms did not arrive before the run's deadline"
+    return ask_in_time(partial(sources.assigned.assigned, slot), seconds_left, late)
 
 
 def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:

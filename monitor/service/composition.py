@@ -15,11 +15,11 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, OutcomeSource, Receiver, RelevanceSource, UserSource
+from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, UnpairedArms
+from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
@@ -214,13 +214,18 @@ def watch(
 
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
-    outcomes: tuple[OutcomeSource, ...] = ()
-    if options.outcomes:
-        outcomes = tuple(map(open_outcomes, options.outcome_logs))
     return UnpairedArms(
         lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
         assigned=open_assigned(options.assigned),
-        outcomes=outcomes,
+        outcomes=_open_outcomes(options) if options.outcomes else None,
+    )
+
+
+def _open_outcomes(options: UnpairedOptions) -> OutcomeSources:
+    return OutcomeSources(
+        users=open_users(options.assigned, options.log),
+        now=open_outcomes(options.outcomes_since),
+        before=open_outcomes(options.outcomes_before),
     )
 
 

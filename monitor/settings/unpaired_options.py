@@ -109,13 +109,15 @@ class UnpairedOptions(Options):
         return self._select(users, tuple(Arm), within=None, since=self.begins_at)
 
     @property
-    def outcome_logs(self) -> tuple[UsersOptions, UsersOptions]:
-        """The rows of the log since the test began, and those before the test."""
-        log = self._served_users
-        return (
-            self._select(log, (), within=None, since=self.begins_at),
-            self._select(log, (), within=self.before_within, until=self.before),
-        )
+    def outcomes_since(self) -> UsersOptions:
+        """The rows of the log since the test began, of any arm."""
+        return self._select(self._served_users, (), within=None, since=self.begins_at)
+
+    @property
+    def outcomes_before(self) -> UsersOptions:
+        """The rows of the log before the test, of any arm."""
+        within = self.before_within
+        return self._select(self._served_users, (), within=within, until=self.before)
 
     def to_sources(self) -> dict[str, Any]:
         """The sources of a run, by their keys in a comparison.

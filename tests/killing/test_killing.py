@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from forking import ended
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, dying_daemon
+from killing.storms import HALF_RUNS
 from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import serve as serve_hook
@@ -19,10 +20,6 @@ from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
 PATIENCE_S = 120.0
-_HALF_RUNS = """
-SELECT count(*) FROM runs LEFT JOIN (SELECT DISTINCT run_id FROM summaries) AS measured ON measured.run_id = runs.id
-WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
-"""
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 
 
@@ -86,7 +83,7 @@ def heard_of(steps, requests):
 
 def stored(store):
     with store.database.read() as connection:
-        half_runs = connection.execute(text(_HALF_RUNS)).scalar_one()
+        half_runs = connection.execute(text(HALF_RUNS)).scalar_one()
     changes = store.alerts.transitions(comparison=None, limit=None)
     return half_runs, [change.to_state.value for change in changes]
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from bench.outcomes import WORLDS, look
 from commands import objects, rankwatch
 from monitor.model.errors import SourceError
+from monitor.model.rankings import Arm
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
 from monitor.statistics.sequential.gate import Tally, bounds
@@ -21,6 +22,7 @@ from monitor.statistics.unpaired.outcomes import ALPHA, boundary, moments, relat
 from servers.lists import write_csv, write_jsonl
 from sources.file.test_joined import second_ring
 from unpaired import world
+from unpaired.test_sources import measured
 from unpaired.world import BEGINS, DAY
 
 
@@ -169,7 +171,8 @@ def read_outcomes(source, slot=SLOT, **changes):
             "outcomes": ["clicks"],
         }
     )
-    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in options.outcome_logs)
+    logs = (options.outcomes_since, options.outcomes_before)
+    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in logs)
     return [each.sums["clicks"].to_dict() for each in read]
 
 
@@ -215,6 +218,40 @@ def test_a_column_that_the_log_lacks_is_named(tmp_path):
     rows = [{name: row[name] for name in ("user", "at", "variant")} for row in outcome_rows()]
     with pytest.raises(SourceError, match="no column 'clicks'"):
         read_outcomes(write_outcomes("jsonl", tmp_path, rows))
+
+
+def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_out(tmp_path):
+    clicks = {"u0": ("a", 4), "u1": ("a", 2), "u2": ("b", 3), "u3": ("b", 100), "u4": ("b", None)}
+    rows = []
+    for user, (arm, count) in clicks.items():
+        for at in (BEGINS, SLOT - DAY / 2):
+            row = {
+                "user": user,
+                "variant": arm,
+                "at": at.isoformat(),
+                "country": "UK",
+                "request": "1",
+            }
+            rows.append({**row, "items": ["x"], "clicks": count if at > BEGINS else 1})
+    write_jsonl(rows, tmp_path / "log.jsonl")
+    assigned = [(user, arm) for user, (arm, _) in clicks.items()]
+    assigned += [("u3", "a"), ("never-served", "b")]
+    at = (BEGINS + timedelta(hours=1)).isoformat()
+    write_csv(
+        [{"user": user, "variant": arm, "at": at, "country": "UK"} for user, arm in assigned],
+        tmp_path / "assigned.csv",
+    )
+    users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}
+
+    found = measured(
+        {"path": str(tmp_path / "log.jsonl")}, assignments={"file": users}, outcomes=["clicks"]
+    )
+
+    (gap,) = found.unpaired.outcomes
+    assert gap.users == 5
+    assert gap.means == {Arm.BASELINE: 3.0, Arm.CANDIDATE: 1.0}
+    # All have the outcome 1 before, but who was never served has 0. So theta is that of b: 1.5.
+    assert gap.difference == pytest.approx((1.0 - 1.5 * (2 / 3 - 1)) / 3 - 1)
 
 
 def write_test_log(folder, effect=1.0, days=3, **more):

@@ -42,8 +42,7 @@ BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
 
 
 class Assigned(Canned):
-    def assigned(self, _, *, has_users):
-        assert not has_users
+    def assigned(self, _):
         return self.given(None)
 
 
@@ -52,7 +51,7 @@ def assign(baseline, candidate):
     switched = sorted({*baseline} & {*candidate})
     names = dict(zip(Arm, (baseline, candidate), strict=True))
     count = {arm: len(of_arm) - len(switched) for arm, of_arm in names.items()}
-    return AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"), users={})
+    return AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
 
 
 def sources(baseline, candidate, assigned=None, before=BEFORE, **more):

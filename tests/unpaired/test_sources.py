@@ -238,8 +238,8 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     assert arms.unpaired is not None
 
     class Late:
-        def assigned(self, slot, **chosen):
-            found = arms.unpaired.assigned.assigned(slot, **chosen)
+        def assigned(self, slot):
+            found = arms.unpaired.assigned.assigned(slot)
             late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
             Path(str(place.get("path", tmp_path / "log.sqlite"))).unlink()
             write_log(kind, tmp_path, [*rows, rows[0] | late])

@@ -161,16 +161,6 @@ class UserSource(Protocol):
         """
 
 
-class AssignmentSource(Protocol):
-    """Provides the users of an unpaired comparison that were assigned to each arm."""
-
-    def assigned(self, slot: datetime, *, has_users: bool) -> AssignedUsers:
-        """Return the users that were assigned since the test began, up to the slot.
-
-        The result counts them, and with ``has_users`` it also names them. Raises SourceError if an arm has no user.
-        """
-
-
 class OutcomeSource(Protocol):
     """Provides outcomes of users, such as clicks, from a log."""
 
@@ -178,6 +168,16 @@ class OutcomeSource(Protocol):
         """Return the sums of these columns for each user, over the log's rows for this slot.
 
         Null counts as 0. Raises SourceError if a column is missing, or if it has no numbers.
+        """
+
+
+class AssignmentSource(Protocol):
+    """Provides the users of an unpaired comparison that were assigned to each arm."""
+
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """Return the users that were assigned since the test began, up to the slot.
+
+        Raises SourceError if an arm has no user.
         """
 
 

@@ -282,38 +282,6 @@ class FileView:
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
 
-    def is_of_arm(self, served: ServedOptions) -> str:
-        """The SQL condition for the rows of the arms that ``served`` selects."""
-        conditions = ["TRUE"]
-        for column, value in served.arm.items():
-            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
-        if served.arms is not None:
-            conditions.append(f"{ARM_COLUMN} IS NOT NULL")
-        return " AND ".join(conditions)
-
-    def arm(self, served: ServedOptions) -> str:
-        """The SQL expression for the arm of a row, for `ARM_COLUMN`. Null for other arms."""
-        if served.arms is None:
-            return "NULL"
-        cases = []
-        for arm, value in served.arms.value_of.items():
-            cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
-        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END"
-
-    def instant(self, column: str) -> str:
-        """The SQL expression for the times in a column, in microseconds since 1970."""
-        if str(self._types[column]) in _INSTANTS:
-            return f"epoch_us({sql_name(column)})"
-        return _instant_sql(self.raw_text(column))
-
-    def is_in_time(self, instant: str, served: ServedOptions, slot: datetime) -> str:
-        """The SQL condition for a time in the period of ``served``."""
-        start, end = served.period(slot)
-        condition = f"{instant} <= {_microseconds(end)}"
-        if start is not None:
-            condition += f" AND {instant} > {_microseconds(start)}"
-        return condition
-
     def _select_in_time(
         self,
         served: ServedOptions,
@@ -333,13 +301,14 @@ class FileView:
         if served.request is not None:
             request = self.ids(served.request)
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
+        arm_sql, conditions = self.arm_sql(served)
         rows = f"arm_{self.name}"
         execute(
             f"CREATE TEMP VIEW {rows} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
-            f"{self.instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, "
-            f"{self.arm(served)} AS {ARM_COLUMN} FROM {self.name} WHERE {self.is_of_arm(served)}"
+            f"{self._instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, "
+            f"{arm_sql} AS {ARM_COLUMN} FROM {self.name} WHERE {' AND '.join(conditions)}"
         )
-        is_in_time = self.is_in_time("rankwatch_at", served, slot)
+        is_in_time = self.time_sql("rankwatch_at", served, slot)
         arms = served.each_arm
         aggregates = []
         for arm in arms:
@@ -387,6 +356,34 @@ class FileView:
         self.has_one_row = users == rows
         execute("DROP TABLE log_rows")
         execute("DROP TABLE last_rows")
+
+    def _instant(self, column: str) -> str:
+        """The SQL expression for the times in a column, in microseconds since 1970."""
+        if str(self._types[column]) in _INSTANTS:
+            return f"epoch_us({sql_name(column)})"
+        return _instant_sql(self.raw_text(column))
+
+    def time_sql(self, instant: str | None, served: ServedOptions, slot: datetime) -> str:
+        """The SQL condition for a time in the period. None is the time of the row."""
+        instant = instant or self._instant(served.time)
+        start, end = served.period(slot)
+        condition = f"{instant} <= {_microseconds(end)}"
+        if start is not None:
+            condition += f" AND {instant} > {_microseconds(start)}"
+        return condition
+
+    def arm_sql(self, served: ServedOptions) -> tuple[str, list[str]]:
+        """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
+        conditions = ["TRUE"]
+        for column, value in served.arm.items():
+            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
+        if served.arms is None:
+            return "NULL", conditions
+        cases = []
+        for arm, value in served.arms.value_of.items():
+            cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
+        conditions.append(f"{ARM_COLUMN} IS NOT NULL")
+        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END", conditions
 
     def leave_out_others(self, key: str, users: str, count: int) -> None:
         """If many rows of a log are of users that are not asked, leave these rows out.

@@ -377,15 +377,14 @@ class FileUsers:
         self._cached = (cache_key, table) if view.count <= _CACHED_USERS else None
         return table
 
-    def assigned(self, slot: datetime, *, has_users: bool) -> AssignedUsers:
+    def assigned(self, slot: datetime) -> AssignedUsers:
         """The users that were assigned to the arms.
 
         Raises SourceError if the files cannot be read, or if an arm has no user.
         """
-        read = partial(self._assigned, has_users=has_users)
-        return read_files(self._options, slot, read)
+        return read_files(self._options, slot, self._assigned)
 
-    def _assigned(self, files: FileSet, *, has_users: bool) -> AssignedUsers:
+    def _assigned(self, files: FileSet) -> AssignedUsers:
         options = self._options
         served = options.served
         assert served is not None and served.arms is not None  # noqa: PT018, S101 - of a log
@@ -393,31 +392,25 @@ class FileUsers:
         with open_database([files]) as database:
             rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
             key = rows.ids(options.user, options.user_ids)
-            is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
+            arm_sql, conditions = rows.arm_sql(served)
+            conditions.append(rows.time_sql(None, served, files.slot))
             of_arms = (
-                f"SELECT {key} AS {KEY}, {rows.arm(served)} AS {ARM_COLUMN} FROM {rows.name} "
-                f"WHERE {rows.is_of_arm(served)} AND {is_in_time}"
+                f"SELECT {key} AS {KEY}, {arm_sql} AS {ARM_COLUMN} FROM {rows.name} "
+                f"WHERE {' AND '.join(conditions)}"
             )
             database.execute(
                 f"CREATE TEMP TABLE assigned AS SELECT {KEY}, min({ARM_COLUMN}) AS {ARM_COLUMN}, "
                 f"min({ARM_COLUMN}) < max({ARM_COLUMN}) AS is_switched FROM ({of_arms}) "
                 f"WHERE {KEY} IS NOT NULL GROUP BY {KEY}"
             )
-
-            def users_if(condition: str) -> pd.Index[str]:
-                query = f"SELECT {KEY} FROM assigned WHERE {condition} ORDER BY {KEY}"
-                return user_index(database.sql(query).to_arrow_table().column(0))
-
-            count = {}
-            users = {}
-            for arm in Arm:
-                is_of_arm = f"{ARM_COLUMN} = {sql_text(arm)} AND NOT is_switched"
-                query = f"SELECT count(*) FROM assigned WHERE {is_of_arm}"
-                ((count[arm],),) = database.execute(query).fetchall()
-                if has_users:
-                    users[arm] = users_if(is_of_arm)
-            served.require_arms(count, slot=files.slot, where=files.where)
-            return AssignedUsers(count=count, switched=users_if("is_switched"), users=users)
+            counts = database.execute(
+                f"SELECT {ARM_COLUMN}, count(*) FROM assigned WHERE NOT is_switched GROUP BY ALL"
+            ).fetchall()
+            switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
+            users = user_index(switched.to_arrow_table().column(0))
+        count = dict.fromkeys(Arm, 0) | dict(counts)
+        served.require_arms(count, slot=files.slot, where=files.where)
+        return AssignedUsers(count=count, switched=users)
 
 
 class FileTable(Table):
@@ -460,13 +453,12 @@ class FileOutcomes(FileTable):
         chosen = ", ".join(map(sql_name, columns))
         with held_files(self._options, slot) as files, open_database([files]) as database:
             rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
-            is_wanted = "TRUE"
+            conditions = ["TRUE"]
             if served is not None:
-                is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
-                is_wanted = f"{rows.is_of_arm(served)} AND {is_in_time}"
+                conditions = [*rows.arm_sql(served)[1], rows.time_sql(None, served, files.slot)]
             query = (
                 f"SELECT {chosen}, count(*) AS {ROW_COUNT} FROM {rows.name} "
-                f"WHERE {is_wanted} GROUP BY {chosen}"
+                f"WHERE {' AND '.join(conditions)} GROUP BY {chosen}"
             )
             for record in database.sql(query).to_arrow_reader(_OUTCOME_ROWS):
                 batch = {name: rows.values(name, record[name]) for name in columns}

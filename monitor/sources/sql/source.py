@@ -247,38 +247,36 @@ class SqlOutcomes(SqlTable):
         options = self._options
         served = options.served
         database = self._database
-        at = _instant(served, database.dialect)
+        dialect = database.dialect
         log = table_of(options.table, database.roots_of(options, columns, deadline))
+        in_period = _in_period(_instant(served, dialect), served, slot, dialect)
         statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
-        is_in_time = _in_period(at, served, slot, database.dialect)
-        statement = statement.where(is_in_time, *_of_arm(served))
+        statement = statement.where(in_period, *_of_arm(served))
         return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)
 
 
 class SqlUsers(SqlTable):
     """The users in a query or table. Ports: UserSource and AssignmentSource."""
 
-    def assigned(self, slot: datetime, *, has_users: bool) -> AssignedUsers:
+    def assigned(self, slot: datetime) -> AssignedUsers:
         """The users that were assigned to the arms.
 
         Raises SourceError if the rows cannot be read, or if an arm has no user.
         """
         user = self._options.user
         tally = Tally(self.where(slot))
-        parts = []
+        parts = [pd.DataFrame({"user": [], "arm": []}, dtype="str")]
         for batch in self.batches(slot, (user, ARM_COLUMN)):
             users = user_index(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
-        rows = pd.concat([pd.DataFrame({"user": [], "arm": []}, dtype="str"), *parts])
-        rows = rows.dropna().drop_duplicates().sort_values("user")
+        rows = pd.concat(parts).dropna().drop_duplicates()
         is_switched = rows["user"].duplicated(keep=False)
-        stayed = rows[~is_switched]
-        all_users = {arm: pd.Index(stayed["user"][stayed["arm"] == arm]) for arm in Arm}
-        count = {arm: len(of_arm) for arm, of_arm in all_users.items()}
+        arm_of_row = rows["arm"][~is_switched]
+        count = {arm: int((arm_of_row == arm).sum()) for arm in Arm}
         self._options.served.require_arms(count, slot=slot, where=tally.where)
         switched = pd.Index(rows["user"][is_switched].unique(), dtype="str")
-        return AssignedUsers(count=count, switched=switched, users=all_users if has_users else {})
+        return AssignedUsers(count=count, switched=switched)
 
 
 class SqlSource:

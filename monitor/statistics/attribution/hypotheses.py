@@ -314,6 +314,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
         present=batch.candidate,
         lengths=batch.candidate_lengths,
     )
+    # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
     return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
 
@@ -424,13 +425,13 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
 def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    If items of both kinds exist, those are used to which the item belongs whose number of lists
-    changed most. None if there are no such items, or if the lists changed in other items too.
+    If some items rose and others fell, only one kind is used: the kind of the item whose number of
+    lists changed most. None if there are no such items, or if other items changed too.
     """
     lists = changes.lists[arm]
     items, lists_before, lists_now = lists.item_counts
     users = int(changes.is_known.sum())
-    # The usual number of lists that gain or lose the item that moves most.
+    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
     _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
     usual = users * sum(usual_share_moved)
     least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
