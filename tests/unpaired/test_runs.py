@@ -211,7 +211,10 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     is_off = after == "firing"
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))
     states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ("abc", "de"))
+    lacking = AssignedUsers(
+        count={Arm.BASELINE: 3, Arm.CANDIDATE: 2}, switched=pd.Index([], dtype="str")
+    )
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assigned=lacking)
     result = ran(arms, what, states=tuple(states))
     now = {each.alert: each for each in result.states}
     assert (now["SplitOff"].state, now["SplitOff"].users) == (State(after), 5 if is_off else 0)
