@@ -9,7 +9,7 @@ import json
 import re
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from clocks import SHIFT_VARIABLE
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
+from monitor.model.instants import utc_now
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
@@ -225,7 +226,7 @@ def _routes(url, pace):
 def _write(folder, *, every, **urls):
     users = "".join(f"u{place},{'UK' if place % 4 else 'DE'}\n" for place in range(USERS))
     (folder / "users.csv").write_text(f"user_id,country\n{users}")
-    before = datetime.now(UTC) - timedelta(hours=2)
+    before = utc_now() - timedelta(hours=2)
     rows = []
     for place in range(USERS):
         for at, items in ((before, [place, 1]), (before + timedelta(hours=1), [1, place])):
