@@ -12,7 +12,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, Pull, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import GAPS, DerivedMetric, Statistic, parse_derived
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
@@ -131,6 +131,8 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
 def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
     """Return whether values on this side of a limit mean that lists are too similar."""
     derived, name = parse_derived(metric)
+    if derived in GAPS:
+        return False  # a gap compares how far both arms moved, and not their lists
     grows_with_distance = (
         derived is DerivedMetric.OVER_FLOOR or not parse(name).higher_is_more_alike
     )

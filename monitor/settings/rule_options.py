@@ -125,11 +125,16 @@ class RuleOptions(Options):
     compared users are `shared_list` (the same list as many other users) and `unchanged_list` (the
     same list as in the last run, although lists of other users changed). `exposure_jump` compares
     with the last run. While alerts fire, it compares with the last run before these alerts. It
-    finds the item whose share of the lists, or of the first places, changed most. Its value is the
-    size of this change. `unchanged_list` and `exposure_jump` need stored lists. Other shares of the
+    finds the item whose share of the lists, or of the first places, changed most. Its value is
+    (now - before)² / (now + before) of the two shares, minus 30 times the mean of this value over
+    other items. So it is nearly the share of users if the item is new or gone. `shifted_list`
+    compares with the same run: it is the share of users whose former first item is gone, or whose
+    first item is new.
+    `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. Other shares of the
     compared users come from a comparison of each user's two lists: `top_reversed` (the first three
-    items in mostly reversed order), `first_differs` (another first item) and `identical_list` (the
-    same list)."""
+    items in mostly reversed order), `first_differs` (another first item), `identical_list` (the
+    same list), `alike_list` (nearly the same list) and `interleaved_list` (the baseline's first
+    items are near the top)."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges, instead of a `metric`, how long the lists of an arm stay the same. The rule is in
     breach if this arm's lists have not changed for an unusually long time while the other arm's

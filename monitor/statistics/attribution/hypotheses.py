@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from monitor.measures.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
@@ -26,9 +27,9 @@ from monitor.statistics.attribution.habits import (
 
 # A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
-# Nearly the same lists are reported for at least this share of the users of a segment. In some
-# healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
-_LEAST_ALIKE = 0.1
+# Nearly the same lists and interleaved lists are reported for at least this share of the users of a
+# segment, because in some healthy runs both trainings happen to be alike.
+_LEAST_ALIKE = 0.05
 # If the lists of at least this share of the users became more alike, those of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
@@ -42,8 +43,8 @@ _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
 _MORE = 2.2
-# An item is at fault if the number of its lists changed by more than this multiple of the usual
-# change of the item that changed most. In real lists of 700 users the usual change is 2 to 4 %.
+# An item is at fault if the weighed change of the number of its lists is more than this multiple of
+# the usual change of the item that changed most.
 _TIMES_MOVED = 1.5
 # The share of users with another item in front must also exceed the largest usual share by this
 # factor, because a training often changes the first item of users with little history.
@@ -86,6 +87,13 @@ _TIMES_USUAL = 3
 # keep.
 _KEPT_OF_USUAL = 0.8
 
+# Faults that make the lists of both arms similar, and the habit of such lists.
+_SIMILAR = {
+    FaultKind.IDENTICAL: Habit.IDENTICAL,
+    FaultKind.ALIKE: Habit.ALIKE,
+    FaultKind.INTERLEAVED: Habit.INTERLEAVED,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
@@ -109,8 +117,15 @@ class Scene:
             return {}
         is_still = self.changes.is_still
         bins = {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
-        bins[Arm.CANDIDATE][Habit.IDENTICAL] = _bin_identical(self.batch, self.changes.is_known)
+        bins[Arm.CANDIDATE] |= _bin_similar(self.batch, self.changes.is_known)
         return bins
+
+    @cached_property
+    def bins_before(self) -> Mapping[Habit, Integers]:
+        """The bins in the earlier run, for habits of both arms. Empty without earlier lists."""
+        if self.changes is None:
+            return {}
+        return _bin_similar(self.changes.former, self.changes.is_known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +146,10 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        suspicions.append(_find_identical(scene, scene.changes))
-        suspicions.append(_find_alike(scene, scene.changes))
+        similar = [_find_similar(scene, kind) for kind in _SIMILAR]
+        if not any(similar):
+            similar = [_find_all_alike(scene, scene.changes)]
+        suspicions += similar
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
@@ -230,8 +247,8 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users who now get the same list from both arms.
+def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
+    """Find users whose lists are like the other arm's now, and were not in the earlier run.
 
     The arm whose lists changed more is at fault. None if there are hardly more such users than
     usual.
@@ -239,56 +256,57 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     The share of such users is compared with their share in healthy runs, or with their share in the
     earlier run if that is larger.
     """
-    bins = scene.bins[Arm.CANDIDATE][Habit.IDENTICAL]
-    bins_before = _bin_identical(changes.former, changes.is_known)
-    usual = share_bins(bins_before)
-    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(Habit.IDENTICAL)
-    if in_healthy_runs is not None:
-        usual = widest(usual, in_healthy_runs)
-    if find_outliers(bins, usual) is None:
-        return None
-    hit = (bins == 1) & (bins_before != 1)
-    arm = _changed_more(changes, hit)
-    return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
-
-
-def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users whose lists of both arms are nearly the same, and were not in the earlier run.
-
-    If the lists of most users became more alike, but no users are outliers, all users are found.
-    Then ``is_slight`` is 1.
-    None if similarity did not rise, or if there are hardly more such users than before.
-    """
-    if not scene.is_rise:
-        return None
-    bins = _bin_likeness(scene.batch, changes.is_known)
-    bins_before = _bin_likeness(changes.former, changes.is_known)
+    habit = _SIMILAR[kind]
+    bins = scene.bins[Arm.CANDIDATE][habit]
+    bins_before = scene.bins_before[habit]
+    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
     def find(rows: Rows) -> Outliers | None:
-        return find_outliers(bins[rows], share_bins(bins_before[rows]))
+        usual = share_bins(bins_before[rows])
+        if in_healthy_runs is not None:
+            usual = widest(usual, in_healthy_runs)
+        return find_outliers(bins[rows], usual)
 
-    risen = least_share(bins, share_bins(bins_before))
-    if risen >= _ALL_ALIKE and find(scene.segments[ALL]) is None:
-        everybody = changes.is_known
-        return Suspicion(
-            kind=FaultKind.ALIKE,
-            arm=_changed_more(changes, everybody),
-            hit=everybody,
-            judged=everybody,
-            detail={"is_slight": 1.0},
-        )
     largest = _search_segments(scene, find)
     if largest is None:
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
+    users = rows[bins[rows] == 1]
+    # Users come first if their lists were different in the earlier run.
+    users = users[np.argsort(bins_before[users], kind="stable")]
+    count = int((bins_before[users] != 1).sum())
+    if kind is FaultKind.INTERLEAVED:
+        # Many healthy lists look as if they were interleaved, so the number is estimated.
+        count = round(outliers.beyond * len(rows))
     hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[rows] = (bins[rows] >= outliers.least) & (bins_before[rows] < outliers.least)
-    if hit[rows].mean() < _LEAST_ALIKE:
+    hit[users[:count]] = True
+    if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
-    arm = _changed_more(changes, hit)
     return Suspicion(
-        kind=FaultKind.ALIKE, arm=arm, hit=hit, judged=changes.is_known, segment=segment
+        kind=kind,
+        arm=_changed_more(scene, hit),
+        hit=hit,
+        judged=bins >= 0,
+        segment=segment,
+    )
+
+
+def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+    """Find all users, if the two lists of most users became more similar. Else None."""
+    if not scene.is_rise:
+        return None
+    bins = _bin_likeness(scene.batch, changes.is_known)
+    bins_before = _bin_likeness(changes.former, changes.is_known)
+    if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
+        return None
+    everybody = changes.is_known
+    return Suspicion(
+        kind=FaultKind.ALIKE,
+        arm=_changed_more(scene, everybody),
+        hit=everybody,
+        judged=everybody,
+        detail={"is_slight": 1.0},
     )
 
 
@@ -304,22 +322,32 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
 
 
-def _changed_more(changes: PairChanges, hit: Flags) -> Arm:
+def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
+    """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
+    is_alike, is_interleaved = exposure.compare_lists(batch)
+    flags = {
+        Habit.IDENTICAL: exposure.is_identical(batch.baseline, batch.candidate),
+        Habit.ALIKE: is_alike,
+        Habit.INTERLEAVED: is_interleaved,
+    }
+    bins = {}
+    for habit, values in flags.items():
+        bins[habit] = np.where(is_known & ~np.isnan(values), values, -1).astype(np.int64)
+    return bins
+
+
+def _changed_more(scene: Scene, hit: Flags) -> Arm:
     """The arm whose lists of these users changed more.
 
     If in doubt it is the candidate, because usually the experiment is not applied, and then the
     candidate has the baseline's lists.
     """
-    baseline, candidate = changes.lists.values()
+    if scene.changes is None:
+        return Arm.CANDIDATE
+    baseline, candidate = scene.changes.lists.values()
     if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
         return Arm.BASELINE
     return Arm.CANDIDATE
-
-
-def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
-    """The bin of each user, (n,): 1 if both arms give the same list, 0 if not, -1 if unknown."""
-    is_same = (batch.baseline == batch.candidate).all(axis=1) & (batch.baseline_lengths > 0)
-    return np.where(is_known, is_same, -1).astype(np.int64)
 
 
 def _mean_change(lists: OwnLists, hit: Flags) -> float:
@@ -414,17 +442,17 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     users = int(changes.is_known.sum())
     usual = users * sum(usual_shares(scene, arm, Habit.ITEM_MOVED)[1:])
     least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
-    change = after - before
-    if np.abs(change).max(initial=0) < least:
+    weighed = lists.weighed_changes
+    if weighed.max(initial=0.0) < least:
         return None
-    has_risen = change.max() >= -change.min()
-    is_moved = change >= least if has_risen else change <= -least
+    most = int(np.argmax(weighed))
+    has_risen = bool(after[most] > before[most])
+    is_moved = (weighed >= least) & ((after > before) == has_risen)
     had = np.isin(lists.former, items[is_moved]).sum(axis=1)
     has = np.isin(lists.present, items[is_moved]).sum(axis=1)
     hit = (has > had) if has_risen else (has < had)
     if not _keeps_rest(scene, changes, arm, hit, np.abs(has - had)):
         return None
-    most = np.argmax(np.abs(change))
     detail = {"items": float(is_moved.sum())}
     kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
     if not has_risen and after[is_moved].sum() <= LEFT * before[is_moved].sum():
@@ -465,11 +493,8 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         (Habit.FIRST_NEW, lists.present, lists.former),
     )
     for habit, full, other in ways:
-        suspicion = _exceed_habit(scene, arm, habit)
+        suspicion = _exceed_habit(scene, arm, habit, times=_TIMES_SHIFTED)
         if suspicion is None:
-            continue
-        hit_share = float(suspicion.hit[scene.segments[suspicion.segment]].mean())
-        if hit_share < _TIMES_SHIFTED * suspicion.usual:
             continue
         firsts = np.unique(full[suspicion.hit, 0], return_counts=True)[1]
         places = _count_in_front(full[suspicion.hit], other[suspicion.hit])
@@ -584,19 +609,22 @@ def _share_of_judged(suspicion: Suspicion) -> float:
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
-def _exceed_habit(scene: Scene, arm: Arm, habit: Habit) -> Suspicion | None:
+def _exceed_habit(scene: Scene, arm: Arm, habit: Habit, times: float = 1.0) -> Suspicion | None:
     """Find users whose lists changed more than the arm's lists usually change.
 
     First, all users are searched together. If that finds no users, single segments are searched.
     Then the users of the segment with the largest number of such users are returned. None if no
-    segment has such users. The ``kind`` of the result is `REORDERED`. A caller that tests another
-    fault replaces it.
+    segment has such users, or if their share is below ``times`` the largest usual share. The
+    ``kind`` of the result is `REORDERED`. A caller that tests another fault replaces it.
     """
     bins = scene.bins[arm][habit]
 
     def find(rows: Rows) -> Outliers | None:
         searched = None if len(rows) == len(bins) else rows
-        return find_outliers(bins[rows], usual_shares(scene, arm, habit, searched))
+        outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, searched))
+        if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
+            return None
+        return outliers
 
     largest = _search_segments(scene, find)
     if largest is None:
