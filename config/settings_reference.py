@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from types import NoneType
@@ -192,16 +192,22 @@ def _type(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of anno
     if hasattr(annotation, "parse"):  # `ParsedBy` is in the metadata of the field
         return "text"
     if origin is Literal:
-        return " or ".join(f"`{_literal(choice)}`" for choice in arguments)
+        return _either(f"`{_literal(choice)}`" for choice in arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return " or ".join(f"`{choice.value}`" for choice in annotation)
+        return _either(f"`{choice.value}`" for choice in annotation)
     if _is_list(annotation):
         return f"list of {_type(arguments[0])}"
     if len(arguments) > 1 and isinstance(origin, type) and origin.__name__ in {"dict", "Mapping"}:
         return f"mapping of {_type(arguments[1])}"
     if arguments:
-        return " or ".join(dict.fromkeys(_type(part) for part in arguments if part is not NoneType))
+        return _either(_type(part) for part in arguments if part is not NoneType)
     return "mapping"
+
+
+def _either(forms: Iterable[str]) -> str:
+    """Return the forms as in ``a, b or c``, each once."""
+    *others, last = dict.fromkeys(forms)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _is_list(annotation: object) -> bool:

@@ -31,8 +31,9 @@ from monitor.model.errors import ConfigError, DeliveryError, MetricError, Source
 from monitor.model.memory import Memory
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.run import execute
-from monitor.pipeline.run_measurement import Stopwatch, measure_slot
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_scores import RunScores
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.receivers import RECEIVERS, ReceiverOptions, fields, open_receivers
 from monitor.service.composition import wire
 from monitor.settings.json_schema import json_schema

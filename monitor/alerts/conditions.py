@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.machine import Evaluation, JudgedRule, advance
 from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model.alerts import (
     AlertState,
@@ -18,7 +18,7 @@ from monitor.model.alerts import (
 from monitor.model.immutable import immutable
 from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
-from monitor.model.rules import Comparison, Condition, ConditionRule, Rule, StandstillRule
+from monitor.model.rules import Comparison, Condition, ConditionRule, StandstillRule
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import ArmScore, Findings
 from monitor.model.statistics import CHURN
@@ -121,10 +121,12 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
 
 
 def _in_condition(verdict: Verdict, reason: str) -> Verdict:
+    """Return a breach of the condition that the verdict of another rule shows."""
     return replace(verdict, outcome=Outcome.BREACH, reason=reason, value=None)
 
 
 def _clear(condition: Condition) -> Verdict:
+    """Return the verdict that the run is not in the condition."""
     return replace(undecided(Outcome.OK, write_clear(condition)), is_recovered=True)
 
 
@@ -188,7 +190,8 @@ def _judge_wait(
     comparison: Comparison,
     states: Sequence[AlertState],
     wait: Staleness,
-) -> Iterator[tuple[Rule, str, Verdict]]:
+) -> Iterator[JudgedRule]:
+    """Yield the verdicts on staleness, and the ends of other alerts if staleness is ignored."""
     missed = comparison.judging.stale_after
     headline = write_stale(wait.since, wait.cause, has_succeeded=wait.has_succeeded)
     reason = write_missed(headline, missed)
@@ -232,6 +235,7 @@ def count_standstills(
 
 
 def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
+    """Return the counts with this run. ``churn`` is the share of each arm's items that changed."""
     # Without lists of the last run, the changes of the arms are not known.
     if len(churn) < len(Arm):
         return before
@@ -277,24 +281,22 @@ def judge_standstill(
     if standstill.limit is None:
         reason = write_unlearned(standstill)
         return undecided(Outcome.TOO_FEW, reason, users, is_learning=True)
-    return _compare_standstill(churn, standstill, standstill.limit)
-
-
-def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    score, score_of_other = churn[standstill.arm], churn[standstill.arm.other]
-    headline = write_standstill(standstill, most)
-    replaced = write_churn(standstill, score.value or 0.0, score_of_other.value or 0.0)
+    headline = write_standstill(standstill, standstill.limit)
+    churn_of_arm = churn[rule.arm].value or 0.0
+    churn_of_other = churn[rule.arm.other].value or 0.0
+    replaced = write_churn(standstill, churn_of_arm, churn_of_other)
     return Verdict(
-        outcome=Outcome.BREACH if standstill.missed > most else Outcome.OK,
+        outcome=Outcome.BREACH if standstill.missed > standstill.limit else Outcome.OK,
         reason=f"{headline}; {replaced}",
         value=float(standstill.missed),
-        users=score.n,
+        users=users,
         is_recovered=standstill.missed == 0,
         headline=headline,
     )
 
 
 def _find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
+    """Return the share of items that changed since the last run, for each arm with such a share."""
     churn = {}
     for score in scores:
         if score.segment == ALL and score.metric == CHURN and score.value is not None:

@@ -17,12 +17,7 @@ from monitor.model.errors import ConfigError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
-from monitor.model.rules import (
-    Condition,
-    JudgingPlan,
-    RuleKind,
-    Severity,
-)
+from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity
 from monitor.model.statistics import ABOUT_ORDER, CoverageShare, Lack
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users

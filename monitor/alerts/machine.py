@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.immutable import immutable
@@ -16,6 +17,8 @@ from monitor.model.rules import Comparison, Rule
 from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
+JudgedRule: TypeAlias = tuple[Rule, str, Verdict]
+"""A rule, a segment in which it was judged, and the verdict."""
 INSTALLATION = "installation"
 """The alert label that names the installation."""
 
@@ -80,7 +83,7 @@ def advance(
 
 
 def _before_slot(previous: AlertState, slot: datetime) -> tuple[State, int]:
-    """State and streak without the verdict of an earlier attempt of this slot.
+    """Return state and streak without the verdict of an earlier attempt of this slot.
 
     So a breach or a recovered run counts once, although its slot runs again.
     """
@@ -100,6 +103,7 @@ def _step(
     verdict: Verdict,
     rule: Rule,
 ) -> tuple[State, int]:
+    """Return the state and the streak after the verdict."""
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
     # The streak counts recovered runs while an alert fires, and breaches before it fires.
@@ -122,6 +126,7 @@ def _state(
     state: State,
     streak: int,
 ) -> AlertState:
+    """Return the alert in this state. If it was in the state before, it keeps its beginning."""
     since = evaluation.slot
     severity = rule.severity
     dedup_key = None
@@ -164,6 +169,9 @@ def _transition(
     evaluation: Evaluation,
     verdict: Verdict,
 ) -> Transition:
+    """Return the change from the ``previous`` state to ``state``."""
+    # A transition from quiet begins now, and all other transitions have the beginning of the state
+    # that they end. An end also has the severity and key of its start.
     was = State.QUIET
     since = evaluation.slot
     severity = rule.severity
@@ -171,10 +179,9 @@ def _transition(
     if previous is not None and previous.state is not State.QUIET:
         was = previous.state
         since = previous.since
-    if previous is not None and was is State.FIRING:
-        # An end has the severity and key of its start.
-        severity = previous.severity
-        dedup_key = previous.dedup_key
+        if was is State.FIRING:
+            severity = previous.severity
+            dedup_key = previous.dedup_key
     return Transition(
         comparison=evaluation.comparison,
         alert=rule.alert,
@@ -233,16 +240,16 @@ def retire_alerts(
     last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
     ends = []
     for state in states:
+        removed = _find_removed(state, rules)
         # A quiet state needs no end. It continues if its rule comes back.
-        if state.state is not State.QUIET:
-            removed = _find_removed(state, rules)
-            if removed is not None:
-                cause = last.get((state.comparison, state.alert, state.segment))
-                ends.append(_end(state, cause, removed, at))
+        if removed is not None and state.state is not State.QUIET:
+            cause = last.get((state.comparison, state.alert, state.segment))
+            ends.append(_end(state, cause, removed, at))
     return tuple(ends)
 
 
 def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Removed | None:
+    """Return why no rule watches the alert any more. None if one does."""
     if state.comparison not in rules:
         return Removed.COMPARISON
     rule = rules[state.comparison].get(state.alert)
@@ -255,6 +262,7 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
 
 
 def _end(state: AlertState, cause: Transition | None, removed: Removed, at: datetime) -> Transition:
+    """Return the end of an alert that no rule watches. ``cause`` is its last transition."""
     end = Transition(
         comparison=state.comparison,
         alert=state.alert,

@@ -264,7 +264,7 @@ class Dispatch:
     now: datetime
 
     def decide(self, deliveries: Sequence[Delivery]) -> tuple[Decision, ...]:
-        """Decide on all deliveries that wait for the receiver, in the order they were stored.
+        """Decide on all deliveries that wait for the receiver. The oldest delivery comes first.
 
         While an alert is firing:
 
@@ -326,6 +326,7 @@ class Dispatch:
         return self.policy.is_addressed(change, self.receiver)
 
     def _decide(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
+        """Decide on one delivery. ``delivered`` has the keys of the starts that were sent."""
         change = delivery.transition
         is_delivered = change.dedup_key in delivered
         if change.is_end and is_delivered:
@@ -341,6 +342,7 @@ class Dispatch:
         return Decision(delivery, _SENT if reason is None else _HELD, reason)
 
     def _why_dropped(self, change: Transition, *, is_delivered: bool) -> str | None:
+        """Return why the change is never sent. None if it may be sent."""
         if not is_delivered and not self._is_addressed(change):
             return ELSEWHERE
         if change.is_end:
@@ -352,6 +354,7 @@ class Dispatch:
         return None
 
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
+        """Decide on an end whose start was sent. It waits for the other alerts of the incident."""
         if self.treatment.updates is not Updates.EACH:
             name = _incident_of(delivery.transition)
             for start in self.snapshot.firing:
@@ -360,6 +363,7 @@ class Dispatch:
         return Decision(delivery, _SENT)
 
     def _inhibited(self, start: Transition) -> str | None:
+        """Return why the start waits for an alert on a condition. None if it does not."""
         # Alerts on users without a list are not inhibited, because failed runs count these users
         # too.
         if find_problem(start.kind, start.statistic) is not Problem.OTHER_LIST:
@@ -407,23 +411,26 @@ def _message(
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
 ) -> Message:
+    """Compose the message with these changes of the incident ``name``.
+
+    ``begun`` has the starts among all changes that are sent now, by the key of the firing.
+    """
     sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
     # The starts are in the order in which they were sent. So a repeated message has the same first
     # start.
-    starts = sent + [
-        start
-        for key, start in begun.items()
-        if _incident_of(start) == name and key not in sent_keys
-    ]
+    starts = [*sent]
+    for key, start in begun.items():
+        if _incident_of(start) == name and key not in sent_keys:
+            starts.append(start)
     delivered = snapshot.delivered | begun.keys()
-    firing = [
-        start
-        for start in snapshot.firing
-        if _incident_of(start) == name and start.dedup_key in delivered
-    ]
+    firing = []
+    for start in snapshot.firing:
+        if _incident_of(start) == name and start.dedup_key in delivered:
+            firing.append(start)
     before = count_pages(sent_before)
+    # If nothing has begun, the changes themselves say how severe the message is.
     now = count_pages(starts or changes)
     has_begun = any(change.is_start for change in changes)
     is_page = now.pages > before.pages

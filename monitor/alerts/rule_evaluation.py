@@ -13,7 +13,7 @@ from monitor.alerts.conditions import (
     judge_reason,
     judge_standstill,
 )
-from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.machine import Evaluation, JudgedRule, advance
 from monitor.alerts.unmatched import named_segments
 from monitor.alerts.verdicts import (
     Reading,
@@ -165,7 +165,8 @@ def evaluate_rules(
     Rules on conditions are judged last, since they read the verdicts of the other rules. States
     that no rule judged in this run are not returned.
     """
-    rules, states = comparison.judging.rules, memory.states
+    rules = comparison.judging.rules
+    states = memory.states
     rows = findings.coverage.rows if findings.coverage else ()
     run = _Run(
         findings=findings,
@@ -174,7 +175,7 @@ def evaluate_rules(
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
     )
-    evaluated: list[tuple[Rule, str, Verdict]] = []
+    evaluated: list[JudgedRule] = []
     for rule in rules:
         if rule.kind is not RuleKind.CONDITION:
             evaluated += _evaluate(rule, run, states)
@@ -208,6 +209,7 @@ def evaluate_rules(
 
 
 def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
+    """Return the limit that the rule learned for this run. None if it has none."""
     learned = run.expectations.get((rule.alert, segment)) or run.standstills.get(rule.alert)
     if learned is None or learned.limit is None:
         return None
@@ -215,7 +217,7 @@ def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
 
 
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
-    """Segments in which too few users were compared, each with a text of its figures.
+    """Return the segments in which too few users were compared, each with a text of its figures.
 
     These segments are neither shown nor judged.
     """
@@ -229,12 +231,12 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
     return thin
 
 
-def _evaluate(
-    rule: Rule, run: _Run, states: Sequence[AlertState]
-) -> Iterator[tuple[Rule, str, Verdict]]:
+def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[JudgedRule]:
+    """Judge the rule in each of its segments. Leaves out segments that the run does not decide."""
     measured = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
     segments = segments_of(rule, measured, states)
     if rule.segments == "named":
+        # The rule is about segments that other rules name, and about those of its own alerts.
         lasting = {state.segment for state in states if state.alert == rule.alert}
         segments = (ALL, *sorted((run.awaited | lasting) - {ALL}))
     for segment in segments:
@@ -244,10 +246,11 @@ def _evaluate(
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
-    findings, summary = run.findings, run.figures.summaries.get((segment, rule.metric))
-    is_derived, _ = parse_derived(rule.metric)
+    findings = run.findings
+    summary = run.figures.summaries.get((segment, rule.metric))
+    derived, _ = parse_derived(rule.metric)
     doubt = find_reason(findings.reasons, RunReasonKind.UNTRUSTED_FLOOR)
-    if is_derived and doubt is not None:
+    if derived is not None and doubt is not None:
         return undecided(Outcome.NO_DATA, write_run_reason(doubt))
     if summary is None and run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
@@ -260,6 +263,7 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     bounded = apply_bounds(rule, verdict, summary, coverage, expectation)
     if bounded.outcome is verdict.outcome:
         return bounded
+    # Users without a score leave the verdict open, so it also says why they have none.
     return replace(
         bounded,
         reason=with_cause(bounded.reason, write_run_reasons(findings.reasons)),
@@ -268,7 +272,8 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
-    findings, share = run.findings, run.figures.find_share(segment, rule.share)
+    findings = run.findings
+    share = run.figures.find_share(segment, rule.share)
     if run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     reading = read_coverage(rule, segment, findings, share)
@@ -283,6 +288,7 @@ def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict
 def _find_awaited(
     rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState]
 ) -> frozenset[str]:
+    """Return the segments that should have data. See `_Run.awaited`."""
     drift_alerts = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
     awaited = set(named_segments(rules))
     for state in alarmed:
@@ -294,6 +300,7 @@ def _find_awaited(
 
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
+    """Judge a condition. None if the run does not decide about it, or another alert reports it."""
     if rule.condition in OF_UNPAIRED:
         return judge_reason(rule.condition, run.findings)
     is_split_off = find_reason(run.findings.reasons, RunReasonKind.SPLIT_OFF) is not None
@@ -316,9 +323,8 @@ JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {
 }
 
 
-def _by_segment(
-    evaluated: Iterable[tuple[Rule, str, Verdict]], kind: RuleKind
-) -> dict[str, Sequence[Verdict]]:
+def _by_segment(evaluated: Iterable[JudgedRule], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
+    """Return the verdicts of the rules of this kind, by segment."""
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for rule, segment, verdict in evaluated:
         if rule.kind is kind:
@@ -329,7 +335,7 @@ def _by_segment(
 def segments_of(
     rule: Rule, measured: Collection[str], states: Iterable[AlertState]
 ) -> tuple[str, ...]:
-    """Segments that the rule judges in this run.
+    """Return the segments that the rule judges in this run.
 
     If the rule names its segments, they are in the rule's order. For ``segments: each`` the first
     one is ``all``. These segments follow, ordered by name:

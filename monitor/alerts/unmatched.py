@@ -152,6 +152,7 @@ def find_unmatched_silences(
 
 
 def _alerts_in_any_segment(comparison: Comparison) -> list[Labels]:
+    """Return the labels of each alert, in ``all`` and in the segments that rules name."""
     segments = {ALL, *named_segments(comparison.judging.rules)}
     return list(possible_alerts(comparison, segments))
 
@@ -167,6 +168,7 @@ def may_concern(silence: Silence, comparison: str) -> bool:
 
 
 def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
+    """Return the labels of a stored alert. Its rule's labels are included if the rule is known."""
     labels = {name: str(getattr(state, name)) for name in _OF_STATES}
     rules = () if comparison is None else comparison.judging.rules
     for rule in rules:

@@ -111,14 +111,15 @@ def read_coverage(
 ) -> Reading | Verdict:
     """Return the share of users, or a verdict that says why there is no share.
 
-    Coverage is judged in failed runs too.
-
     - ``error``: the run ended before it asked for any user.
     - ``no_data``: the run asked for no user of the segment, or there are no lists to compare with.
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
     is_trait = rule.share.lack in TRAITS
-    if is_trait and (unjudged := judge_status(findings)) is not None:
+    # Runs often fail because lists are missing. So coverage is judged in failed runs too, if it is
+    # no trait. Traits compare lists.
+    unjudged = judge_status(findings) if is_trait else None
+    if unjudged is not None:
         return unjudged
     if reading is None and is_trait:
         why = "there are no comparable lists"
@@ -132,7 +133,6 @@ def read_coverage(
         return _by_run(
             Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
         )
-    # Runs often fail because lists are missing, so coverage is judged in failed runs too.
     if reading.users < rule.min_users:
         was = "could be checked" if is_trait else "were asked"
         reason = (
@@ -291,6 +291,7 @@ def judge_learned(
 
 
 def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
+    """Return ``too_few``, with the reason why there is no learned limit."""
     if expectation is not None and expectation.note:
         reason = expectation.note
     else:
@@ -300,7 +301,7 @@ def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
 
 
 def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
-    """The largest z at which a firing alert ends."""
+    """Return the largest z at which a firing alert ends. See `NORMAL_AGAIN` and `MOST_AGAIN`."""
     learning = Learning.DROP if expectation.note else limit.learning
     half_of_fault = (expectation.fault or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))
@@ -309,7 +310,7 @@ def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
 def bound_statistic(
     rule: SimilarityRule, summary: Summary, missing: float
 ) -> tuple[float, float] | None:
-    """Lowest and highest possible value of the statistic if ``missing`` more users had a score.
+    """Return the lowest and highest possible value if ``missing`` more users had a score.
 
     The bounds are exact for means and shares (Manski 2003, chapter 1). For percentiles they are
     interpolated from the stored percentiles. None if the statistic has no value, or if the metric
@@ -318,16 +319,18 @@ def bound_statistic(
     value = summary.value(str(rule.statistic))
     if value is None or rule.scores is None or not all(map(math.isfinite, (value, *rule.scores))):
         return None
-    n, total = summary.n, summary.n + missing
     if rule.statistic.quantile is not None:
         return _bound_quantile(summary, rule.statistic.quantile, missing, rule.scores)
     low, high = (0.0, 1.0) if rule.is_share else rule.scores
-    return (n * value + missing * low) / total, (n * value + missing * high) / total
+    total = summary.n + missing
+    known_sum = summary.n * value
+    return (known_sum + missing * low) / total, (known_sum + missing * high) / total
 
 
 def _bound_quantile(
     summary: Summary, quantile: float, missing: float, scores: tuple[float, float]
 ) -> tuple[float, float]:
+    """Return the lowest and the highest possible value of a quantile. See `bound_statistic`."""
     # At worst, users without a score are all below the other users, or all above them. So the
     # quantile of all users is another quantile of the users with a score.
     scores_at = {0.0: scores[0], 1.0: scores[1]}

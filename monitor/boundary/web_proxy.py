@@ -35,10 +35,9 @@ Proxy = Annotated[
     ),
     NOT_IN_HASH,
     Field(
-        description="HTTP proxy, such as http://user:password@proxy:3128. This setting is a "
-        "secret. Requests with https use CONNECT, and requests with http use absolute URLs. The "
-        "variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are not used. To use such a variable, "
-        "write for example `proxy: ${HTTPS_PROXY}`."
+        description="HTTP proxy, such as http://user:password@proxy:3128. The URL is a secret. "
+        "rankwatch does not use the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY, but you can "
+        "write `proxy: ${HTTPS_PROXY}`."
     ),
 ]
 

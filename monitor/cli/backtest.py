@@ -24,7 +24,7 @@ from monitor.cli.output import (
     require_writable,
     write_page,
 )
-from monitor.cli.parameters import AsJson, Config, Since, Until, parse_period
+from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
 from monitor.texts.planning import write_judged_again, write_lacking
 
 if TYPE_CHECKING:
@@ -53,21 +53,21 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with the key rules:. It may also have false_alarm_every:. A complete "
+            help="YAML file with the key rules, and optionally false_alarm_every. A complete "
             "configuration works too.",
         ),
     ],
     since: Since = None,
     until: Until = None,
-    html: Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")] = None,
+    html: HtmlFile = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """List the alerts that other rules would have caused.
 
-    The command also counts the alerts that were really sent. It judges every stored run again, in
-    order. Runs before --since are judged too, because rules learn from them. Nothing is stored or
-    sent. The exit code is 0 for any result, and 2 for a wrong file or name.
+    The command also counts the alerts that were really sent. The command judges every stored run
+    again, in order. Runs before --since are judged too, because rules learn from them. Nothing is
+    stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings
@@ -95,30 +95,33 @@ def _announced(transitions: Iterable[Transition]) -> list[Transition]:
     return [each for each in transitions if each.is_announced]
 
 
-def _pages(transitions: Iterable[Transition]) -> Counter[str]:
+def _count_starts(transitions: Iterable[Transition]) -> Counter[str]:
+    """Return how often each alert started."""
     return Counter(each.alert for each in transitions if each.is_start)
 
 
 def _as_dict(result: Backtest) -> dict[str, object]:
-    would = _pages(result.transitions)
-    did = _pages(result.stored)
+    """Return the result as JSON."""
+    new_starts = _count_starts(result.transitions)
+    stored_starts = _count_starts(result.stored)
     return {
         "comparison": result.comparison.name,
         "runs_by_status": {status.value: count for status, count in result.runs.items()},
         "rules": {
             rule.alert: {
-                "pages": would[rule.alert],
+                "pages": new_starts[rule.alert],
                 "runs_not_judged": result.lacking.get(rule.alert, 0),
             }
             for rule in result.comparison.judging.rules
         },
-        "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
+        "stored_rules": {alert: {"pages": count} for alert, count in stored_starts.items()},
         "transitions": _announced(result.transitions),
         "stored_transitions": _announced(result.stored),
     }
 
 
 def _print(result: Backtest) -> None:
+    """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
         print_records(
@@ -139,11 +142,12 @@ def _runs_line(result: Backtest) -> str:
 
 
 def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
-    would = _pages(result.transitions)
-    did = _pages(result.stored)
+    """Return a row for each alert: how often it starts by the new rules, and how often it did."""
+    new_starts = _count_starts(result.transitions)
+    stored_starts = _count_starts(result.stored)
     alerts = dict.fromkeys(rule.alert for rule in result.comparison.judging.rules)
-    rows = [(alert, f"{would[alert]:,}", f"{did[alert]:,}") for alert in alerts]
-    for alert, count in did.items():
+    rows = [(alert, f"{new_starts[alert]:,}", f"{stored_starts[alert]:,}") for alert in alerts]
+    for alert, count in stored_starts.items():
         if alert not in alerts:
             rows.append((alert, "-", f"{count:,}"))
     return rows
@@ -157,6 +161,7 @@ def _lacking_lines(result: Backtest) -> Iterator[str]:
 
 
 def _as_page(result: Backtest) -> dict[str, object]:
+    """Return the values of the template ``backtest.html`` for one comparison."""
     changes = []
     for title, transitions in (
         ("These rules would have sent", result.transitions),
@@ -189,7 +194,7 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
         (result.stored, "fired", "silenced"),
         (result.transitions, "would fire", "firing"),
     ):
-        for each in alert_spans(_firings(transitions, subject), (), min(values)):
+        for each in alert_spans(_starts_and_ends(transitions, subject), (), min(values)):
             name = f"{each.alert} {verb} for {each.segment}"
             spans.append(Span(start=each.started_at, end=each.ended_at, name=name, kind=kind))
     rules = [rule for rule in result.comparison.judging.similarity_rules if rule.subject == subject]
@@ -220,16 +225,16 @@ def _worst_of_groups(
     def worst_first(slot: datetime) -> float:
         value = values[slot]
         if value is None:
-            return math.inf
+            return math.inf  # a slot without a value is drawn only if its group has no value
         return value if direction == "below" else -value
 
     slots = list(values)
-    step = -(-len(slots) // _MOST_POINTS)
+    step = math.ceil(len(slots) / _MOST_POINTS)
     groups = (slots[start : start + step] for start in range(0, len(slots), step))
     return [min(group, key=worst_first) for group in groups]
 
 
-def _firings(transitions: Iterable[Transition], subject: Subject) -> Iterator[Transition]:
+def _starts_and_ends(transitions: Iterable[Transition], subject: Subject) -> Iterator[Transition]:
     for transition in transitions:
         is_of_subject = (transition.metric, transition.statistic) == subject
         if is_of_subject and (transition.is_start or transition.is_end):

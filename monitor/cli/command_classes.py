@@ -119,6 +119,7 @@ def _path_of(ctx: _Context) -> str:
 def _replace_spellings(
     args: Sequence[str], spellings: Mapping[str, str], *, is_silent: bool
 ) -> Iterator[str]:
+    """Yield the arguments with new spellings of options. Print a notice for each old one."""
     for arg in args:
         old, equals, value = arg.partition("=")
         if not arg.startswith("--"):
@@ -147,6 +148,7 @@ def _set_metavars(params: Sequence[Any]) -> None:
 
 
 def _write_params(params: Sequence[Any], formatter: Any) -> None:  # noqa: ANN401 - likewise
+    """Write the table of arguments and the table of options."""
     arguments = []
     options = []
     for param in params:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from monitor.cli.file_columns import find_column, shaped
+from monitor.cli.file_columns import find_column, fitting_options
 from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed
 from monitor.cli.stored_runs import print_run
@@ -33,7 +33,7 @@ def refuse_options(options: Mapping[str, object]) -> None:
         raise typer.BadParameter(f"--unpaired does not go with {', '.join(given)}: leave it out")
 
 
-def read_test(
+def read_test(  # noqa: PLR0913 - the options of the command
     log: Path,
     arms: str | None,
     before: str | None,
@@ -41,6 +41,7 @@ def read_test(
     arm: str | None,
     time: str | None,
     split: float,
+    outcomes: Sequence[str],
 ) -> LoggedTest:
     """Return the test of the options. Raises BadParameter if one is missing."""
     from monitor.service.analysis.log_comparison import LoggedTest
@@ -56,6 +57,7 @@ def read_test(
         arms=(values[0], values[1]),
         before=parse_fixed("--before", before),
         baseline_share=split,
+        outcomes=tuple(outcomes),
     )
 
 
@@ -74,7 +76,7 @@ def print_log(  # noqa: PLR0913 - the options of the command
     """Compare the arms of the test, and print the result as a run."""
     from monitor.service.analysis.log_comparison import as_record, compare_log
 
-    options = shaped(log, user, shapes, is_required=True)
+    options = fitting_options(log, user, shapes, is_required=True)
     names = [str(metric) for metric in metrics]
     result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
     record = as_record(result)

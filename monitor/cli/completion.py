@@ -47,6 +47,7 @@ def _config_of(ctx: Any) -> Path:  # noqa: ANN401 - likewise
 
 @contextmanager
 def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
+    """Open the database of the configuration, if it exists, for a short wait only."""
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import SqlStore, parse_url
     from monitor.storage.transactions import Database, require_file
@@ -76,6 +77,7 @@ def _alerts(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
 
 
 def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    """Return the segments of the newest run."""
     with _database(ctx) as store:
         segments = []
         for run in store.history.runs(comparison=ctx.params.get("comparison"), limit=1):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -64,10 +64,10 @@ def check_config(
 ) -> None:
     """Check the configuration, and show a few users' lists.
 
-    The command also checks the web configuration file, and tries to use the database. It asks both
-    arms for the lists of a few users, and shows both lists of each user. The exit code is 3 if an
-    arm could not be read, or if no lists could be compared. The exit code is 4 if the database
-    cannot be used.
+    The command also checks the web configuration file, and tries to use the database. The command
+    asks both arms for the lists of a few users, and shows both lists of each user. The exit code is
+    3 if an arm could not be read, or if no lists could be compared. The exit code is 4 if the
+    database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -83,7 +83,7 @@ def check_config(
     for problem in (*SOURCES.problems(), *RECEIVERS.problems(), *METRICS.problems()):
         print_error(problem)
     settings = load_settings(config)
-    # Raises an error if a certificate cannot be used.
+    # This raises an error if a certificate cannot be used.
     read_access(settings.access, file_name=settings.web_config_file)
     now = SystemClock().now()
     warnings = {
@@ -98,10 +98,9 @@ def check_config(
     first_changes = _first_changes(previews, settings, config)
     for preview, first_change in zip(previews, first_changes, strict=True):
         if as_json:
-            shown = _preview_dict(preview, first_change)
-            tried = pick(database, "place", "schema")
-            tried["problem"] = None if database.problem is None else str(database.problem)
-            print_json(shown | {"database": tried})
+            reason = None if database.problem is None else str(database.problem)
+            database_dict = pick(database, "place", "schema") | {"problem": reason}
+            print_json(_preview_dict(preview, first_change) | {"database": database_dict})
         else:
             _print_preview(preview, first_change)
     if not as_json:
@@ -122,7 +121,16 @@ class _TriedDatabase:
     problem: DatabaseError | None = None
 
 
+class _FirstChange(NamedTuple):
+    """Where to change a setting first, because its source could not be read."""
+
+    file: str
+    setting: str
+    line: int
+
+
 def _try_database(settings: Settings) -> _TriedDatabase:
+    """Try whether the daemon could use the database."""
     from monitor.storage import parse_url, schema_version
     from monitor.storage.database_url import describe
 
@@ -134,6 +142,7 @@ def _try_database(settings: Settings) -> _TriedDatabase:
 
 
 def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
+    """Print what is good to know before the daemon starts: the database and warnings."""
     from monitor.storage import exposure, parse_url
 
     if database.problem is None:
@@ -172,8 +181,9 @@ def try_config(config: Path) -> int:
 
 
 def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
-    """Yield a warning for each certificate that expires soon.
+    """Yield a warning for each certificate in these options that expires soon.
 
+    The options of a source or receiver may be anywhere in ``options``, so all parts are searched.
     Raises ConfigError for a certificate that has expired.
     """
     from pydantic import BaseModel
@@ -199,11 +209,8 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
 
 def _first_changes(
     previews: Sequence[Preview], settings: Settings, config: Path
-) -> list[tuple[str, str, int] | None]:
-    """Return for each preview where to change a setting: file, setting and line.
-
-    It is None for a preview that compared lists.
-    """
+) -> list[_FirstChange | None]:
+    """Return for each preview which setting to change first, or None if it compared lists."""
     from monitor.settings.excerpt import load_document
 
     # A file that is a pipe cannot be read again.
@@ -215,7 +222,8 @@ def _first_changes(
 
 def _first_change(
     preview: Preview, settings: Settings, document: YamlDocument, config: Path
-) -> tuple[str, str, int] | None:
+) -> _FirstChange | None:
+    """Return which setting of the comparison to change first, or None if it compared lists."""
     from monitor.settings.excerpt import line_of_setting
 
     setting = preview.unread_setting
@@ -227,10 +235,13 @@ def _first_change(
             setting = "baseline"  # the users come from the baseline's lists
         if options.name == name and options.unpaired is not None:
             setting = "unpaired"  # one log has the users and the lists
-    return str(config), setting, line_of_setting(document, name, setting)
+    return _FirstChange(str(config), setting, line_of_setting(document, name, setting))
 
 
-def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) -> None:
+def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
+    """Print the lists of a few users, or why there are none."""
+    from monitor.texts.unpaired import write_arms
+
     comparison = preview.comparison
     is_unpaired = comparison.measuring.unpaired is not None
     print_line(
@@ -247,7 +258,8 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
             if note := preview.notes.get((arm, reason)):
                 sentence += f" ({note})"
             print_line(sentence)
-    for sentence in (*_write_arms(preview), *_write_matches(preview)):
+    arms = [] if preview.unpaired is None else write_arms(preview.unpaired)
+    for sentence in (*arms, *_write_matches(preview)):
         print_line(f"  {sentence}")
     if first_change is not None:
         print_line(f"  {write_first_change(*first_change)}")
@@ -255,13 +267,8 @@ def _print_preview(preview: Preview, first_change: tuple[str, str, int] | None) 
     print_line()
 
 
-def _write_arms(preview: Preview) -> list[str]:
-    from monitor.texts.unpaired import write_arms
-
-    return [] if preview.unpaired is None else write_arms(preview.unpaired)
-
-
 def _write_matches(preview: Preview) -> list[str]:
+    """Say how many ids of the arms match, and what in the configuration matches nothing."""
     from monitor.texts.id_mismatches import write_matching, write_mismatch
     from monitor.texts.unmatched_names import write_unmatched
 
@@ -274,7 +281,8 @@ def _write_matches(preview: Preview) -> list[str]:
     ]
 
 
-def _preview_dict(preview: Preview, first_change: tuple[str, str, int] | None) -> dict[str, object]:
+def _preview_dict(preview: Preview, first_change: _FirstChange | None) -> dict[str, object]:
+    """Return the preview as JSON."""
     users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
     return {
@@ -282,8 +290,8 @@ def _preview_dict(preview: Preview, first_change: tuple[str, str, int] | None) -
         **pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "problems": [*preview.problems, *notes],
-        "change_first": first_change and first_change[1],
-        "line": first_change and first_change[2],
+        "change_first": first_change and first_change.setting,
+        "line": first_change and first_change.line,
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
         "unpaired": preview.unpaired,

@@ -87,9 +87,9 @@ def downgrade_schema(
 ) -> None:
     """Downgrade the schema to an earlier revision.
 
-    Back up the database first, because the command deletes data that the earlier revision
-    cannot store. The
-    command fails while a daemon uses the database. On PostgreSQL it also fails during a run.
+    Back up the database first, because the command deletes data that the earlier revision cannot
+    store. The command fails while a daemon uses the database. On PostgreSQL, the command also fails
+    during a run.
     """
     from monitor.storage import schema_version
 
@@ -128,7 +128,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
     The tables must be as this version expects them. A SQLite file must have no damage. The command
     reads the complete file, which takes about ten seconds for each gigabyte. The exit code is 0 if
-    no problem is found. Otherwise it is 4, and the command prints the problems.
+    no problem is found. Otherwise the exit code is 4, and the command prints the problems.
     """
     from monitor.storage import schema_version
     from monitor.storage.database_url import describe, parse_url
@@ -221,6 +221,7 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
 
 
 def _print_pruned(pruned: Pruned) -> None:
+    """Print the number of deleted rows by table, and why other rows were not deleted."""
     if pruned.deleted_rows:
         rows = [(table, f"{number:,}") for table, number in sorted(pruned.deleted_rows.items())]
         print_table(("table", "rows>"), rows, title="deleted:")

@@ -111,7 +111,7 @@ def find_segments(path: Path, user: str) -> list[str]:
     return segments[:_MOST_SEGMENTS]
 
 
-def shaped(
+def fitting_options(
     path: Path,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
@@ -127,6 +127,7 @@ def shaped(
 
     users: Sequence[str] = USER_COLUMNS if user is None else (user,)
     with suppress(SourceError), _probed(path) as find_problem:
+        # The columns that the file has. If it has none, the first usual one is named in the error.
         users = [name for name in users if find_problem([name]) is None] or users
         problems = []
         for shape in shapes:

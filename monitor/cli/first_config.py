@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.compare_options import RankColumn, UserColumn, column_option
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
@@ -19,8 +20,8 @@ from monitor.cli.file_columns import (
     find_column,
     find_file_problem,
     find_segments,
+    fitting_options,
     list_shapes,
-    shaped,
 )
 from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
@@ -70,7 +71,7 @@ class Kind(StrEnum):
 
 @immutable
 class ColumnNames:
-    """Names of columns in files and tables. None stands for the usual names."""
+    """Names of columns in files and tables. None means the usual names."""
 
     user: str | None
     items: str | None  # for HTTP, the path to the ids in an answer
@@ -126,11 +127,11 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists in use: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The baseline's lists: a file, URL, table or key."),
     ] = None,
     candidate: Annotated[
         str | None,
-        typer.Option(metavar="LISTS", help="Lists on trial: a file, URL, table or key."),
+        typer.Option(metavar="LISTS", help="The candidate's lists: a file, URL, table or key."),
     ] = None,
     users: Annotated[
         str | None,
@@ -150,25 +151,15 @@ def init(  # noqa: PLR0913 - the command's options
             help="Lists of a second training of the baseline's model, as the noise floor.",
         ),
     ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with the user. Default: its usual names."),
-    ] = None,
+    user: UserColumn = None,
     items: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column with the list of items. For http: JMESPath to the ids in an answer.",
-        ),
+        column_option("Column with the list of items. For http: JMESPath to the ids in an answer."),
     ] = None,
     item: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with one item in each row. Needs --rank."),
+        str | None, column_option("Column with one item in each row. Needs --rank.")
     ] = None,
-    rank: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with the item's rank."),
-    ] = None,
+    rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
         bool, typer.Option("--minimal", help="Write the short file without asking questions.")
@@ -181,9 +172,8 @@ def init(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Write a first configuration that works at once.
 
-    In a terminal the command asks where the lists are. It skips the questions that options
-    answer. It finds the columns of files and tables by their usual names, such as customer, product
-    and position.
+    In a terminal the command asks where the lists are. The command skips the questions that options
+    answer. The command finds columns by their usual names, such as customer, product and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.
@@ -215,7 +205,7 @@ def init(  # noqa: PLR0913 - the command's options
         kind = _ask_kind(ask)
     sources = _SOURCES[kind](answers, ask)
     _write(target, _short_text(answers.name, sources), force=force)
-    missing = _missing_files(sources.files)
+    missing = [path for path in sources.files if find_file_problem(Path(path)) is not None]
     compared = 0
     if sources.files and not missing:
         compared = try_config(target)
@@ -230,15 +220,12 @@ def _option(target: Path) -> str:
     return "" if target == DEFAULT_CONFIG else f" --config {target}"
 
 
-def _missing_files(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if find_file_problem(Path(path)) is not None]
-
-
 def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:
+    """Write the file. Raises ConfigError if it exists and ``force`` is False."""
     from monitor.boundary.files import replace_file
 
     try:
@@ -254,6 +241,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
 
 
 def _prompt(question: str, default: str) -> str:
+    """Ask the question in the terminal."""
     try:
         return str(typer.prompt(question, default=default)).strip()
     except typer.Abort:  # Ctrl-C or the end of the input
@@ -261,10 +249,12 @@ def _prompt(question: str, default: str) -> str:
 
 
 def _default(_: str, default: str) -> str:
+    """Return the default answer without asking."""
     return default
 
 
 def _short_text(name: str, sources: Sources) -> str:
+    """Return the short configuration."""
     noise_floor = ""
     if sources.retrained is not None:
         noise_floor = _NOISE_FLOOR.format(retrained=sources.retrained)
@@ -280,6 +270,7 @@ def _short_text(name: str, sources: Sources) -> str:
 
 
 def _ask_kind(ask: _Ask) -> Kind:
+    """Ask where the lists are. Raises BadParameter for an unknown kind."""
     kinds = list(Kind)
     if ask is _prompt:
         print_line("Where are the lists?")
@@ -332,7 +323,7 @@ def _ask_http(answers: Answers, ask: _Ask) -> Sources:
         baseline=_flow("http", {"url": baseline, "items": items}),
         candidate=_flow("http", {"url": candidate, "items": items}),
         users=_users_file(users, answers.columns.user, is_named=is_named),
-        retrained=_optional(answers.retrained, "http", "url", {"items": items}),
+        retrained=_retrained(answers, "http", key="url", options={"items": items}),
     )
 
 
@@ -366,7 +357,7 @@ def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
         baseline=_flow("redis", {"url": url, "type": "list", "key": baseline}),
         candidate=_flow("redis", {"url": url, "type": "list", "key": candidate}),
         users=users,
-        retrained=_optional(answers.retrained, "redis", "key", {"url": url, "type": "list"}),
+        retrained=_retrained(answers, "redis", key="key", options={"url": url, "type": "list"}),
     )
 
 
@@ -376,6 +367,7 @@ _SOURCES: Mapping[Kind, Callable[[Answers, _Ask], Sources]] = {
     Kind.SQL: _ask_sql,
     Kind.REDIS: _ask_redis,
 }
+"""Functions that ask for what the answers do not say, and return the sources of the kind."""
 _LABELS: Mapping[Kind, str] = {
     Kind.FILES: "files: two files, CSV, Parquet or JSON lines",
     Kind.HTTP: "http: two services that answer with a list for a user",
@@ -450,10 +442,11 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return shaped(Path(path), columns.user, columns.shapes(), is_required=True)
+    return fitting_options(Path(path), columns.user, columns.shapes(), is_required=True)
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:
+    """Ask for the columns of a file whose columns have unusual names."""
     user = ask("Column with the user", USER_COLUMNS[0])
     items = ask("Column with the list of items. Empty if a row has one item", "")
     if items:
@@ -464,6 +457,7 @@ def _ask_columns(ask: _Ask) -> ColumnNames:
 
 
 def _usual_columns(columns: ColumnNames) -> dict[str, str]:
+    """Return the columns, with the first usual name for each missing name."""
     user = columns.user or USER_COLUMNS[0]
     if columns.items is not None:
         return {"user": user, "items": columns.items}
@@ -510,11 +504,14 @@ def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> d
     return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
 
 
-def _optional(value: str | None, kind: str, key: str, options: Mapping[str, str]) -> str | None:
-    """Return a further source of the kind as YAML, or None without a value."""
-    if value is None:
+def _retrained(answers: Answers, kind: str, *, key: str, options: Mapping[str, str]) -> str | None:
+    """Return the source of the second training as YAML, or None if there is none.
+
+    The answer is the value of the option ``key``. ``options`` are the other options.
+    """
+    if answers.retrained is None:
         return None
-    return _flow(kind, {key: value, **options})
+    return _flow(kind, {key: answers.retrained, **options})
 
 
 def _flow(kind: str, options: Mapping[str, str]) -> str:

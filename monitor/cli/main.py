@@ -19,6 +19,7 @@ from monitor.cli import (
     config_file,
     db,
     first_config,
+    interleaved,
     metric_list,
     on_call,
     rollout_gate,
@@ -73,6 +74,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Try": {
         "demo": serve.demo,
         "compare": compare.compare_lists,
+        "interleaved": interleaved.interleaved,
         "metrics": metric_list.metrics,
     },
     "Configure": {

@@ -40,7 +40,7 @@ def metrics(
         typer.Argument(
             metavar="METRIC",
             autocompletion=complete_metrics,
-            help="Metric to show with all its properties. It may have parameters, such as "
+            help="Metric to show with all its properties. Its name may have parameters, such as "
             "rbo(p=0.8)@5.",
         ),
     ] = None,
@@ -82,6 +82,7 @@ def series(*, as_json: AsJson = False) -> None:
 
 
 def _find(expression: str) -> Metric | ArmMetric:
+    """Return the metric with this name and these parameters. Raises MetricError without one."""
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS, parse
 
@@ -101,6 +102,7 @@ def _find(expression: str) -> Metric | ArmMetric:
 
 
 def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
+    """Print all properties of one metric."""
     from monitor.measures.metrics import Metric
 
     if isinstance(metric, Metric):
@@ -116,6 +118,7 @@ def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
 
 
 def _describe(metric: Metric) -> dict[str, object]:
+    """Return the properties of a metric that compares two lists."""
     summary = (type(metric).__doc__ or "").strip().splitlines()[0]
     return {
         "metric": str(metric),
@@ -179,6 +182,7 @@ def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
+    """Write a property of a metric."""
     if isinstance(value, float):
         return "any" if math.isinf(value) else f"{value:.4g}"
     if isinstance(value, dict):

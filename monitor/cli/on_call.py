@@ -92,7 +92,7 @@ def list_alerts(
             "-n",
             min=1,
             max=1_000_000,
-            help="Show at most this number of transitions, the newest ones. Default: all.",
+            help="Show only the newest transitions, this many. Default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -102,9 +102,10 @@ def list_alerts(
 ) -> None:
     """List pending and firing alerts, and every transition.
 
-    The command does not list quiet alerts, but counts them by reason. With --states it lists the
-    state of every alert and no transitions. With --json it prints one object for each transition,
-    oldest first. With --states --json it prints one object for each alert and segment.
+    The command does not list quiet alerts, but counts them by reason. With --states, the command
+    lists the state of every alert and no transitions. With --json, the command prints one object
+    for each transition, oldest first. With --states --json, it prints one object for each alert and
+    segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -189,6 +190,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     """Acknowledge or resolve the selected firing alerts, and print what changed."""
     from monitor.pipeline.alert_actions import Signature, change_firing
 
+    # This function is the commands `ack` and `resolve`.
     ends = context.info_name == "resolve"
     signed = Signature(author=author_name(by), comment=comment, at=utc_now())
 
@@ -400,6 +402,7 @@ def _print_unmatched(
     states: Sequence[AlertState],
     comparisons: Sequence[str],
 ) -> None:
+    """Print a warning for each silence that matches no alert so far."""
     from monitor.alerts.unmatched import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched
 
@@ -408,6 +411,7 @@ def _print_unmatched(
 
 
 def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
+    """Return when the silence ends. Raises BadParameter unless exactly one option is given."""
     if (span is None) == (until is None):
         raise typer.BadParameter("a silence needs one end: give either --for or --until")
     if until is not None:
@@ -467,7 +471,7 @@ def try_receivers(
             "--wait",
             metavar="DURATION",
             show_default=False,
-            help="How long the test alert fires, such as 1m. Default: it ends at once. "
+            help="How long the test alert fires, such as 1m. Default: the test alert ends at once. "
             "Alertmanager drops alerts that end before its group_wait.",
         ),
     ] = None,
@@ -475,8 +479,9 @@ def try_receivers(
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages say that they are a test. They are sent directly, so routes, silences and the
-    outbox have no effect. The exit code is 5 if a receiver did not accept a message.
+    Both messages say that they are a test. rankwatch sends both messages directly, so routes,
+    silences and the outbox have no effect. The exit code is 5 if a receiver did not accept a
+    message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test
@@ -494,6 +499,7 @@ def try_receivers(
 
 
 def _delivery_row(record: Delivery) -> dict[str, object]:
+    """Return a row of `notify ls`."""
     transition = record.transition
     change = "starts"
     if transition.is_acknowledgement:

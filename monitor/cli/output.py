@@ -127,6 +127,7 @@ def summary_dict(summary: Summary) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
+    """Return the value in types that JSON has."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -167,15 +168,15 @@ def print_table(
     cells = [tuple(map(_one_line, row)) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     is_terminal = sys.stdout.isatty()
-    least = 0
+    least_width = 0  # of the table, if its left columns are broken into lines
     for number, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
         name = column.removesuffix(">")
         widest = max([cell_len(name), *(cell_len(row[number]) for row in cells)])
-        narrowest = widest
+        narrowest = widest  # numbers are never broken
         if justify == "left":
             narrowest = min(widest, _LEAST_WIDTH)
-        least += narrowest + _GAP
+        least_width += narrowest + _GAP
         table.add_column(
             name,
             justify=justify,
@@ -189,10 +190,10 @@ def print_table(
     with console.capture() as drawn:
         console.print(
             table,
-            width=max(console.width, least),
+            width=max(console.width, least_width),
             crop=False,
             no_wrap=False,
-            soft_wrap=least > console.width,
+            soft_wrap=least_width > console.width,
         )
     if is_terminal:
         sys.stdout.write(drawn.get())
@@ -224,6 +225,7 @@ def print_records(
         print_line(empty)
         return
     if omits_empty_columns:
+        # The places of the columns that have a value in at least one row.
         places = [place for place in range(len(titles)) if any(row[place] != "-" for row in rows)]
         titles = [titles[place] for place in places]
         rows = [[row[place] for place in places] for row in rows]

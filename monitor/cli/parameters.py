@@ -43,7 +43,7 @@ OneComparison = Annotated[
     typer.Argument(
         show_default=False,
         autocompletion=complete_comparisons,
-        help="Name of a comparison, or of a family of candidates. Default: all.",
+        help="Name of a comparison, or of an entry with several candidates. Default: all.",
     ),
 ]
 ComparisonName = Annotated[
@@ -114,6 +114,7 @@ SomeAlerts = Annotated[
         help="Name of an alert. Repeat the option to name several. Default: all.",
     ),
 ]
+HtmlFile = Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")]
 Author = Annotated[
     str | None,
     typer.Option(

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from monitor.cli.command_classes import Command
-from monitor.cli.completion import (
-    DEFAULT_CONFIG,
-    complete_metrics,
-    complete_segments,
-    complete_slots,
-)
+from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     INTERNAL_EXIT,
     OUTPUT_EXIT,
@@ -33,7 +28,15 @@ from monitor.cli.output import (
     write_page,
     write_whole,
 )
-from monitor.cli.parameters import AsJson, ComparisonName, Config, parse_fixed
+from monitor.cli.parameters import (
+    AsJson,
+    ComparisonName,
+    Config,
+    HtmlFile,
+    Metric,
+    Segments,
+    parse_fixed,
+)
 from monitor.model.errors import ConfigError, InputError, MonitorError
 
 if TYPE_CHECKING:
@@ -119,54 +122,36 @@ def gate(  # noqa: PLR0913 - the command's options
     alpha: Annotated[
         float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
     ] = 0.01,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            "-m",
-            autocompletion=complete_metrics,
-            help="Metric to judge. Default: the first metric of the comparison.",
-        ),
-    ] = None,
-    segment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--segment",
-            "-s",
-            autocompletion=complete_segments,
-            help="Segment to judge, or `each`. May be repeated. Then all these segments must be "
-            "safe.",
-        ),
-    ] = None,
+    metric: Metric = None,
+    segment: Segments = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="INSTANT",
             autocompletion=complete_slots,
-            help="The first slot to judge. Choose it before you see results. A relative time, "
-            "such as 2d, is not allowed, because the verdict is valid only for a fixed start.",
+            help="The first slot to judge. Choose this slot before you see results. A relative "
+            "time, such as 2d, is not allowed, because the verdict is valid only for a fixed "
+            "start.",
         ),
     ] = None,
     reference: Annotated[
         float | None,
         typer.Option(
-            help="The score that means no excess. Default: the noise floor. Without a noise floor: "
-            "the score of identical lists."
+            help="The score of a user without excess. Default: the noise floor. Without a noise "
+            "floor: the score of identical lists."
         ),
     ] = None,
     certificate: Annotated[
         Path | None, typer.Option(help="File to which the certificate is written as JSON.")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write the certificate as an HTML file with charts.")
-    ] = None,
+    html: HtmlFile = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """Decide whether a rollout is safe, from stored runs.
 
-    A rollout is safe if the candidate's mean excess is below the margin. The verdict is valid even
-    if you use this command after every run.
+    A rollout is safe if the candidate's mean excess is below the margin, in each of the segments.
+    The verdict is valid even if you use this command after every run.
 
     Exit codes: 0 safe; 1 breach; 2 inconclusive; 3 a source failed; 4 the database failed; 64
     wrong usage, configuration or input; 70 internal failure; 74 output could not be written; 130
@@ -217,6 +202,7 @@ def _print(certificate: Certificate) -> None:
 
 
 def _question_lines(certificate: Certificate) -> list[str]:
+    """Say what was judged: the question, the runs, and the runs that were left out."""
     from monitor.texts.gate import write_left_out
 
     question = certificate.question
@@ -237,11 +223,13 @@ def _scale_line(certificate: Certificate) -> str:
 
 
 def _as_page(certificate: Certificate) -> dict[str, object]:
+    """Return the values of the template ``certificate.html``."""
     segments = certificate.segments
 
     def decides_less(place: int) -> bool:
         return segments[place].verdict is not certificate.verdict
 
+    # The segments that decide the verdict come first.
     order = sorted(range(len(segments)), key=decides_less)
     charts = []
     for place in order[:_MOST_CHARTS]:
@@ -256,7 +244,10 @@ def _as_page(certificate: Certificate) -> dict[str, object]:
 
 
 def _draw_course(certificate: Certificate, place: int) -> Markup:
-    """Draw the mean of one segment at each look, with its bounds and the margin."""
+    """Draw the mean of one segment at each look, with its bounds and the margin.
+
+    ``place`` is the place of the segment in the certificate's segments.
+    """
     from monitor.charts.time_chart import Level, Point, draw_series
 
     points = []
@@ -278,6 +269,7 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
 
 
 def _runs_line(certificate: Certificate) -> str:
+    """Say which runs and how many users were judged."""
     from monitor.texts.gate import write_census
 
     runs = certificate.runs
@@ -306,6 +298,7 @@ def _runs_line(certificate: Certificate) -> str:
 
 
 def _row(result: GateResult) -> tuple[str, ...]:
+    """Return the table row of one segment."""
     mean = number(result.mean_best)
     if number(result.mean_worst) != mean:
         mean += f" to {number(result.mean_worst)}"

@@ -36,6 +36,34 @@ if TYPE_CHECKING:
     from monitor.service.analysis.thresholds import Suggestion
 
 
+# What `plan` reads from stored runs if the option is not given.
+_Mean = Annotated[
+    float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
+]
+_Deviation = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
+    ),
+]
+_Wander = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="How much the true mean varies from run to run (standard deviation). Default: "
+        "from stored runs.",
+    ),
+]
+_Learned = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=10**6,
+        help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
+    ),
+]
+
+
 def suggest(  # noqa: PLR0913 - the command's options
     comparison: ComparisonName,
     *,
@@ -94,6 +122,7 @@ def suggest(  # noqa: PLR0913 - the command's options
 
 
 def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
+    """Return the suggestion as JSON. It is also a row of the table."""
     rule = suggestion.rule
     threshold = caught = None
     if suggestion.reason is None:
@@ -115,6 +144,7 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
 
 
 def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) -> None:
+    """Print the thresholds, what one run detects, and when the alerts would have fired."""
     columns = (
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
@@ -137,6 +167,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
+    """Print the suggested rules as YAML for the configuration."""
     # Write values as JSON, because JSON strings and numbers are also valid YAML.
     rules = [each.rule for each in suggestions if each.reason is None]
     if not rules:
@@ -209,7 +240,7 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Probability of a false alert each time runs are judged. Default: from the "
+            help="Accepted probability of a false alert, for each judgement. Default: from the "
             "comparison.",
         ),
     ] = None,
@@ -218,31 +249,10 @@ def plan(  # noqa: PLR0913 - the command's options
         str,
         typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),
     ] = "all",
-    mean: Annotated[
-        float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
-    ] = None,
-    sd: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
-        ),
-    ] = None,
-    wander: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="How much the true mean varies from run to run (standard deviation). Default: "
-            "from stored runs.",
-        ),
-    ] = None,
-    learned: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=10**6,
-            help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
-        ),
-    ] = None,
+    mean: _Mean = None,
+    sd: _Deviation = None,
+    wander: _Wander = None,
+    learned: _Learned = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -252,52 +262,52 @@ def plan(  # noqa: PLR0913 - the command's options
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
-    --runs the command computes the probability of detection. With --share it uses the configured
-    rules, and names the rule that detects the change first. If few users are affected, a rule on a
-    percentile or on share_below(x) can detect the change earlier than a rule on the mean.
+    --runs the command computes the probability of detection. With --share the command uses the
+    configured rules, and names the rule that detects the change first. If few users are affected, a
+    rule on a percentile or on share_below(x) can detect the change earlier than a rule on the mean.
     """
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
         raise typer.BadParameter("the change to detect is unclear: give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
-    overrides: dict[str, Any] = {}
-    for name, value in figures.items():
-        if value is not None:
-            overrides[name] = value
+    overrides: dict[str, Any] = {
+        name: value for name, value in figures.items() if value is not None
+    }
     configured = None
-    stored = [sample_size.PlanInputs()]
-    until = None
+    inputs_of_plans = [sample_size.PlanInputs()]
+    early_stop = None
     if comparison is not None:
         by_rule = share is not None and not overrides
-        configured, stored, until = _stored(comparison, config, metric, segment, by_rule=by_rule)
+        configured, inputs_of_plans, early_stop = _read_stored(
+            comparison, config, metric, segment, by_rule=by_rule
+        )
     plans = []
-    for stored_inputs in stored:
+    for stored_inputs in inputs_of_plans:
         inputs = replace(stored_inputs, **overrides)
         size = drop
         if size is None:
             size = sample_size.drop_of_share(inputs, share or 0.0, score)
-        part = alpha or inputs.alpha or sample_size.alpha_of_budget(configured)
-        plans.append(
-            sample_size.plan_sample_size(
-                inputs,
-                drop=size,
-                users=users,
-                runs=runs,
-                share=part,
-                power=power,
-            )
+        size_plan = sample_size.plan_sample_size(
+            inputs,
+            drop=size,
+            users=users,
+            runs=runs,
+            share=alpha or inputs.alpha or sample_size.alpha_of_budget(configured),
+            power=power,
         )
+        plans.append(size_plan)
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        print_json(_plan_dict(best) | {"users_until_decided": until and until[0]})
+        users_until_decided = None if early_stop is None else early_stop[0]
+        print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
         return
     _print_plan(best)
-    if until is not None:
-        print_line(write_early_stop(*until))
+    if early_stop is not None:
+        print_line(write_early_stop(*early_stop))
 
 
-def _stored(
+def _read_stored(
     name: str,
     config: Config,
     metric: str | None,
@@ -305,6 +315,11 @@ def _stored(
     *,
     by_rule: bool,
 ) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
+    """Return the comparison, the inputs of each possible plan, and how many users are asked early.
+
+    With ``by_rule``, there is a plan for each rule, and otherwise one plan. The last value is that
+    of `users_until_decided`.
+    """
     from monitor.service.analysis.sample_size import (
         read_plan_inputs,
         read_rule_inputs,
@@ -326,6 +341,7 @@ def _stored(
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
+    """Return the plan as JSON."""
     inputs = plan.inputs
     search = plan.search
     return {
@@ -341,6 +357,7 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 
 def _print_plan(plan: SampleSizePlan) -> None:
+    """Print the answer, and the figures on which it is based."""
     search = plan.search
     inputs = plan.inputs
     rule = plan.inputs.rule

@@ -32,7 +32,7 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
-    """Run the daemon. It runs all slots on schedule, and serves web pages.
+    """Run the daemon. The daemon runs all slots on schedule, and serves web pages.
 
     SIGTERM or Ctrl-C stops the daemon. To reload the configuration, send SIGHUP, or POST /-/reload
     with a password.
@@ -148,7 +148,7 @@ def demo(
         typer.Option(
             metavar="HOST:PORT",
             help="Serve only the two recommenders, at this address. Another rankwatch can watch "
-            "them.",
+            "these recommenders.",
         ),
     ] = None,
 ) -> None:
@@ -193,8 +193,8 @@ def healthcheck(
     """Check whether a daemon is healthy.
 
     The exit code is 0 if the daemon is healthy, and 1 if not. The command works with and without
-    TLS, and needs no password. It does not verify the daemon's certificate, because the answer is
-    not secret.
+    TLS, and needs no password. The command does not verify the daemon's certificate, because the
+    answer is not secret.
     """
     from monitor.cli.health_probe import probe, tls_context
 

@@ -32,6 +32,7 @@ from monitor.cli.parameters import (
     ComparisonName,
     Config,
     OneComparison,
+    Since,
     Until,
     is_time_ago,
     parse_instant,
@@ -102,7 +103,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run the newest slot once, send alerts, and exit.
 
-    Use this command instead of the daemon, for example with cron. It runs one slot of each
+    Use this command instead of the daemon, for example with cron. The command runs one slot of each
     comparison. If the slot has already run, the command runs it again. A slot with live sources is
     run again only with --again, because live sources would answer differently now.
 
@@ -189,9 +190,8 @@ def replay(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run all slots of a past period in order.
 
-    Each slot runs as if it were due now, but rules and alerts use the time of the slot. Sources
-    without history return the lists of today. Stored runs of such sources are replaced only with
-    --again.
+    Rules and alerts use the time of the slot. Sources without history return the lists of today.
+    Stored runs of such sources are replaced only with --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -301,6 +301,7 @@ def _print_while_learning(results: Sequence[RunResult]) -> None:
 
 
 def _find_while_learning(result: RunResult) -> str | None:
+    """Return what an ok run found that no rule can alert on yet, or None."""
     from monitor.model.alerts import State
     from monitor.service.analysis.interpretation import find_shared
     from monitor.texts.explanations import write_cause
@@ -329,6 +330,7 @@ def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
 
 
 def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
+    """Return a row of the table for each run that was stored before."""
     rows: list[_Row] = []
     for run in stored:
         record = store.history.record(run.id)
@@ -374,23 +376,16 @@ def backfill(
     comparison: ComparisonName,
     *,
     config: Config = DEFAULT_CONFIG,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            autocompletion=complete_slots,
-            help="First slot. Default: the oldest slot that waits for relevance.",
-        ),
-    ] = None,
+    since: Since = None,
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure relevance that arrived after the runs.
 
-    The command uses the lists that are stored with each run. No rule judges the result. The output
-    lists the runs that were measured now, and the runs that still wait for relevance. The exit code
-    is 3 if relevance has arrived but could not be used.
+    The command uses the lists that are stored with each run. By default it measures all slots that
+    wait for relevance. No rule judges the result. The output lists the runs that were measured now,
+    and the runs that still wait for relevance. The exit code is 3 if relevance has arrived but could
+    not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -413,6 +408,7 @@ def _outcome(filled: BackfilledRun) -> str:
 
 
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
+    """Return the outcome for one run as JSON."""
     return {
         **pick(filled.run, "comparison", "slot"),
         "status": _outcome(filled),
@@ -423,6 +419,7 @@ def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
 
 
 def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
+    """Print a table of the runs, and how many of them still wait."""
     rows = []
     waiting = []
     for each in filled_runs:

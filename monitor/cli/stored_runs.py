@@ -136,9 +136,8 @@ def show(
             }
         )
         return
-    print_run(run, titles)
-    if before is not None and run.has_input_of(before):
-        print_line(f"this run has the same lists as the run of {instant(before.slot)}")
+    same_lists_since = before.slot if before is not None and run.has_input_of(before) else None
+    print_run(run, titles, same_lists_since)
     for change in transitions:
         if change.alert == ACCEPTED:
             since = instant(change.slot)
@@ -162,10 +161,10 @@ def report(
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    The file shows the comparison over time, and one run: the newest run, or the run of --slot. It
-    also shows both lists of the users with the least similar lists. With --since and --until it
-    also shows the runs in which alerts began. A browser can open the file without a server
-    or a network.
+    The file shows the comparison over time, and one run: the newest run, or the run of --slot. The
+    file also shows both lists of the users with the least similar lists. With --since and --until
+    it also shows the runs in which alerts began. A browser can open the file without a server or a
+    network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings
@@ -241,28 +240,33 @@ def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
     return items.union(each.item for each in run.unpaired.items)
 
 
-def print_run(run: RunRecord, titles: Mapping[str, str]) -> None:
-    """Print a run, with the titles of its items."""
+def print_run(
+    run: RunRecord, titles: Mapping[str, str], same_lists_since: datetime | None = None
+) -> None:
+    """Print a run, with the titles of its items.
+
+    ``same_lists_since`` is the slot of the previous run if that run had the same lists.
+    """
     from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
     from monitor.measures.unpaired_presentation import difference_tables
+    from monitor.texts.run_notes import write_run_notes
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
     print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
         print_line(run.reason)
-    for arm, model in (run.models or {}).items():
-        models = f"model of the {arm}: {model.now or 'unknown'}"
-        if model.since is not None:
-            models += f", {model.before} until the run of {instant(model.since)}"
-        print_line(models)
+    for note in write_run_notes(run, same_lists_since):
+        print_line(note)
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     if run.unpaired is None:
         columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
         rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
         print_records(rows, columns, as_json=False)
-        _print_notes(run)
+        if run.k is not None and run.catalogue_size is not None:
+            lists = f"two random lists of {run.k:,} out of {run.catalogue_size:,} items"
+            print_line(f"by chance: {lists}")
     else:
         _print_gaps(run, run.unpaired)
     if run.arm_scores:
@@ -281,31 +285,34 @@ def print_run(run: RunRecord, titles: Mapping[str, str]) -> None:
 
 def _print_gaps(run: RunRecord, found: UnpairedFindings) -> None:
     """Print the users of both arms, and how far they moved from their lists of before."""
-    from monitor.measures.unpaired_presentation import GAP_COLUMNS, gap_rows, user_table
-    from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
+    from monitor.measures.unpaired_presentation import (
+        GAP_COLUMNS,
+        gap_rows,
+        outcome_table,
+        user_table,
+    )
+    from monitor.texts.unpaired import (
+        GAPS_EXPLAINED,
+        LIMIT_OF_SELF_GAPS,
+        write_outcomes,
+        write_split,
+    )
 
     users = user_table(found)
     print_line()
     print_table(users.columns, users.rows)
     for line in write_split(found):
         print_line(line)
+    if found.outcomes:
+        outcomes = outcome_table(found)
+        print_line()
+        print_table(outcomes.columns, outcomes.rows)
+    for line in write_outcomes(found):
+        print_line(line)
     print_line()
     print_table(GAP_COLUMNS, gap_rows(run.summaries))
     print_line(GAPS_EXPLAINED)
     print_line(LIMIT_OF_SELF_GAPS)
-
-
-def _print_notes(run: Run) -> None:
-    """Print notes about the scores by chance and about relevance labels."""
-    if run.k is not None and run.catalogue_size is not None:
-        print_line(f"by chance: two random lists of {run.k:,} out of {run.catalogue_size:,} items")
-    if run.labelled_at is not None:
-        print_line(f"relevance: labelled {instant(run.labelled_at)}")
-    elif run.labels_until is not None:
-        print_line(
-            f"relevance: the run waits for labels until {instant(run.labels_until)}. rankwatch "
-            f"backfill {run.comparison} looks for new labels"
-        )
 
 
 def _summary_dict(run: Run, summary: Summary) -> dict[str, Any]:

@@ -139,8 +139,8 @@ _TABLE = {
     "similarity_by_chance": _series(
         _GAUGE,
         "comparison metric",
-        "Expected similarity of two random lists of k items from the catalogue. Absent if it is "
-        "unknown.",
+        "Expected similarity of two random lists of k items from the catalogue. Absent if the "
+        "value is unknown.",
     ),
     "noise_floor_mean": _series(
         _GAUGE,
@@ -170,9 +170,12 @@ _TABLE = {
     "unpaired_mean": _series(
         _GAUGE,
         f"{_SIMILARITY} series",
-        "Only if each user is served by one arm: a mean over users. The series `baseline_self` and "
-        "`candidate_self` compare the lists of an arm's users with the same users' lists before "
-        "the test. `self_gap` and `far_gap` are differences between the arms.",
+        "In an unpaired comparison: mean over users of `baseline_self`, `candidate_self`, "
+        "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` compare the "
+        "lists of an arm's users with the same users' lists before the test. `self_gap` and "
+        "`far_gap` are differences between the arms. `outcome` is the difference in an outcome, "
+        "which the label `metric` names. `outcome_low` and `outcome_high` are the ends of its "
+        "interval.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
@@ -180,37 +183,35 @@ _TABLE = {
     "assigned_users": _series(
         _GAUGE,
         "comparison arm",
-        "Number of users that were assigned to the arm since the test began. Only if each user is "
-        "served by one arm.",
+        "Number of users that were assigned to the arm since the test began. Only in unpaired "
+        "comparisons.",
     ),
     "switched_users": _series(
         _GAUGE,
         "comparison",
-        "Number of users that both arms served since the test began. Only if each user is served "
-        "by one arm.",
+        "Number of users that both arms served since the test began. Only in unpaired comparisons.",
     ),
     "split_log_evidence": _series(
         _GAUGE,
         "comparison",
-        "Natural logarithm of the evidence that users are not split as planned. If it is at "
-        "least 6.91 (1,000 to 1), only the split is judged. Only if each user is served by one "
-        "arm.",
+        "Natural logarithm of the evidence that users are not split as planned. If the value is at "
+        "least 6.91 (1,000 to 1), rankwatch judges only the split. Only in unpaired comparisons.",
     ),
     "arm_metric": _series(
         _GAUGE,
         "comparison segment arm metric",
-        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if it is "
-        "undefined.",
+        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if the value "
+        "is undefined.",
     ),
     "unlabelled_runs": _series(
         _GAUGE,
         "comparison",
-        "Number of ok runs that lack metrics of relevance because labels have not arrived.",
+        "Number of ok runs that still wait for relevance.",
     ),
     "model_version_info": _series(
         _GAUGE,
         "comparison arm model_version",
-        "Always 1. The label is the version of an arm's model in the newest finished run. Absent "
+        "Always 1. Version of an arm's model in the newest finished run, as a label. Absent "
         "if the version is unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
@@ -233,7 +234,7 @@ _TABLE = {
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
-        "1 if the newest finished run could judge the rule. 0 if the run is not ok, or if the "
+        "1 if the rule was judged in the newest finished run. 0 if the run is not ok, or if the "
         "rule had no data, too few users or an error.",
     ),
     "alert_value": _series(
@@ -269,8 +270,8 @@ _TABLE = {
     "run_status": _series(
         _GAUGE,
         "comparison status",
-        "1 for the status of the newest finished run, 0 for other statuses. All are 0 before the "
-        "first run.",
+        "1 for the status of the newest finished run, 0 for other statuses. Before the first run "
+        "all values are 0.",
     ),
     "run_last_slot_timestamp_seconds": _series(
         _GAUGE, "comparison", "Slot of the newest finished run."
@@ -286,20 +287,20 @@ _TABLE = {
     "comparison_since_timestamp_seconds": _series(
         _GAUGE,
         "comparison",
-        "Start of the comparison: the slot of its oldest stored run. Without a run, the time when "
-        "this process first read the comparison's configuration.",
+        "Slot of the oldest stored run of the comparison. Without a run, the time when this "
+        "process first read the comparison's configuration.",
     ),
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "`Stale` fires after this time without an ok run. It is the time in which N runs are due, "
-        "plus the `deadline` of one run. N is the setting `conditions.stale.after`. `Stale` does "
-        "not fire if the configuration ignores it.",
+        "`Stale` fires after this time without an ok run. The time covers `conditions.stale.after` "
+        "runs in a row, plus the `deadline` of one run. `Stale` does not fire if the configuration "
+        "ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
         "comparison",
-        "Longest time between two slots of the schedule. Absent if it is unknown.",
+        "Longest time between two slots in a row. Absent if the value is unknown.",
     ),
     "runs_total": _series(
         _COUNTER,
@@ -310,8 +311,8 @@ _TABLE = {
     "slots_skipped_total": _series(
         _COUNTER,
         "comparison reason",
-        "Number of slots without a run: missed (no daemon was running), overlap (the last run had "
-        "not ended) or busy (too many runs waited because of `concurrent_runs`).",
+        "Number of slots without a run: missed (no daemon ran), overlap (the last run had not "
+        "ended) or busy (too many runs were waiting).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(
@@ -338,15 +339,16 @@ _TABLE = {
     "pull_duration_seconds": _series(
         _HISTOGRAM,
         "comparison arm",
-        "Time that an arm took to answer for all users. Over HTTP the arms wait for each other.",
+        "Time that an arm took to answer for all users. Over HTTP this time includes waiting for "
+        "the other arm.",
         _STAGE_S,
         values=(Arm,),
     ),
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        "Quantile q of the time between two HTTP answers for the same user. One answer contains "
-        "the baseline list, the other the `candidate` or `noise_floor` list.",
+        "Quantile q of the time between two HTTP answers for the same user. One answer has the "
+        "baseline's list, and the other answer has the `candidate` or `noise_floor` list.",
     ),
     "source_errors_total": _series(
         _COUNTER,
@@ -359,7 +361,8 @@ _TABLE = {
     "lease_epoch": _series(
         _GAUGE,
         "",
-        "Epoch of the leader's lease that this daemon last read. It grows at each takeover.",
+        "Epoch of the leader's lease that this daemon last read. The epoch grows each time another "
+        "daemon takes over.",
     ),
     # Delivery and configuration.
     "notifications_total": _series(
@@ -386,8 +389,8 @@ _TABLE = {
     "outbox_held": _series(
         _GAUGE,
         "receiver",
-        "Number of firings that are not notified now, because they are silenced, in maintenance, "
-        "muted, or inhibited by another alert.",
+        "Number of firing alerts without notification: silenced, in maintenance, muted, or "
+        "inhibited by another alert.",
     ),
     "outbox_given_up": _series(
         _GAUGE, "receiver", "Number of deliveries that were given up within the last hour."
@@ -405,14 +408,17 @@ _TABLE = {
     "database_size_bytes": _series(
         _GAUGE,
         "kind",
-        ("Bytes on disk of each kind of data, measured every hour: {}. Only the leader shows it."),
+        (
+            "Bytes on disk of each kind of data, measured every hour: {}. Only the leader exports "
+            "this series."
+        ),
         values=(DataKind,),
     ),
     "pruned_rows_total": _series(
         _COUNTER,
         "kind",
-        "Number of old rows that were deleted. It is an estimate on PostgreSQL, where scores are "
-        "deleted by partition.",
+        "Number of old rows that were deleted. On PostgreSQL the number is an estimate, because "
+        "scores are deleted by partition.",
         values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(
@@ -421,7 +427,8 @@ _TABLE = {
     "clock_jumps_total": _series(
         _COUNTER,
         "",
-        "Number of jumps of the wall clock by more than 5 s. The sleep of a machine is a jump too.",
+        "Number of jumps of the wall clock by more than 5 s. A machine that slept also counts as a "
+        "jump.",
     ),
     "watchdog_restarts_total": _series(
         _COUNTER,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from monitor.measures.presentation import TextTable
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
-from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import OUTCOMES, SELF_SERIES, DerivedMetric, parse_derived
 from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedFindings
 
 GAP_COLUMNS = (
@@ -37,11 +37,30 @@ def user_table(found: UnpairedFindings) -> TextTable:
     )
 
 
+def outcome_table(found: UnpairedFindings) -> TextTable:
+    """The outcomes of both arms' users, and how much they differ."""
+    rows = []
+    for each in found.outcomes:
+        interval = "-"
+        if each.low is not None and each.high is not None:
+            interval = f"{each.low:+.2%} to {each.high:+.2%}"
+        difference = "-" if each.difference is None else f"{each.difference:+.2%}"
+        means = (_number(each.means[arm]) for arm in Arm)
+        rows.append((each.column, *means, difference, interval, f"{each.users:,}"))
+    return TextTable(
+        title="Outcomes of a user since the test began",
+        columns=("outcome", *(f"{arm}>" for arm in Arm), "difference>", "interval>", "users>"),
+        rows=tuple(rows),
+    )
+
+
 def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment and metric, with the cells of `GAP_COLUMNS`."""
     groups: dict[tuple[str, str], dict[DerivedMetric | None, Summary]] = {}
     for summary in summaries:
         series, metric = parse_derived(summary.metric)
+        if series in OUTCOMES:
+            continue
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), found in groups.items():
         means = {series: _number(each.mean) for series, each in found.items()}

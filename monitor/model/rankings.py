@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monitor.model.immutable import immutable
 from monitor.model.unreadable import Unreadable
@@ -139,6 +139,14 @@ class UserTable:
 
     def __len__(self) -> int:
         return len(self.users)
+
+
+@immutable
+class UserSums:
+    """Sums of outcomes, such as clicks. ``sums`` has one row for each user with a row in the log."""
+
+    sums: pd.DataFrame
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 @immutable
@@ -285,6 +293,10 @@ class CoverageNote:
         if not self.users:
             return self.text
         return f"{self.text}; for example {', '.join(self.users)}"
+
+
+Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
+"""Notes of the sources on users without a list, by arm and reason."""
 
 
 @immutable

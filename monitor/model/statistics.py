@@ -83,6 +83,11 @@ class DerivedMetric(StrEnum):
     # The share of the candidate's users whose list is far from their list of before, minus this
     # share of the baseline's users.
     FAR_GAP = "far_gap"
+    # An outcome of the candidate's users relative to the baseline's, minus 1, and both ends of its
+    # interval. The name in brackets is a column of the log.
+    OUTCOME = "outcome"
+    OUTCOME_LOW = "outcome_low"
+    OUTCOME_HIGH = "outcome_high"
 
     def of(self, metric: str) -> str:
         """Return the name of this series of a metric, such as ``floor(tau_ext@10)``."""
@@ -96,7 +101,9 @@ SELF_SERIES = {
 """The series with the scores of each arm's users, in an unpaired comparison."""
 GAPS = frozenset({DerivedMetric.SELF_GAP, DerivedMetric.FAR_GAP})
 """Series with one value for both arms, and no scores of users."""
-UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values())
+OUTCOMES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
+"""Series of an outcome, whose name is no metric."""
+UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOMES)
 _DERIVED = re.compile(rf"({'|'.join(DerivedMetric)})\((.+)\)", re.DOTALL)
 
 

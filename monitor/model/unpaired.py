@@ -23,6 +23,7 @@ class UnpairedPlan:
     before: datetime
     since: datetime  # start of the test: users count as assigned from this time on
     baseline_share: float  # planned share of users in the baseline arm, above 0 and below 1
+    outcomes: tuple[str, ...] = ()  # columns of the log
 
 
 @immutable
@@ -62,6 +63,24 @@ class ItemExposure:
 
 
 @immutable
+class OutcomeGap:
+    """An outcome of the users since the test began, such as clicks, and how much the arms differ.
+
+    The difference is that of the candidate relative to the baseline, so -0.02 is 2 % less. It is
+    adjusted by the outcome before the test.
+    """
+
+    column: str  # of the log
+    means: Mapping[Arm, float | None]  # mean over the users of each arm, None without users
+    users: int  # users of both arms
+    difference: float | None  # None if the mean of the baseline is not above 0
+    # The interval has the true difference in all runs with a chance of 95 %. None if the mean of
+    # the baseline is not clearly above 0
+    low: float | None
+    high: float | None
+
+
+@immutable
 class UnpairedFindings:
     """What an unpaired run found in addition to its summaries."""
 
@@ -78,3 +97,4 @@ class UnpairedFindings:
     items: tuple[ItemExposure, ...] = ()
     # The number of each arm's lists in which items were counted
     counted: Mapping[Arm, int] = field(default_factory=dict)
+    outcomes: tuple[OutcomeGap, ...] = ()

@@ -3,31 +3,23 @@
 The result does not depend on the order and number of the batches.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair
-from monitor.measures.pairing.list_tables import sort_users, user_column, user_index
-from monitor.measures.pairing.pairs import mix
+from monitor.measures.pairing.list_tables import sort_users
+from monitor.measures.pairing.pairs import mix, pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
-from monitor.measures.summaries import (
-    SegmentRows,
-    SummaryAccumulator,
-    ordinary_rows,
-    rows_of_segments,
-    worst_rows,
-)
-from monitor.model.arrays import Floats
+from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_segments
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
-from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
     AskedUsers,
@@ -35,25 +27,36 @@ from monitor.model.rankings import (
     CoverageNote,
     CoverageReason,
     ItemWeights,
+    Notes,
     Pairing,
-    Pull,
     RelevanceTable,
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
-from monitor.model.runs import Evidence, EvidenceKind, Findings, KeptLists, Scores
+from monitor.model.runs import Findings, Scores
 from monitor.model.statistics import Statistic, parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
+from monitor.pipeline.pull import Answers
 from monitor.pipeline.run_parts import RunPart, counts_of, coverage_of, pack_part, unpack_part
-from monitor.pipeline.run_scores import draw_scores, join_scores, without_failed
-from monitor.pipeline.score import leading_metric, score_pairs, wanted_statistics
+from monitor.pipeline.run_scores import draw_scores, join_scores
+from monitor.pipeline.score import (
+    find_worst_similarity,
+    leading_metric,
+    score_pairs,
+    wanted_statistics,
+)
 from monitor.pipeline.shown_users import (
-    evidence_of,
+    add_tables,
     join_users,
     kept_lists,
+    ordinary_evidence,
     scores_of,
     show_users,
+    stored_lists,
+    worst_evidence,
 )
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.user_batches import users_at_once
 
 SAMPLED_USERS = 100_000
 """The sample has about this many users. In a smaller run it has all users.
@@ -61,8 +64,6 @@ SAMPLED_USERS = 100_000
 Explanations, arm metrics and the selection of ordinary users use the sample, because they need many
 users in memory at once.
 """
-_TOGETHER = 16
-"""As soon as there are so many tables of users, they are joined into one table."""
 _LONGEST_USER = 40
 """In notes, users' ids are cut to this many characters."""
 
@@ -93,27 +94,42 @@ class RunAccumulator:
         wanted: Mapping[str, Sequence[Statistic]] | None = None,
     ) -> None:
         """Begin without users. ``wanted`` are statistics of each metric (default: the rules')."""
+        if wanted is None:
+            wanted = wanted_statistics(comparison.judging.similarity_rules)
         self._comparison = comparison
         self._wanted = wanted
         self._segments = asked.segments
         self._stage = stage
-        self._share = sampled_users / max(1, asked.count)
-        self.part = RunPart(sums=self._no_sums())
+        self._sampled_share = sampled_users / max(1, asked.count)
+        self.part = RunPart(sums=SummaryAccumulator(self._segments, wanted))
 
-    def _no_sums(self) -> SummaryAccumulator:
-        wanted = self._wanted
-        if wanted is None:
-            wanted = wanted_statistics(self._comparison.judging.similarity_rules)
-        return SummaryAccumulator(self._segments, wanted)
+    def measure(
+        self,
+        answers: Answers,
+        measurer: "RemoteMeasurer",
+        watch: Stopwatch,
+        batch_users: int | None,
+    ) -> Iterator[Scores]:
+        """Measure all users in batches. Yields the scores of the paired users of each batch.
+
+        A batch has at most ``batch_users`` users (default: `users_at_once`). The users are measured
+        here, or by the ``measurer`` on the machines that have their lists.
+        """
+        size = batch_users or users_at_once(self._comparison.measuring.k)
+        if answers.measured is None:
+            for batch in watch.iterate("pull", answers.batches(size)):
+                yield self.add(batch)
+        else:
+            for packed in watch.iterate("pull", answers.measured(measurer, size)):
+                yield self.merge(packed)
 
     def add(self, batch: UserBatch) -> Scores:
         """Pair and score the next batch, and add it. Returns the scores of the paired users."""
         measuring = self._comparison.measuring
         part = self.part
-        panel = batch.panel
         with self._stage("pair"):
             pairing = pair(
-                panel,
+                batch.panel,
                 batch.baseline,
                 batch.candidate,
                 measuring.k,
@@ -124,62 +140,38 @@ class RunAccumulator:
         with self._stage("score"):
             scored = score_pairs(measuring, batch, pairing, part.failed)
         with self._stage("summarize"):
-            rows = rows_of_segments(panel, pairing.panel_rows)
-            scores = Scores(users=panel.users[pairing.panel_rows], by_metric=scored.by_metric)
+            rows = rows_of_segments(batch.panel, pairing.panel_rows)
+            users = batch.panel.users[pairing.panel_rows]
+            scores = Scores(users=users, by_metric=scored.by_metric)
+            worst = find_worst_similarity(self._comparison, scores, scored.metrics, part.failed)
+            # What is added up over all users:
             part.metrics |= dict.fromkeys(map(str, scored.metrics))
             part.unmeasured |= dict.fromkeys(scored.left_out)
-            part.listed.add(pairing)
             part.sums.add(rows, scored.by_metric, scored.bounds)
+            part.listed.add(pairing)
+            part.note_answers(Arm.BASELINE, batch.baseline)
+            part.note_answers(Arm.CANDIDATE, batch.candidate)
             part.coverage.update(counts_of(pairing.coverage))
-            for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
-                self._note_answers(arm, pull)
-            hashes = hash_users(panel.users, self._comparison)
+            # The sum of hashes does not depend on the order of the users.
+            hashes = hash_users(batch.panel.users, self._comparison)
             part.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
-            is_in_sample = is_sampled(panel, self._share, hashes)
+            is_in_sample = is_sampled(batch.panel, self._sampled_share, hashes)
             sampled = {}
-            for name, positions in panel.segments.items():
-                sampled[name] = positions[is_in_sample[positions]]
+            for segment, positions in batch.panel.segments.items():
+                sampled[segment] = positions[is_in_sample[positions]]
             part.sampled.update(counts_of(count_coverage(sampled, pairing.outcomes)))
+            # What is collected of some users:
             shown = show_users(
                 pairing,
                 scores,
                 rows,
                 self._segments,
                 is_sampled=is_in_sample[pairing.panel_rows],
-                is_kept=select_kept(scores.users, measuring.keep_lists, self._comparison),
-                badness=self._badness(scores, scored.metrics),
+                is_kept=select_kept(users, measuring.keep_lists, self._comparison),
+                worst_similarity=worst,
             )
-            self._show([shown])
+            add_tables(part.users, [shown], self._comparison)
         return scores
-
-    def _show(self, users: Sequence[pa.Table]) -> None:
-        self.part.users += users
-        if len(self.part.users) >= _TOGETHER:
-            self.shown_users()
-
-    def shown_users(self) -> pa.Table:
-        """Return the table of all users that are shown or whose lists are stored, in any order."""
-        self.part.users = [join_users(self.part.users, self._comparison)]
-        return self.part.users[0]
-
-    def _note_answers(self, arm: Arm, pull: Pull) -> None:
-        count_versions(self.part.versions[arm], pull.versions.items())
-        for reason, text in pull.notes.items():
-            users = [user for user, why in pull.failures.items() if why is reason]
-            self.part.note(arm, reason, text, users)
-
-    def _badness(self, scores: Scores, metrics: Iterable[Metric]) -> Floats:
-        """Return low values for the worst users, and NaN for all other users."""
-        badness = np.full(len(scores.users), np.nan)
-        usable = [metric for metric in metrics if str(metric) not in self.part.failed]
-        metric = leading_metric(self._comparison, usable)
-        if metric is not None:
-            values = scores.by_metric[str(metric)]
-            if not metric.higher_is_more_alike:
-                values = -values
-            worst = worst_rows(values, scores.users, self._comparison.measuring.evidence_users)
-            badness[worst] = values[worst]
-        return badness
 
     def merge(self, packed: bytes) -> Scores:
         """Add what another process measured. Returns the scores in ``packed``.
@@ -187,7 +179,7 @@ class RunAccumulator:
         Raises SourceError if the bytes cannot be read.
         """
         try:
-            part, scores = unpack_part(packed, self._no_sums())
+            part, scores = unpack_part(packed, SummaryAccumulator(self._segments, self._wanted))
         except ValueError as error:
             msg = (
                 f"the engine returned bytes that are not a part of a run ({error}): "
@@ -195,7 +187,7 @@ class RunAccumulator:
             )
             raise SourceError(msg, permanent=False) from None
         self.part.merge(part)
-        self._show(part.users)
+        add_tables(self.part.users, part.users, self._comparison)
         return scores
 
     @property
@@ -211,7 +203,7 @@ class RunAccumulator:
         return (*part.unmeasured, *part.failed.values(), *filter(None, [note]))
 
     @property
-    def notes(self) -> Mapping[tuple[Arm, CoverageReason], CoverageNote]:
+    def notes(self) -> Notes:
         """Notes that say for each arm and reason what happened first, and to which users.
 
         If an arm could not be read at all, no users are named.
@@ -229,88 +221,73 @@ class RunAccumulator:
         """The coverage of all users that were asked for."""
         return coverage_of(self.part.coverage, self._segments)
 
-    def sample(
-        self, weights: ItemWeights | None = None, relevance: RelevanceTable | None = None
-    ) -> Sample:
-        """Return the sample, paired with these weights and this relevance."""
-        # The users are sorted, because the last digits of sums over users depend on the order.
-        users = self.shown_users()
-        users = sort_users(users, users["is_sampled"])
-        lists = kept_lists(users, self._segments)
-        baseline, candidate = (
-            Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
-        )
-        k = self._comparison.measuring.k
-        return Sample(
-            pairing=pair(
-                lists.panel, baseline, candidate, k, item_weights=weights, relevance=relevance
-            ),
-            segments=lists.segments,
-            scores=scores_of(users),
-            coverage=coverage_of(self.part.sampled, self._segments),
-        )
+    def shown_users(self) -> pa.Table:
+        """Return one table of all users that are shown or whose lists are stored, in any order.
 
-    def findings(self, slot: datetime, sample: Sample) -> Findings:
-        """Return what was measured of all users. Leaves out metrics that failed for some users."""
+        The tables that were added are replaced by this table.
+        """
+        self.part.users = [join_users(self.part.users, self._comparison)]
+        return self.part.users[0]
+
+    def finish(
+        self,
+        slot: datetime,
+        weights: ItemWeights | None = None,
+        relevance: RelevanceTable | None = None,
+    ) -> tuple[Findings, Sample]:
+        """Return what was measured of all users, and the sample.
+
+        The findings leave out metrics that failed for some users. The sample is paired with these
+        weights and this relevance.
+        """
+        measuring = self._comparison.measuring
         part = self.part
+        metric = leading_metric(self._comparison, self.metrics)
+        sample = self._pair_sample(weights, relevance)
+        users = self.shown_users()
         summaries = []
         for summary in part.sums.summaries():
             if parse_derived(summary.metric)[1] not in part.failed:
                 summaries.append(summary)
-        evidence = []
-        for shown in (*self._worst(), *self._ordinary(sample)):
-            evidence.append(replace(shown, scores=without_failed(shown.scores, part.failed)))
-        known_items = self._comparison.measuring.catalogue_size or 0
-        return Findings(
+        evidence = worst_evidence(users, part.failed)
+        median = None if metric is None else part.sums.median(str(metric))
+        if median is not None:
+            values = sample.scores.by_metric[str(metric)]
+            by_user = pd.Series(values, index=sample.scores.users)
+            count = measuring.evidence_users
+            evidence += ordinary_evidence(users, by_user, median, count, part.failed)
+        stores_lists = measuring.keep_lists is not Keep.NONE
+        findings = Findings(
             slot=slot,
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
-            catalogue_size=max(known_items, part.listed.count) or None,
-            lists=self._lists(),
+            catalogue_size=max(measuring.catalogue_size or 0, part.listed.count) or None,
+            lists=stored_lists(users, self._segments) if stores_lists else None,
             input_hash=f"{part.input_hash % 2**64:016x}",
             id_mismatches=part.ids.mismatches,
         )
+        return findings, sample
 
-    def _lists(self) -> KeptLists | None:
-        """Return the lists that the run stores, or None if it stores no lists."""
-        if self._comparison.measuring.keep_lists is Keep.NONE:
-            return None
+    def _pair_sample(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Sample:
         users = self.shown_users()
-        users = sort_users(users, users["is_kept"])
+        # The users are sorted, because the last digits of sums over users depend on the order.
+        users = sort_users(users, users["is_sampled"])
         lists = kept_lists(users, self._segments)
-        segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
-        return replace(lists, segments=segments)
-
-    def _worst(self) -> tuple[Evidence, ...]:
-        users = self.shown_users()
-        worst = users.filter(users["badness"].is_valid())
-        order = [("badness", "ascending"), ("user", "ascending")]
-        return evidence_of(worst.sort_by(order), EvidenceKind.WORST)
-
-    def _ordinary(self, sample: Sample) -> tuple[Evidence, ...]:
-        """Return lists of users with scores nearest to the median. The worst users are left out."""
-        metric = leading_metric(self._comparison, self.metrics)
-        median = self.part.sums.median(str(metric))
-        if metric is None or median is None:
-            return ()
-        users = self.shown_users()
-        is_worst = users["badness"].is_valid()
-        values = sample.scores.by_metric[str(metric)].copy()
-        values[sample.scores.users.isin(user_index(users["user"].filter(is_worst)))] = np.nan
-        rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
-        ordinary = user_column(sample.scores.users[rows])
-        # The table is filtered first, because `take` would copy all lists.
-        users = users.filter(pc.is_in(users["user"], value_set=ordinary))
-        users = users.take(pc.index_in(ordinary, value_set=users["user"]))
-        return evidence_of(users, EvidenceKind.REPRESENTATIVE)
+        return Sample(
+            pairing=pair_kept(lists, self._comparison.measuring.k, weights, relevance),
+            segments=lists.segments,
+            scores=scores_of(users),
+            coverage=coverage_of(self.part.sampled, self._segments),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteMeasurer:
     """Measures users on the machines that have their lists. Implements the port Measurer.
 
-    The object can be pickled. ``keep`` says which users' scores are returned.
+    The object can be pickled. ``keep`` says which users' scores are returned. A result has the
+    measured part of the run and the scores, as bytes (`pack_part`).
     """
 
     comparison: Comparison
@@ -322,7 +299,7 @@ class RemoteMeasurer:
     pseudonyms: Pseudonyms | None
 
     def measure(self, users: UserBatch) -> bytes:
-        """Measure these users. Returns the result as bytes."""
+        """Measure these users, and return the result."""
         if self.pseudonyms is not None:
             users = self.pseudonyms.hide_batch(users)
         accumulator = self._new_accumulator()

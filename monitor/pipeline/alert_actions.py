@@ -41,7 +41,6 @@ def change_firing(
     by_comparison: dict[str, list[tuple[str, str]]] = {}
     for start in filter(is_selected, store.firing()):
         by_comparison.setdefault(start.comparison, []).append((start.alert, start.segment))
-    author = signed.author
     at = signed.at
     reason = signed.reason("resolved" if ends else "acknowledged")
     changed: list[Transition] = []
@@ -49,7 +48,7 @@ def change_firing(
         if ends:
             changed += store.resolve(name, alerts, reason=reason, at=at)
         else:
-            changed += store.acknowledge(name, alerts, author=author, reason=reason, at=at)
+            changed += store.acknowledge(name, alerts, author=signed.author, reason=reason, at=at)
     return tuple(changed)
 
 

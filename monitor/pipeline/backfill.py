@@ -16,11 +16,7 @@ from monitor.model.rules import Comparison
 from monitor.model.runs import Run, Summary
 from monitor.pipeline.pull import ask_in_time
 from monitor.pipeline.run_scores import draw_scores
-from monitor.pipeline.score import (
-    relevance_metrics,
-    score_kept_lists,
-    summarize_scores,
-)
+from monitor.pipeline.score import relevance_metrics, score_kept_lists, summarize_scores
 
 
 @immutable

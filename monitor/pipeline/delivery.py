@@ -416,10 +416,9 @@ class OutboxSender:
             )
             notifications.append(notification)
         self.outbox.record(*notifications)
-        outcome = status.value
-        if status is DeliveryStatus.PENDING and reason:
-            outcome = "retry"
-        if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
+        is_retry = status is DeliveryStatus.PENDING and bool(reason)
+        if is_retry or status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
+            outcome = "retry" if is_retry else status.value
             for _ in deliveries:
                 self.publisher.count("notifications_total", self.receiver.name, outcome)
 
@@ -502,10 +501,12 @@ def drain(
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
         # This waits for retries that become due in time, because the process ends afterwards.
-        waiting = outbox.waiting(clock.now())
-        counts = [waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders]
+        receivers = {sender.receiver.name for sender in senders}
+        is_waiting = False
+        for receiver, (deliveries, _) in outbox.waiting(clock.now()).items():
+            is_waiting |= receiver in receivers and deliveries > 0
         seconds_left = ends_at - clock.monotonic()
-        if seconds_left <= 0 or not any(counts):
+        if seconds_left <= 0 or not is_waiting:
             return
         pause(min(_PAUSE_S, seconds_left))
 
@@ -525,36 +526,37 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     """If a message may have arrived, make the same decision on all its changes.
 
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
-    back.
+    back. Deliveries of one message have the same key.
     """
-    by_status: dict[str | None, dict[DeliveryStatus, Decision]] = {}
+    by_message: dict[str | None, dict[DeliveryStatus, Decision]] = {}
     for decision in decisions:
-        of_message = by_status.setdefault(decision.delivery.message_key, {})
-        of_message.setdefault(decision.status, decision)
+        by_status = by_message.setdefault(decision.delivery.message_key, {})
+        by_status.setdefault(decision.status, decision)
     for decision in decisions:
         delivery = decision.delivery
-        strongest = decision
+        common = decision
         if delivery.message_key:
-            of_message = by_status[delivery.message_key]
-            held = of_message.get(DeliveryStatus.HELD, decision)
-            strongest = of_message.get(DeliveryStatus.PENDING, held)
-        yield strongest._replace(delivery=delivery)
+            by_status = by_message[delivery.message_key]
+            held = by_status.get(DeliveryStatus.HELD, decision)
+            common = by_status.get(DeliveryStatus.PENDING, held)
+        yield common._replace(delivery=delivery)
 
 
 def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
     """Compose messages. Messages that may have arrived come first and keep their keys."""
     by_key = _by_message(deliveries)
-    fresh = [delivery.transition for delivery in by_key.pop(None, ())]
+    new_changes = [delivery.transition for delivery in by_key.pop(None, ())]
     messages = []
     for key, of_message in by_key.items():
         changes = [delivery.transition for delivery in of_message]
         messages += [replace(message, key=key) for message in compose_messages(changes, snapshot)]
+        # The next messages are composed as if this message had arrived.
         starts = tuple(change for change in changes if change.is_start)
         delivered = snapshot.delivered.union(str(start.dedup_key) for start in starts)
         snapshot = replace(
             snapshot, sent_starts=(*snapshot.sent_starts, *starts), delivered=delivered
         )
-    return [*messages, *compose_messages(fresh, snapshot)]
+    return [*messages, *compose_messages(new_changes, snapshot)]
 
 
 def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:

@@ -4,7 +4,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.alerts.verdicts import NORMAL_AGAIN
 from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, Transition
 from monitor.model.arrays import Flags, Floats
+from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import ArmModel
@@ -94,6 +94,11 @@ def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     )
 
 
+def needs_recent(comparison: Comparison) -> bool:
+    """Whether messages need summaries of earlier runs, because no rule learns what is normal."""
+    return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
+
+
 def compute_expectations(
     comparison: Comparison,
     findings: Findings,
@@ -126,21 +131,21 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
         return tuple(replace(_without_limit(watched), note=HOLIDAY) for watched in series)
-    past = [run for run in past if not is_holiday(run.slot)]
-    starts = list[int]()
-    note = ""
+    learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        past, starts, note = find_past_of_models(past, findings)
+        learned = _find_past_of_models(learned.runs, findings)
+    past = learned.runs
     alpha = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, past)
     alarms = _find_past_alarms(comparison, series, past, lessons)
     # An alert resets the evidence of a trend. So does a new model, because the evidence is about
     # the old model.
-    is_before_model = np.isin(np.arange(len(past)) + 1, starts)
-    resets = alarms.firing | is_before_model[:, np.newaxis]
+    is_last_of_model = np.isin(np.arange(len(past)) + 1, learned.starts)
+    resets = alarms.firing | is_last_of_model[:, np.newaxis]
     evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
-    levels = _find_rows(past, [change for change in accepted if change.at <= findings.slot])
-    levels += [(start, start + 1) for start in starts]
+    levels = _find_accepted(past, [change for change in accepted if change.at <= findings.slot])
+    # The level of new models is accepted with their first run.
+    levels += [(start, start + 1) for start in learned.starts]
     alarms = replace(
         alarms,
         healthy=alarms.healthy & ~was_drifting,
@@ -155,7 +160,7 @@ def compute_expectations(
     )
     expected = _build(series, figures, reference, evidence, alpha)
     faults = find_fault(lessons.z, alarms.firing)
-    notes = _describe_levels(comparison.name, past, reference, note)
+    notes = _describe_levels(comparison.name, past, reference, learned.note)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
@@ -174,48 +179,63 @@ def compute_expectations(
     return tuple(completed)
 
 
-def find_past_of_models(
-    past: Sequence[PastRun], findings: Findings
-) -> tuple[list[PastRun], list[int], str]:
-    """Select the past runs from which a run of these models can learn.
+@immutable
+class _ModelPast:
+    """The past runs from which a run can learn, oldest first, and a note for people."""
 
-    Returns the selected runs, the places among them at which the models change, and a note for
-    people.
+    runs: Sequence[PastRun]
+    starts: Sequence[int] = ()  # rows of the first runs of other models than in the run before
+    note: str = ""
+
+
+def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelPast:
+    """Select the past runs from which a run of these models can learn.
 
     All runs before the first run of the current models are selected, because they show how much
     runs vary. Of the later runs, only runs of the current models are selected. So if an earlier
     model comes back, its own level is normal.
 
-    The first run of new models is not judged. The second run is judged by the first. A run without
-    names of models gets the names of the next run that has names.
+    The first run of new models is not judged, so no run is selected. It is judged only if the
+    models changed in the last run too. The second run is judged by the first.
     """
-    names: list[tuple[str | None, ...]] = []
-    run_names: tuple[str | None, ...] = (None,) * len(Arm)
-    # From this run back to the oldest run, so that a run without names gets those of the next run.
-    for models in (findings.models, *(run.models for run in reversed(past))):
-        run_names = tuple(
-            (models or {}).get(arm, ArmModel()).now or later
-            for arm, later in zip(Arm, run_names, strict=True)
-        )
-        names.insert(0, run_names)
-    current = names.pop()
+    *names, current = _name_models(past, findings)
     first = names.index(current) if current in names else len(names)
-    rows = [row for row, name in enumerate(names) if row < first or name == current]
+    runs: list[PastRun] = []
     starts = []
-    for place, (before, after) in enumerate(pairwise(rows), 1):
-        if names[before] != names[after]:
-            starts.append(place)
-    if rows and first == len(names) and len(rows) - 1 not in starts:
+    name_before = None
+    for row, name in enumerate(names):
+        if row < first or name == current:
+            if runs and name != name_before:
+                starts.append(len(runs))
+            runs.append(past[row])
+            name_before = name
+    is_new_model = first == len(names)
+    if runs and is_new_model and len(runs) - 1 not in starts:
         change = _describe_models(findings, past[-1])
-        return [], [], f"not judged by what was normal before: {change}"
-    selected = [past[row] for row in rows]
+        return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
     note = ""
-    if starts and len(selected) - starts[-1] < SETTLED_RUNS:
-        last_of_old = selected[starts[-1] - 1]
-        first_of_new = selected[starts[-1]]
+    if starts and len(runs) - starts[-1] < SETTLED_RUNS:
+        last_of_old = runs[starts[-1] - 1]
+        first_of_new = runs[starts[-1]]
         since = format_instant(first_of_new.slot)
         note = f"{NEW_NORMAL} {since}: {_describe_models(findings, last_of_old)}"
-    return selected, starts, note
+    return _ModelPast(runs=runs, starts=starts, note=note)
+
+
+def _name_models(past: Sequence[PastRun], findings: Findings) -> list[tuple[str | None, ...]]:
+    """Return the names of both arms' models in each past run, and in this run, which is the last.
+
+    A run without names of models gets the names of the next run that has names.
+    """
+    names: list[tuple[str | None, ...]] = []
+    later_names: tuple[str | None, ...] = (None,) * len(Arm)
+    for models in (findings.models, *(run.models for run in reversed(past))):
+        run_names = []
+        for arm, later_name in zip(Arm, later_names, strict=True):
+            run_names.append((models or {}).get(arm, ArmModel()).now or later_name)
+        later_names = tuple(run_names)
+        names.append(later_names)
+    return names[::-1]
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
@@ -247,8 +267,10 @@ def _find_past_alarms(
     )
 
 
-def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
-    """Return the first run of each accepted level, and the first run after it was accepted.
+def _find_accepted(
+    past: Sequence[PastRun], accepted: Iterable[Transition]
+) -> list[tuple[int, int]]:
+    """Return the rows of each accepted level's first run, and of the first run after acceptance.
 
     ``past`` is ordered by slot. A level is left out if it has no past run from before it was
     accepted.
@@ -380,8 +402,10 @@ def _build(
     expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
     """
     values, errors = rule_series.measure_all(series, figures)
-    (limits, opposites), z, is_independent = _compare(series, reference, (values, errors), alpha)
-    steady = discount(z, np.where(is_independent, 0.0, correlate(reference.taught, alpha)))
+    compared = _compare(series, reference, values, errors, alpha)
+    # If runs are correlated, a part of z only repeats what earlier runs showed.
+    correlation = np.where(compared.is_independent, 0.0, correlate(reference.taught, alpha))
+    steady = discount(compared.z, correlation)
     evidence = update_evidence(before, steady).total
     expectations = []
     for column, watched in enumerate(series):
@@ -400,9 +424,9 @@ def _build(
             expectation = replace(
                 expectation,
                 expected=watched.show_of_run(reference.center[column], figures),
-                limit=watched.show_of_run(limits[column], figures),
-                opposite=watched.show_of_run(opposites[column], figures),
-                z=_finite(z[column]),
+                limit=watched.show_of_run(compared.limits[column], figures),
+                opposite=watched.show_of_run(compared.opposites[column], figures),
+                z=_finite(compared.z[column]),
                 evidence=float(evidence[column]) if is_trend else None,
             )
         expectations.append(expectation)
@@ -423,34 +447,41 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _allow_return(rules: Sequence[SeriesRule], reference: Reference) -> Reference:
-    """Return the reference, with the level before as normal for rules that watch for similarity.
+    """Return the reference. Rules on too similar lists also allow a return to the level before.
 
     A rollback raises similarity. So until somebody accepts a lower level, a return to the level
     before it is no alert.
     """
     is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
-    is_rise = np.array([_is_on_rise(rule) for rule in rules])
+    is_on_rise = np.array([_is_on_rise(rule) for rule in rules])
+    # How far the level before is from the newest level, on the scale of the series.
     back = np.nan_to_num(reference.before - reference.center)
-    is_towards = np.where(is_below, back < 0, back > 0)
-    shift = np.where(is_rise & is_towards, back, 0.0)
+    is_on_watched_side = np.where(is_below, back < 0, back > 0)
+    shift = np.where(is_on_rise & is_on_watched_side, back, 0.0)
     return replace(reference, center=reference.center + shift, taught=reference.taught + shift)
+
+
+@immutable
+class _Compared:
+    """The limits of a run's series, and how far the run is from normal, (series,) each."""
+
+    limits: Floats  # on the side that the rule watches
+    opposites: Floats  # the limits on the other side
+    z: Floats  # in standard deviations, NaN if there are too few healthy runs
+    is_independent: Flags  # whether the values of consecutive runs are independent
 
 
 def _compare(
     series: rule_series.ManySeries,
     reference: Reference,
-    measured: tuple[Floats, Floats],
+    values: Floats,
+    errors: Floats,
     alpha: Floats,
-) -> tuple[tuple[Floats, Floats], Floats, Flags]:
-    """Compare the run's values and errors (``measured``), (series,) each, with the reference.
+) -> _Compared:
+    """Compare the run's values and their errors, (series,) each, with the reference.
 
-    ``alpha`` is the allowed chance of a false alarm in one run, (series,). Returns three things:
-
-    - the limits on the watched side and on the other side,
-    - how far the run is from normal (z), NaN if there are too few healthy runs,
-    - for which series the values of consecutive runs are independent.
+    ``alpha`` is the allowed chance of a false alarm in one run, (series,).
     """
-    values, errors = measured
     rules = [watched.rule for watched in series]
     normal = _allow_return(rules, reference)
     # Limits are shown even if the run has no value, so they need an error that is a number. With
@@ -484,7 +515,8 @@ def _compare(
     z = np.where(normal.runs >= MIN_HEALTHY_RUNS, to_normal(p), np.nan)
     # A few users may get the most common list by chance. Whether they do in one run says nothing
     # about the next run. So while this share is rare, its runs are independent.
-    return (limits, opposites), z, counts_most_common_list & is_counted
+    is_independent = counts_most_common_list & is_counted
+    return _Compared(limits=limits, opposites=opposites, z=z, is_independent=is_independent)
 
 
 def _mirror(angles: Floats, is_mirrored: Flags) -> Floats:

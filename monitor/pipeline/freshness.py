@@ -29,8 +29,8 @@ def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
     """
     if first.traces is None or second.traces is None:
         return np.empty(0)
-    rows, again = _rows_of_both(first, second)
-    gaps: Floats = np.abs(first.traces.came_s[rows] - second.traces.came_s[again])
+    first_rows, second_rows = _rows_of_both(first, second)
+    gaps: Floats = np.abs(first.traces.came_s[first_rows] - second.traces.came_s[second_rows])
     return gaps[~np.isnan(gaps)]
 
 
@@ -82,32 +82,35 @@ def doubt_floor(
     """
     if first.traces is None or second.traces is None:
         return None
-    rows, again = _rows_of_both(first, second)
-    before = first.traces
-    after = second.traces
-    count = len(rows)
-    since_s = before.came_s[rows] - after.came_s[again]
+    first_rows, second_rows = _rows_of_both(first, second)
+    traces = first.traces
+    again = second.traces
+    count = len(first_rows)
+    # The traces have the arrival, the age in a cache and the id of the request of each answer.
+    earlier_by_s = traces.came_s[first_rows] - again.came_s[second_rows]
     # If the second answer arrived earlier and was stored, the first answer may be its copy.
-    is_first_stored = (since_s > 0) & (before.age_s[rows] <= since_s + 1)
-    cached = (np.isfinite(after.age_s[again]) | is_first_stored).sum()
+    is_first_stored = (earlier_by_s > 0) & (traces.age_s[first_rows] <= earlier_by_s + 1)
+    cached = (np.isfinite(again.age_s[second_rows]) | is_first_stored).sum()
     # Equal ids are a sign of copies only if nearly every request has its own id.
-    ids = len(np.unique(before.ids[np.isfinite(before.ids)]))
-    requests = len(np.unique(before.came_s[np.isfinite(before.came_s)]))
+    ids = len(np.unique(traces.ids[np.isfinite(traces.ids)]))
+    requests = len(np.unique(traces.came_s[np.isfinite(traces.came_s)]))
     are_unique = ids > max(1, _MIN_UNIQUE * requests)
-    same = ((before.ids[rows] == after.ids[again]) & are_unique).sum()
-    # A user whose lists differ lowers the mean overlap by at most 1 / n. So the share of these users
-    # is at least 1 - overlap.
+    same = ((traces.ids[first_rows] == again.ids[second_rows]) & are_unique).sum()
+    # The chance that all answers are equal is 10 to the power of -zeros. A user whose lists differ
+    # lowers the mean overlap by at most 1 / n. So the share of these users is at least 1 - overlap.
     zeros = 0.0
     if len(overlaps) >= _MIN_RUNS:
         # An overlap of 0 has no logarithm.
         zeros = -count * log10(max(*overlaps, _LEAST_OVERLAP))
     doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
     if cached > _MAX_IGNORED_SHARE * count:
-        sign = after.sign or before.sign
+        sign = again.sign or traces.sign
         return replace(doubt, doubt=FloorDoubt.CACHED, users=int(cached), text=sign)
     if same > _MAX_IGNORED_SHARE * count:
         return replace(doubt, doubt=FloorDoubt.SAME_ID, users=int(same))
-    if zeros > _MIN_ZEROS and _is_equal(take_table(first, rows), take_table(second, again)):
+    if zeros <= _MIN_ZEROS:
+        return None
+    if _is_equal(take_table(first, first_rows), take_table(second, second_rows)):
         return replace(doubt, doubt=FloorDoubt.EQUAL, limit=zeros)
     return None
 

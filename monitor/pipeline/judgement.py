@@ -5,11 +5,10 @@ again by other rules.
 """
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 
 import numpy as np
 
@@ -26,11 +25,10 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
 from monitor.model.statistics import parse_derived
-from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
-from monitor.pipeline.run_explanation import add_explanations, find_lost
+from monitor.pipeline.alert_explanations import add_explanations
+from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
-from monitor.texts.model_versions import write_models
 
 RECENT = 10
 """If no rule learns what is normal, messages show the mean of this many earlier runs as normal.
@@ -84,34 +82,28 @@ def judge_findings(
         comparison=comparison,
         summaries=findings.summaries,
         expectations=expectations,
-        past=memory.past,
+        recent=memory.past if needs_recent(comparison) else (),
     )
-    transitions_with_scales = scales.add_to(transitions)
     return Judgement(
         expectations=expectations,
         standstills=standstills,
         states=states,
-        transitions=transitions_with_scales,
+        transitions=scales.add_to(transitions),
     )
-
-
-def needs_recent(comparison: Comparison) -> bool:
-    """Whether messages need summaries of earlier runs, because no rule learns what is normal."""
-    return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
 @immutable
 class ChangeScales:
     """Adds to a run's transitions how certain their values are, and which values are normal.
 
-    ``past`` are the earlier runs, oldest first. They have summaries only if no rule of the
-    comparison learns what is normal (`needs_recent`).
+    ``recent`` are earlier runs with summaries, oldest first. It is empty if messages do not need
+    them (`needs_recent`).
     """
 
     comparison: Comparison
     summaries: Sequence[Summary]
     expectations: Sequence[Expectation]
-    past: Sequence[PastRun]
+    recent: Sequence[PastRun]
 
     def add_to(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
         """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
@@ -142,18 +134,18 @@ class ChangeScales:
 
         None if neither is known.
         """
-        subject = (change.metric, change.statistic)
-        alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
-        normal = None
-        for expectation in self.expectations:
-            is_alike = expectation.alert in alike and expectation.segment == change.segment
-            if is_alike and expectation.expected is not None:
-                if expectation.alert == change.alert:
-                    return expectation.expected
-                # If the alert's rule does not learn, another rule on the same series is used.
-                normal = expectation.expected if normal is None else normal
-        if normal is not None or not needs_recent(self.comparison):
-            return normal
+        # If the alert's rule does not learn, another rule that judges the same series is used.
+        alerts = [change.alert]
+        for rule in self.comparison.judging.rules:
+            if rule.subject == (change.metric, change.statistic):
+                alerts.append(rule.alert)
+        expected = {}
+        for each in self.expectations:
+            if each.segment == change.segment and each.expected is not None:
+                expected[each.alert] = each.expected
+        for alert in alerts:
+            if alert in expected:
+                return expected[alert]
         values = list(self._recent_values(change))
         return math.fsum(values) / len(values) if values else None
 
@@ -162,7 +154,7 @@ class ChangeScales:
 
         In these runs it was quiet both in the segment and for all users.
         """
-        for run in self.past[-RECENT:]:
+        for run in self.recent[-RECENT:]:
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue
             summary = _find_summary(run.summaries, change.segment, change.metric)
@@ -288,9 +280,7 @@ class Rejudgement:
     installation: str = ""
     accepted: tuple[Transition, ...] = ()
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
-    past: defaultdict[str, deque[PastRun]] = field(
-        default_factory=partial(defaultdict, partial(deque[PastRun], maxlen=REMEMBERED))
-    )
+    past: dict[str, deque[PastRun]] = field(default_factory=dict)  # by hash of the configuration
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run. Abandoned runs, and slots that were judged before, are ignored.
@@ -329,9 +319,7 @@ class Rejudgement:
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if record.status is RunStatus.OK:
             self._remember(record, judgement)
-        models = write_models(record.models, record.slot)
-        lost = find_lost(findings)
-        return add_explanations(judgement.transitions, record.explanation, models, lost=lost)
+        return add_explanations(judgement.transitions, record.explanation, findings)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.
@@ -351,4 +339,5 @@ class Rejudgement:
             summaries=record.summaries if needs_recent(self.comparison) else (),
             models=record.models,
         )
-        self.past[record.config_hash].append(past)
+        newest = self.past.setdefault(record.config_hash, deque(maxlen=REMEMBERED))
+        newest.append(past)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
-from itertools import pairwise
 from math import inf
 from operator import methodcaller
 from typing import Generic, TypeVar
 
-import numpy as np
-
-from monitor.alerts.rule_evaluation import segments_of
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.measures.pairing.ids import find_users
 from monitor.measures.sampling import draw
@@ -43,7 +38,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.model.unreadable import Unreadable
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.user_batches import cut_panel, split_users
+from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -51,8 +46,6 @@ _NOTHING = Memory()
 _LEAST_TIMEOUT_S = 0.001
 GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
-TITLES_S = 5.0
-"""A run waits at most this many seconds for titles of items, because its alerts wait too."""
 
 
 @immutable
@@ -112,10 +105,12 @@ class UnpairedArms:
     - ``arms`` has two sources of lists for each arm. The baseline is the users' lists of before,
       and the candidate is the users' lists of now.
     - ``assigned`` gives for each arm the users that were assigned to it since the test began.
+    - ``outcomes`` are the outcomes since the test began, and those before the test.
     """
 
     arms: Mapping[Arm, Arms]
     assigned: Mapping[Arm, ports.UserSource]
+    outcomes: Sequence[ports.OutcomeSource] = ()
 
 
 @immutable
@@ -172,7 +167,7 @@ def join_all(
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        lacks: dict[str, None] = {}
+        lacks: dict[str, None] = {}  # the keys are sentences in order, each once
         for extra in (weights, relevance):
             lack = extra.wait(deadline, late)
             if lack is not None:
@@ -241,12 +236,12 @@ def pull_all(
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
-    calls: dict[Arm, _Asked[Pull]] = {}
+    calls: dict[Arm, AskedSource[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
         of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
         pull = methodcaller("pull", of_arm)
-        calls[arm] = _Asked(f"{comparison.name}-{arm}", source, pull, arms.reason)
+        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.reason)
     weights, relevance = _ask_extras(arms, slot)
     of_floor = replace(
         request,
@@ -256,41 +251,46 @@ def pull_all(
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
     pull = methodcaller("pull", of_floor)
-    again: _Asked[Pull] = _Asked("noise_floor", arms.again, pull, arms.reason)
+    again: AskedSource[Pull] = AskedSource("noise_floor", arms.again, pull, arms.reason)
     pulls = {}
     for arm, call in calls.items():
         call.wait(deadline, late)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
-    lists = pulls[Arm.BASELINE].rankings
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
         unreadable += pull_of_arm.unreadable
     unreadable += again.unreadable
-    gaps = {Arm.CANDIDATE.value: [gaps_between(lists, pulls[Arm.CANDIDATE].rankings)]}
-    second = again.answer
-    doubt = None
-    if second is not None:
-        gaps["noise_floor"] = [gaps_between(lists, second.rankings)]
-        if of_floor.is_uncached:
-            doubt = doubt_floor(lists, second.rankings, memory.floor_overlaps)
     users = UserBatch(
         panel=panel,
         baseline=pulls[Arm.BASELINE],
         candidate=pulls[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=second if doubt is None else None,
+        again=again.answer,
     )
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
+    unreadable_notes = arms.describe(unreadable)
     lacks += [describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()]
+    baseline = pulls[Arm.BASELINE].rankings
+    candidate = pulls[Arm.CANDIDATE].rankings
+    gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
+    doubt = None
+    if again.answer is not None:
+        second = again.answer.rankings
+        gaps["noise_floor"] = [gaps_between(baseline, second)]
+        if of_floor.is_uncached:
+            doubt = doubt_floor(baseline, second, memory.floor_overlaps)
+    if doubt is not None:
+        # The second lists may be copies, so there is no noise floor.
+        users = replace(users, again=None)
     return Answers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=tuple(filter(None, (*lacks, *arms.describe(unreadable)))),
+        lacks=tuple(filter(None, (*lacks, *unreadable_notes))),
         doubts=() if doubt is None else (doubt,),
         gaps=gaps,
         weights=weights.answer,
@@ -310,8 +310,9 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # The family is named, so that all candidates of a baseline are asked in the same order. The
-    # first user makes the orders of the rounds of `pull_until_certain` differ.
+    # Sources ask the users in an order that is drawn from ``together``. It names the family, so the
+    # order is the same for all candidates of a baseline. The first user makes the orders of the
+    # rounds of `pull_until_certain` differ.
     together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
@@ -326,99 +327,6 @@ def _request(
     )
 
 
-def pull_until_certain(
-    comparison: Comparison,
-    arms: Arms,
-    panel: Panel,
-    slot: datetime,
-    timeout_s: float,
-    memory: Memory,
-) -> Answers:
-    """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
-
-    All rounds together may take ``timeout_s`` seconds.
-    """
-    # This is imported here, because Spark's executors import this module but have no scipy.
-    from monitor.statistics.sequential.gate import is_certain, round_ends  # noqa: PLC0415
-
-    deadline = Deadline.after(timeout_s)
-    ends = round_ends(len(panel))
-    seed = (comparison.measuring.seed, int(slot.timestamp()))
-    order = np.random.default_rng(seed).permutation(len(panel))
-    users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    ordered = cut_panel(replace(panel, users=users), order)
-    undefined = np.full(len(panel), np.nan)
-    scores = defaultdict[str, Floats](undefined.copy)
-    watched = [
-        (rule, ordered.segments.get(segment, order[:0]))
-        for rule in comparison.judging.similarity_rules
-        for segment in segments_of(rule, ordered.segments, ())
-    ]
-
-    def ask(start: int, end: int, asked_arms: Arms) -> Answers:
-        part = cut_panel(panel, np.sort(order[start:end]))
-        return pull_all(comparison, asked_arms, part, slot, deadline.remaining_s, memory)
-
-    def add_scores(batch: Scores) -> None:
-        rows = find_users(batch.users, ordered.users)
-        for metric, values in batch.by_metric.items():
-            scores[metric][rows] = values
-
-    def are_all_certain(asked: int) -> bool:
-        """Return whether ``asked`` users are enough for each rule. False if there are no rules."""
-        return bool(watched) and all(
-            is_certain(rule, scores.get(rule.metric, undefined)[rows[rows < asked]], len(rows))
-            for rule, rows in watched
-        )
-
-    first = ask(0, ends[0], arms)
-    lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
-    doubts = dict.fromkeys(first.doubts)
-
-    def batches(size: int) -> Iterator[UserBatch]:
-        yield from first.batches(size)
-        for start, end in pairwise(ends):
-            if are_all_certain(start):
-                return
-            answers = ask(start, end, replace(arms, weights=None, relevance=None))
-            lacks.update(dict.fromkeys(answers.lacks))
-            doubts.update(dict.fromkeys(answers.doubts))
-            seconds.update({arm: seconds[arm] + more for arm, more in answers.seconds.items()})
-            for what, more_gaps in answers.gaps.items():
-                gaps[what] = gaps.get(what, []) + more_gaps
-            for batch in answers.batches(size):
-                yield replace(batch, weights=first.weights, relevance=first.relevance)
-
-    return replace(
-        first,
-        asked=replace(first.asked, count=len(panel.segments[ALL])),
-        batches=batches,
-        lacks=lacks.keys(),
-        doubts=doubts.keys(),
-        seconds=seconds,
-        gaps=gaps,
-        scored=add_scores,
-    )
-
-
-def pull_titles(
-    source: ports.ItemTitleSource | None,
-    slot: datetime,
-    items: Collection[str],
-    timeout_s: float = TITLES_S,
-) -> tuple[Mapping[str, str], str | None]:
-    """Return the titles of these items, and the error, or None. Waits at most `TITLES_S`."""
-    if source is None or not items:
-        return {}, None
-    wait_s = max(0.0, min(timeout_s, TITLES_S))
-    titles: _Asked[Mapping[str, str]] = _Asked(
-        "item_titles", source, methodcaller("titles", slot, items)
-    )
-    late = f"no answer within {wait_s:.0f} s: items are shown by their ids"
-    lack = titles.wait(Deadline.after(wait_s), late)
-    return titles.answer or {}, lack
-
-
 def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
     """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
     try:
@@ -427,14 +335,16 @@ def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
         raise SourceError(late, permanent=False) from None
 
 
-def _ask_extras(arms: Arms, slot: datetime) -> tuple[_Asked[ItemWeights], _Asked[RelevanceTable]]:
+def _ask_extras(
+    arms: Arms, slot: datetime
+) -> tuple[AskedSource[ItemWeights], AskedSource[RelevanceTable]]:
     return (
-        _Asked("item_weights", arms.weights, methodcaller("weights", slot), arms.reason),
-        _Asked("relevance", arms.relevance, methodcaller("relevance", slot), arms.reason),
+        AskedSource("item_weights", arms.weights, methodcaller("weights", slot), arms.reason),
+        AskedSource("relevance", arms.relevance, methodcaller("relevance", slot), arms.reason),
     )
 
 
-class _Asked(Generic[T]):
+class AskedSource(Generic[T]):
     """A source that is read in the background. If the source is None, there is no answer.
 
     - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.

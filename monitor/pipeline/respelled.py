@@ -1,14 +1,22 @@
-"""Finds out whether item ids are only spelled differently, which looks like many new items."""
+"""Finds out whether ids are only spelled differently.
+
+For item ids this looks like many new items, and for user ids like missing users.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
 
 import numpy as np
 
 from monitor.measures.kernels.exposure import distinct_items
-from monitor.measures.pairing.id_mismatches import find_mismatch
+from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_mismatch, find_user_mismatch
+from monitor.model.errors import ConfigError, SourceError
 from monitor.model.explanation import FaultKind, Finding
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import IdKind, IdMismatch
+from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
 from monitor.statistics.attribution.hypotheses import Scene
@@ -64,19 +72,20 @@ def _respelled_since(
 ) -> Finding | None:
     """Return a finding if most new ids of the arm are other spellings of ids that disappeared.
 
-    None otherwise. A user counts as hit if more than half of the user's items have new ids.
+    None otherwise. The ids are those of the finding's segment. A user counts as hit if more than
+    half of the user's items have new ids.
     """
     lists = changes.lists[arm]
     rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
     rows = rows[changes.is_known[rows]]
-    shown = distinct_items(lists.present[rows])
-    shown_before = distinct_items(lists.former[rows])
-    new = np.setdiff1d(shown, distinct_items(lists.former), assume_unique=True)
-    old = np.setdiff1d(shown_before, shown, assume_unique=True)
-    if not len(new) or not len(old):
+    codes_now = distinct_items(lists.present[rows])
+    codes_before = distinct_items(lists.former[rows])
+    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
+    removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    if not len(new) or not len(removed):
         return None
     spelling = find_mismatch(
-        [name(code) for code in old.tolist()],
+        [name(code) for code in removed.tolist()],
         [name(code) for code in new.tolist()],
         IdKind.ITEM,
         common=0,
@@ -91,15 +100,61 @@ def _respelled_since(
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)
-    of_segment = hit[rows_of_place(segment, scene.segments)]
+    hit_there = hit[rows_of_place(segment, scene.segments)]
     return Finding(
         kind=FaultKind.RESPELLED,
         arms=(arm,),
         segment=segment,
-        segment_share=float(of_segment.mean()),
+        segment_share=float(hit_there.mean()),
         users=int(hit.sum()),
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
-        is_exact=bool(of_segment.all() and of_segment.sum() == hit.sum()),
+        is_exact=bool(hit_there.all() and len(hit_there) == hit.sum()),
         spelling=spelling,
     )
+
+
+def explain_missing_users(
+    arms: Arms,
+    coverage: Coverage,
+    slot: datetime,
+    seconds_left: float,
+) -> tuple[IdMismatch, ...]:
+    """Find out how each arm that lacks nearly all users spells their ids.
+
+    Arms that cannot list their users are left out. So are arms that spell ids as the panel does,
+    because they lack the users for another reason. Each request to a source may take
+    ``seconds_left``.
+    """
+    mismatches = []
+    for arm in Arm:
+        missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
+        # If fewer users are missing, `find_user_mismatch` finds nothing, so nothing is asked.
+        if missing > (1 - LEAST_COMMON) * coverage.all.asked:
+            mismatches.append(compare_users(arms, arm, slot, seconds_left))
+    return tuple(filter(None, mismatches))
+
+
+def compare_users(
+    arms: Arms,
+    arm: Arm,
+    slot: datetime,
+    seconds_left: float,
+) -> IdMismatch | None:
+    """Return how this arm spells users' ids differently than the panel.
+
+    Return None if it spells them alike, or if it cannot list its users in time.
+    """
+    if arm not in arms.listed or seconds_left <= 0:
+        return None
+    try:
+        panel = ask_in_time(partial(arms.users.users, slot, ()), seconds_left, "late")
+        listed = ask_in_time(partial(arms.listed[arm].users, slot, ()), seconds_left, "late")
+    except (ConfigError, SourceError):  # pulling its lists reports the same error
+        return None
+    mismatch = find_user_mismatch(panel.users, listed.users)
+    if mismatch is None:
+        return None
+    # Examples would show the ids that pseudonyms hide.
+    shown = mismatch if arms.pseudonyms is None else mismatch.without_examples
+    return replace(shown, arm=arm)

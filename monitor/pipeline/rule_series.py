@@ -1,7 +1,7 @@
 """Reads series as arrays. A series has one value in each run, for one rule and one segment."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeAlias, TypeVar
@@ -21,12 +21,7 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
 from monitor.statistics.unpaired.far import far_share
-from monitor.statistics.unpaired.gaps import (
-    Count,
-    angle_gap,
-    count_far,
-    show_angle_gap,
-)
+from monitor.statistics.unpaired.gaps import Count, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
@@ -53,9 +48,9 @@ class RuleSeries(Generic[RuleT_co]):
         """Return a run's value and its sampling error, on the judged scale. NaN without a value."""
         figure = self._find(figures)
         if isinstance(figure, Summary):
-            far = self._count_far(figures)
-            if far is not None and figure.n >= self.rule.min_users:
-                gap = angle_gap(*far)
+            far_counts = self._count_far(figures)
+            if far_counts is not None and figure.n >= self.rule.min_users:
+                gap = angle_gap(*far_counts)
                 return gap.value, gap.error
             return self.measure(figure)
         if figure is None or figure.users < self.rule.min_users:
@@ -86,7 +81,7 @@ class RuleSeries(Generic[RuleT_co]):
         return figure.n if isinstance(figure, Summary) else figure.users
 
     def _count_far(self, figures: Figures) -> tuple[Count, Count] | None:
-        """Count each arm's users with far lists. None unless the rule judges a far gap."""
+        """Count the users with far lists, the baseline's first. None if this is not a far gap."""
         derived, name = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:
             return None
@@ -97,9 +92,11 @@ class RuleSeries(Generic[RuleT_co]):
             if summary is None or share is None:
                 return None
             counts.append(count_far(summary, share))
-        return counts[0], counts[1]
+        baseline, candidate = counts
+        return baseline, candidate
 
     def _find(self, figures: Figures) -> Summary | Reading | None:
+        """Return the figure that the rule judges, if the run has it."""
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
@@ -109,10 +106,10 @@ class RuleSeries(Generic[RuleT_co]):
 
         ``judged`` is a difference of angles if the series is a far gap.
         """
-        far = self._count_far(figures)
-        if far is None or not np.isfinite(judged):
+        far_counts = self._count_far(figures)
+        if far_counts is None or not np.isfinite(judged):
             return self.show(judged, self.count_users(figures))
-        return show_angle_gap(judged, *far)
+        return show_angle_gap(judged, *far_counts)
 
     def show(self, judged: float, users: int) -> float | None:
         """Convert a judged value to the scale that people read, and keep it in the series' range.
@@ -134,6 +131,7 @@ class RuleSeries(Generic[RuleT_co]):
 
 
 def _as_angle(share: float, users: int) -> tuple[float, float]:
+    """Return the angle of a share, and its sampling error."""
     angle, error = to_angle(share, users)
     return float(angle), float(error)
 
@@ -165,33 +163,25 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     Each run stored its figures. If the rule did not exist in that run, or measured something else,
     the figures are computed from the run's summaries.
     """
+    # The parts are those of `LessonArrays`, in the same order.
     parts = np.full((PARTS, len(past), len(series)), np.nan)
-    for rule, columns in _by_rule(series):
-        for segments, rows in _rows_by_segments(rule.alert, past).items():
-            places = [place for place, name in enumerate(segments) if name in columns]
-            lessons = [past[row].lessons[rule.alert] for row in rows]
-            numbers = np.stack([lesson.numbers for lesson in lessons], axis=1)
+    columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
+    for column, watched in enumerate(series):
+        columns_by_alert[watched.rule.alert][watched.segment] = column
+    for alert, columns in columns_by_alert.items():
+        for segments, rows in _rows_by_segments(alert, past).items():
+            # numbers has the shape (PARTS, rows, segments of the lessons).
+            numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
+            places = [place for place, segment in enumerate(segments) if segment in columns]
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
-        of_rule = list(columns.values())
-        measured = describe_series(rule)
+        series_of_rule = [series[column] for column in columns.values()]
+        measured = describe_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
-            if not run.teaches(rule.alert, measured):
-                figures = Figures.of(run.summaries)
-                of_run = measure_all([series[column] for column in of_rule], figures)
-                parts[:2, row, of_rule] = of_run
+            if not run.teaches(alert, measured):
+                values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
+                parts[:2, row, list(columns.values())] = values_and_errors
     return LessonArrays(*parts)
-
-
-def _by_rule(
-    series: ManySeries,
-) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
-    """Yield each rule, with the column of its series for each segment."""
-    columns: dict[str, dict[str, int]] = defaultdict(dict)
-    rules = {watched.rule.alert: watched.rule for watched in series}
-    for column, watched in enumerate(series):
-        columns[watched.rule.alert][watched.segment] = column
-    return ((rule, columns[alert]) for alert, rule in rules.items())
 
 
 def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
@@ -212,7 +202,7 @@ def find_alarms(
 ) -> Flags:
     """Find past runs after which any of these alerts was pending or firing, (runs, series).
 
-    For each series, alerts on its segment and alerts on all users count.
+    An alert counts for each series of its segment. An alert on all users counts for all series.
     """
     alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
@@ -248,7 +238,7 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Return the hours and the weekdays of the runs and of the slot, in UTC.
+    """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
     ``under_way`` is the number of past runs in the slot's hour, or on its day.
     """

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from monitor.measures.metrics import Metric, Need, score_all
 from monitor.measures.pairing.ids import decode
-from monitor.model.alerts import State, Transition
-from monitor.model.arrays import Flags, Floats, Rows
+from monitor.model.arrays import Floats, Rows
 from monitor.model.explanation import (
-    SIMILAR_FAULTS,
     ExampleLists,
     Explanation,
-    ExposedItem,
     FaultKind,
     Finding,
     Habits,
@@ -27,23 +22,14 @@ from monitor.model.explanation import (
     Split,
 )
 from monitor.model.immutable import immutable
-from monitor.model.rankings import (
-    ALL,
-    Arm,
-    Coverage,
-    CoverageNote,
-    CoverageReason,
-    PairBatch,
-    Pairing,
-)
-from monitor.model.rules import Comparison, Condition, RuleKind
-from monitor.model.run_reasons import IdMismatch, RunReasonKind, find_reason
-from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import ABOUT_ORDER, OF_SIMILARITY, Lack, parse_derived
+from monitor.model.memory import Memory
+from monitor.model.rankings import ALL, Arm, Coverage, Notes, PairBatch, Pairing
+from monitor.model.rules import Comparison
+from monitor.model.run_reasons import IdMismatch
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.respelled import find_respelled
-from monitor.pipeline.score import leading_metric, watches_rise
+from monitor.pipeline.score import leading_metric
 from monitor.statistics.attribution.changes import (
     PairChanges,
     classify,
@@ -57,32 +43,11 @@ from monitor.statistics.attribution.decomposition import (
     decompose_drop,
     rows_of_place,
 )
-from monitor.statistics.attribution.faults import find_fault, find_missing
+from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.habits import pool_bins, share_bins
 from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.texts.explanations import (
-    write_alert_text,
-    write_cause,
-    write_distance,
-    write_drop,
-    write_finding,
-    write_lost,
-    write_recalled,
-)
-
-_CAUSE_SHARE = 0.5
-"""A fault is the cause of a drop if it explains at least this share of the drop."""
-_CAUSE_USERS = 0.05
-"""If there is no drop, a fault is a cause if at least this share of the users has it."""
-_OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
-"""Faults that explain many new items. The end of such a fault brings many new items too."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
-"""A new training of a model can look like these faults."""
-_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
-"""Faults that change the first items of lists."""
-Notes: TypeAlias = Mapping[tuple[Arm, CoverageReason], CoverageNote]
-"""Notes of the sources about users without a list."""
+from monitor.texts.explanations import write_distance, write_drop, write_finding
 
 HEALTHY_RUNS = 20
 """A run is compared with at most this many of the newest healthy runs."""
@@ -91,8 +56,6 @@ SHOWN_ITEMS = 10
 less often have the same limit."""
 SHOWN_EXAMPLES = 3
 """For each kind of change, at most this many users are shown, and at most `evidence_users`."""
-TITLED = 10
-"""Only this many items of an example's lists get titles, because titles are stored."""
 
 
 def can_split(metric: Metric) -> bool:
@@ -140,7 +103,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     comparison: Comparison,
     sample: Sample,
     measured: Sequence[Metric],
-    past: Sequence[Split],
+    memory: Memory,
     *,
     former: RecodedLists | None,
     last: RecodedLists | None,
@@ -150,9 +113,8 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     """Explain a run by one of the measured metrics.
 
     Returns the split distances, which later runs use, and the explanation. Both are None if no
-    metric can be split.
+    metric can be split. Raises MetricError if a plugin's metric fails.
 
-    - ``past`` are the splits of earlier healthy runs.
     - ``former`` are the lists of an earlier healthy run, with which this run's lists are compared.
     - ``last`` are the lists of the last run.
     - ``mismatches`` say how ids of this run do not match.
@@ -173,7 +135,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     drop = None
     if changes is not None:
         drop = decompose_drop(parts.total, changes, sample.segments)
-    past = [split for split in past if split.metric == str(metric)]
+    past = [split for split in memory.splits if split.metric == str(metric)]
     scene = Scene(
         batch=pairing.batch,
         segments=sample.segments,
@@ -193,36 +155,16 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    finding, other_is_unchanged, hit = _find_cause(
-        scene,
-        names,
-        mismatches,
-        shows_items=comparison.judging.shows_items,
-    )
-    fault = _add_note(finding, sample.coverage, notes), other_is_unchanged, hit
+    fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    if fault is not None:
+        fault = replace(fault, finding=_add_note(fault.finding, sample.coverage, notes))
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
-    return split, replace(explanation, id_mismatches=tuple(mismatches))
-
-
-def find_lost(findings: Findings) -> Finding | None:
-    """Find users without a list in a run that could not be judged.
-
-    Return None if the run is ok, or if hardly any users lack a list.
-    """
-    coverage = findings.coverage
-    if findings.status is RunStatus.OK or coverage is None:
-        return None
-    if coverage.all.paired and findings.unpaired is not None:
-        # An arm of a test does not serve all its users in each run.
-        return None
-    finding = find_missing(coverage.rows, None)
-    if finding is None:
-        return None
-    loss = find_reason(findings.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
-    for cause in loss.causes if loss is not None else ():
-        if cause.text:
-            return replace(finding, note=cause.text)
-    return finding
+    return split, replace(
+        explanation,
+        id_mismatches=tuple(mismatches),
+        # Without paired users the run is not compared with the earlier run.
+        since=memory.former_slot if explanation.paired else None,
+    )
 
 
 def _share_missing(past: Sequence[Split]) -> float | None:
@@ -233,12 +175,12 @@ def _share_missing(past: Sequence[Split]) -> float | None:
     return 1 - sum(split.means.n for split in past) / users
 
 
-def _add_note(finding: Finding | None, coverage: Coverage, notes: Notes) -> Finding | None:
+def _add_note(finding: Finding, coverage: Coverage, notes: Notes) -> Finding:
     """Add a source's note to a finding about users without a list. Other findings stay as they are.
 
     If there are several notes, the note about the largest number of users is added.
     """
-    if finding is None or finding.kind is not FaultKind.MISSING:
+    if finding.kind is not FaultKind.MISSING:
         return finding
     most_users, text = 0, None
     for (arm, reason), users in coverage.all.users_by_reason.items():
@@ -255,20 +197,22 @@ def _find_cause(
     mismatches: Sequence[IdMismatch],
     *,
     shows_items: bool,
-) -> tuple[Finding | None, bool | None, Flags | None]:
+) -> Fault | None:
     """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
 
-    The second value is about the other arm, and the third about users, as in `find_fault`.
+    Without ``shows_items``, the result has no examples of ids.
     """
-    finding, other_is_unchanged, hit = find_fault(scene) or (None, None, None)
+    fault = find_fault(scene)
+    finding = None if fault is None else fault.finding
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
-        return finding, other_is_unchanged, hit
-    if len(respelled.arms) > 1:
-        other_is_unchanged = None
+        return fault
+    is_other_unchanged = None
+    if fault is not None and len(respelled.arms) == 1:
+        is_other_unchanged = fault.is_other_unchanged
     if not shows_items:
         respelled = respelled.without_examples
-    return respelled, other_is_unchanged, None
+    return Fault(finding=respelled, is_other_unchanged=is_other_unchanged)
 
 
 def _compare_metric(
@@ -299,17 +243,18 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     names: _Names,
     examples: int,
     *,
-    fault: tuple[Finding | None, bool | None, Flags | None],
+    fault: Fault | None,
 ) -> Explanation:
-    """Make the explanation of a run from its finding, or from its drop, or from its distance.
+    """Make the explanation of a run from its fault, or from its drop, or from its distance.
 
     The first of these that exists is used. ``fault`` is the result of `_find_cause`.
     """
-    finding, other_is_unchanged, hit = fault
+    finding = None
     segment = ALL
-    if finding is not None:
+    if fault is not None:
+        finding = fault.finding
         segment = finding.segment
-        sentence = write_finding(finding, drop, has_stood=other_is_unchanged)
+        sentence = write_finding(finding, drop, has_stood=fault.is_other_unchanged)
     elif drop is not None:
         segment = drop.leader.segment if drop.leader is not None else ALL
         sentence = write_drop(drop)
@@ -344,7 +289,7 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
             before=before,
             show=names.show_lists,
             examples=examples,
-            hit=hit,
+            hit=None if fault is None else fault.hit,
         ),
         before=None if drop is None else drop.before,
         causes=() if drop is None else drop.causes,
@@ -414,178 +359,12 @@ def _average_habits(splits: Sequence[Split]) -> Habits:
     return means
 
 
-def explained_items(explanation: Explanation | None) -> frozenset[str]:
-    """Return the ids of the items that messages show.
-
-    These are the items that are shown more or less, and the first items of the examples' lists.
-    """
-    if explanation is None:
-        return frozenset()
-    items = {exposed.item for exposed in (*explanation.gained, *explanation.lost)}
-    for example in explanation.examples:
-        items.update(example.baseline[:TITLED], example.candidate[:TITLED])
-    return frozenset(items)
-
-
-def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
-    """Add titles to the items of an explanation. None stays None."""
-    if explanation is None or not titles:
+def note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
+    """Say in the explanation that only a sample of the asked users was seen, if it was."""
+    if explanation is None or sampled == asked:
         return explanation
-
-    def add(items: Sequence[ExposedItem]) -> tuple[ExposedItem, ...]:
-        return tuple(replace(item, title=titles.get(item.item)) for item in items)
-
-    return replace(
-        explanation,
-        gained=add(explanation.gained),
-        lost=add(explanation.lost),
-        titles=titles,
-    )
-
-
-def recall_fault(
-    current: Explanation | None,
-    earlier: Sequence[tuple[datetime, Explanation]],
-    starts: Sequence[Transition],
-) -> Explanation | None:
-    """Select the explanation for a run in which alerts begin (``starts``).
-
-    ``earlier`` are the explanations of earlier runs with their slots, newest first. Returns None if
-    ``current`` is None.
-
-    Some alerts begin late, such as alerts on trends. Then the changes since the last run do not
-    show the cause, so the newest of the ``earlier`` explanations with a cause is used. If there is
-    none and this run found nothing, an earlier fault that explains less is used. But it is not used
-    if a new training of a model can look like this fault.
-    """
-    if current is None:
-        return None
-    finding = current.finding
-    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
-        return _recall_order(current, earlier)
-    looks_over = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
-    if not looks_over or _is_cause(finding, starts):
-        return current
-    for slot, explanation in earlier:
-        if _is_cause(explanation.finding, starts):
-            return _mark_recalled(explanation, slot)
-    if finding is None:
-        for slot, explanation in earlier:
-            weaker = explanation.finding
-            if weaker is None or weaker.kind in _OF_TRAININGS:
-                continue
-            # Nothing but a fault gives users one list, however few they are.
-            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
-                return _mark_recalled(explanation, slot)
-    return current
-
-
-def _recall_order(
-    current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
-) -> Explanation:
-    """Select the explanation in which the most users got other first items.
-
-    Usually the first run with the fault has it, because later runs are compared with lists that
-    have the fault too. The finding need not explain a drop, because the order of the first items
-    hardly changes similarity.
-    """
-    selected = current
-    most_users = _count_moved(current)
-    for slot, explanation in earlier:
-        users = _count_moved(explanation)
-        if users > most_users:
-            selected = _mark_recalled(explanation, slot)
-            most_users = users
-    return selected
-
-
-def _count_moved(explanation: Explanation) -> int:
-    finding = explanation.finding
-    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
-
-
-def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
-    if explanation.is_recalled:
-        return explanation
-    sentence = write_recalled(explanation.sentence, slot)
-    return replace(explanation, sentence=sentence, is_recalled=True)
-
-
-def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
-    """Return whether the finding can be the cause of the alerts that begin."""
-    if finding is None:
-        return False
-    if finding.kind in SIMILAR_FAULTS:
-        return any(_is_about(start, OF_SIMILARITY) or _is_rise(start) for start in starts)
-    if finding.explained is not None:
-        return finding.explained >= _CAUSE_SHARE
-    # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
-    # change lists more than usual.
-    return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
-
-
-def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
-    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
-
-
-def _is_rise(start: Transition) -> bool:
-    return start.kind is RuleKind.SIMILARITY and watches_rise(
-        start.metric, start.statistic, start.direction
-    )
-
-
-def add_explanations(
-    transitions: Iterable[Transition],
-    explanation: Explanation | None,
-    also: Sequence[str] = (),
-    *,
-    lost: Finding | None = None,
-) -> tuple[Transition, ...]:
-    """Add the explanation and ``also`` to the transitions with which alerts begin.
-
-    Alerts on similarity always get the explanation. Other alerts get it if the finding says more
-    than the alert's reason. ``lost`` is the finding about users without a list, which is used if
-    the run has no explanation. ``also`` are further sentences.
-    """
-    finding = lost if explanation is None else explanation.finding
-    explained = []
-    for change in transitions:
-        text = None
-        is_wanted = change.kind is RuleKind.SIMILARITY or _adds_to(change, finding)
-        if is_wanted and change.to_state is not State.QUIET:
-            text = _write_cause(change, explanation, finding)
-        if text is not None:
-            headline = change.headline if finding is None else write_cause(finding)
-            text = " ".join((text, *also))
-            change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
-        explained.append(change)
-    return tuple(explained)
-
-
-def _write_cause(
-    change: Transition,
-    explanation: Explanation | None,
-    finding: Finding | None,
-) -> str | None:
-    """Write the cause of this alert. None if there is neither an explanation nor a lost list."""
-    is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
-    if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
-        return write_lost(finding)
-    if explanation is None:
-        return None
-    return write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
-
-
-def _adds_to(change: Transition, finding: Finding | None) -> bool:
-    """Return whether the finding says more than the reason of this change."""
-    if finding is None or change.is_about_test:
-        return False
-    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
-        return True
-    # The reason of an alert on coverage already counts all users without a list, and the reason of
-    # an alert on a failed run already names the cause.
-    return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
+    sentence = f"{explanation.sentence} (seen in a sample of {sampled:,} of {asked:,} users)"
+    return replace(explanation, sentence=sentence)
 
 
 @immutable

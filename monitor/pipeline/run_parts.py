@@ -4,6 +4,7 @@
 Spark's executors return parts as bytes, with one Arrow stream for each table.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -18,12 +19,7 @@ from monitor.measures.pairing.list_tables import user_column, user_index
 from monitor.measures.pairing.pairs import ListedItems, distinct_ids
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
 from monitor.model.model_versions import count_versions
-from monitor.model.rankings import (
-    Arm,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-)
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Pull
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 from monitor.model.runs import Scores
 
@@ -68,6 +64,7 @@ class RunPart:
         """Add what was measured of other users. The tables ``users`` are not added."""
         self.sums.merge(other.sums)
         self.metrics |= other.metrics
+        # The first error of a metric stays.
         self.failed = other.failed | self.failed
         self.unmeasured |= other.unmeasured
         self.listed.merge(other.listed)
@@ -79,6 +76,13 @@ class RunPart:
         for arm, versions in other.versions.items():
             count_versions(self.versions[arm], versions.items())
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
+
+    def note_answers(self, arm: Arm, pull: Pull) -> None:
+        """Count the versions of the arm's model, and note why users have no list."""
+        count_versions(self.versions[arm], pull.versions.items())
+        for reason, text in pull.notes.items():
+            users = [user for user, why in pull.failures.items() if why is reason]
+            self.note(arm, reason, text, users)
 
     def note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
         """Note why these users have no list."""
@@ -115,28 +119,21 @@ def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
 
 def pack_part(part: RunPart, scores: Scores) -> bytes:
     """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
-    versions = []
-    for arm, counts in part.versions.items():
-        for version, count in counts.items():
-            versions.append({"arm": arm, "version": version, "users": count})
-    notes = []
-    for (arm, reason), (text, users) in part.notes.items():
-        notes.append({"arm": arm, "reason": reason, "text": text, "users": users})
     facts = {
-        "metrics": list(part.metrics),
-        "unmeasured": list(part.unmeasured),
-        "failed": list(map(list, part.failed.items())),
+        "metrics": part.metrics,
+        "unmeasured": part.unmeasured,
+        "failed": part.failed,
         "ids": asdict(part.ids),
-        "notes": notes,
-        "versions": versions,
-        "coverage": _count_rows(part.coverage),
-        "sampled": _count_rows(part.sampled),
+        "notes": [(*key, *note) for key, note in part.notes.items()],
+        "versions": part.versions,
+        "coverage": list(part.coverage.items()),
+        "sampled": list(part.sampled.items()),
         "users": part.listed.users,
         "lacking_users": part.listed.lacking_users,
-        "input_hash": str(part.input_hash),
+        "input_hash": part.input_hash,
     }
     tables = (
-        pa.Table.from_pylist([facts]),
+        pa.table({"facts": [json.dumps(facts)]}),
         _sums_table(part.sums),
         pa.table({"id": distinct_ids(part.listed.listed)}),
         pa.table({"id": distinct_ids(part.listed.lacking)}),
@@ -162,51 +159,42 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             tables.append(pa.ipc.open_stream(reader).read_all())
             tables[-1].validate(full=True)
         facts_table, sums_table, listed, lacking, scores_table, *users = tables
-        (facts,) = facts_table.to_pylist()
+        facts = json.loads(facts_table["facts"][0].as_py())
+        ids = facts["ids"]
         _add_sums(sums, sums_table)
         part = RunPart(
             sums=sums,
-            metrics=dict.fromkeys(facts["metrics"]),
-            failed=dict(facts["failed"]),
-            unmeasured=dict.fromkeys(facts["unmeasured"]),
+            metrics=facts["metrics"],
+            failed=facts["failed"],
+            unmeasured=facts["unmeasured"],
             listed=ListedItems(
                 listed=listed["id"].chunks,
                 lacking=lacking["id"].chunks,
                 users=facts["users"],
                 lacking_users=facts["lacking_users"],
             ),
-            ids=_id_comparison(facts["ids"]),
+            ids=IdComparison(
+                batches=ids["batches"],
+                mismatched=ids["mismatched"],
+                spelling=_mismatch(ids["spelling"]),
+                padding=_mismatch(ids["padding"]),
+            ),
             coverage=_counts(facts["coverage"]),
             sampled=_counts(facts["sampled"]),
-            input_hash=int(facts["input_hash"]),
+            versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
+            input_hash=facts["input_hash"],
             users=users,
         )
-        for row in facts["versions"]:
-            part.versions[Arm(row["arm"])][row["version"]] = row["users"]
-        for note in facts["notes"]:
-            reason = CoverageReason(note["reason"])
-            part.note(Arm(note["arm"]), reason, note["text"], note["users"])
+        for arm, reason, text, noted_users in facts["notes"]:
+            part.note(Arm(arm), CoverageReason(reason), text, noted_users)
         by_metric = {name: scores_table[name].to_numpy() for name in scores_table.column_names[1:]}
         return part, Scores(users=user_index(scores_table["user"]), by_metric=by_metric)
-    except (pa.ArrowException, OSError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(type(error).__name__) from None
 
 
-def _count_rows(counts: CoverageCounts) -> list[dict[str, Any]]:
-    return [{"key": list(key), "users": users} for key, users in counts.items()]
-
-
-def _counts(rows: Iterable[dict[str, Any]]) -> CoverageCounts:
-    return Counter({tuple(row["key"]): row["users"] for row in rows})
-
-
-def _id_comparison(row: dict[str, Any]) -> IdComparison:
-    return IdComparison(
-        batches=row["batches"],
-        mismatched=row["mismatched"],
-        spelling=_mismatch(row["spelling"]),
-        padding=_mismatch(row["padding"]),
-    )
+def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
+    return Counter({tuple(key): users for key, users in rows})
 
 
 def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:

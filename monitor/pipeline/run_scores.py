@@ -1,7 +1,8 @@
-"""Collects the scores of a run, and selects the scores that the run stores."""
+"""Collects the scores of a run, selects those that are stored, and writes all to a sink."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -10,16 +11,18 @@ import pandas as pd
 from monitor.measures.reading.text_order import ascending_rows
 from monitor.measures.sampling import select_kept
 from monitor.model.arrays import Floats
-from monitor.model.ports import ScoreSpool
+from monitor.model.errors import OutputError
+from monitor.model.instants import format_instant
+from monitor.model.ports import ScoreSink, ScoreSpool
 from monitor.model.rules import Comparison, Keep
-from monitor.model.runs import Scores
-from monitor.model.statistics import parse_derived
+from monitor.model.runs import Claim, RunStatus, Scores
+from monitor.model.statistics import DerivedMetric, parse_derived
 
 _T = TypeVar("_T")
 
 HELD_USERS = 1_000_000
 """Memory has the scores of at most this many users. If there are more, a spool stores them."""
-GIVEN_USERS = 100_000
+_BATCH_USERS = 100_000
 """The number of users in one batch of scores."""
 
 
@@ -28,6 +31,16 @@ def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict
     return {
         name: value for name, value in by_metric.items() if parse_derived(name)[1] not in failed
     }
+
+
+def without_floor(scores: Scores) -> Scores:
+    """Leave out the noise floor's scores. They can be computed from the scores and the excess."""
+    by_metric = {
+        name: values
+        for name, values in scores.by_metric.items()
+        if parse_derived(name)[0] is not DerivedMetric.FLOOR
+    }
+    return replace(scores, by_metric=by_metric)
 
 
 class RunScores:
@@ -39,6 +52,7 @@ class RunScores:
     def __init__(
         self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS
     ) -> None:
+        """Begin without scores. If more than ``held_users`` are added, a spool stores them."""
         self.count = 0
         self.failed: Collection[str] = ()  # metrics that the batches leave out
         self._open_spool = open_spool
@@ -66,11 +80,11 @@ class RunScores:
             return
         scores = join_scores(self._held)
         rows = ascending_rows(scores.users)
-        if rows is not None:
+        if rows is not None:  # the users were not in order
             scores = take_rows(scores, rows)
         self._held = [scores]
-        for start in range(0, len(scores.users), GIVEN_USERS):
-            yield take_rows(scores, slice(start, start + GIVEN_USERS))
+        for start in range(0, len(scores.users), _BATCH_USERS):
+            yield take_rows(scores, slice(start, start + _BATCH_USERS))
 
     def close(self) -> None:
         """Free the memory of the scores, and delete the spool."""
@@ -116,3 +130,54 @@ def take_rows(scores: Scores, rows: slice | np.ndarray) -> Scores:
         users=scores.users[rows],
         by_metric={name: values[rows] for name, values in scores.by_metric.items()},
     )
+
+
+def select_stored(
+    comparison: Comparison, scores: Iterable[Scores] | None
+) -> Iterable[Scores] | None:
+    """Return the scores that `keep_scores` selects, in batches. None if it selects no scores."""
+    keep = comparison.measuring.keep_scores
+    if scores is None or keep is Keep.NONE:
+        return None
+    if keep is Keep.ALL:
+        return scores
+    drawn: list[Scores] = []
+    # Drawing again after each batch gives the same scores as drawing once, in less memory.
+    for batch in scores:
+        drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
+    return drawn
+
+
+def write_scores(
+    comparison: Comparison,
+    sink: ScoreSink,
+    claim: Claim,
+    status: RunStatus,
+    scores: Iterable[Scores] | None,
+) -> str | None:
+    """Write all scores to the sink before the run is stored. Returns the error, or None.
+
+    ``scores`` has at least one batch. If an earlier attempt of this run was ok and this attempt is
+    not, nothing is written.
+    """
+    # The scores of the earlier attempt stay in the sink, because its result stays too.
+    if scores is None or (claim.has_ok and status is not RunStatus.OK):
+        return None
+    about = {
+        "comparison": comparison.name,
+        "slot": format_instant(claim.slot),
+        "config_hash": comparison.config_hash,
+        "run": str(claim.run_id),
+        "attempt": str(claim.attempt),
+        "status": status.value,
+    }
+    try:
+        batches = iter(scores)
+        first = next(batches)
+        # All batches have the same metrics.
+        with sink.open(claim.slot, list(first.by_metric), about) as write:
+            for batch in chain([first], batches):
+                write(batch)
+    except OutputError as error:
+        return str(error)
+    return None

@@ -1,18 +1,18 @@
 """Scores paired lists by the metrics of a comparison."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from monitor.measures.metrics import Metric, Need, can_score, parse, score_all
-from monitor.measures.pairing import pair
-from monitor.measures.summaries import Bounds, SummaryAccumulator
+from monitor.measures.pairing.pairs import pair, pair_kept
+from monitor.measures.summaries import Bounds, SummaryAccumulator, worst_rows
 from monitor.model.arrays import Floats, Rows
 from monitor.model.immutable import immutable
-from monitor.model.rankings import Pairing, Pull, RelevanceTable, UserBatch
+from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import GAPS, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import GAPS, OUTCOMES, DerivedMetric, Statistic, parse_derived
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
@@ -41,18 +41,19 @@ def score_pairs(
 ) -> ScoredPairs:
     """Score paired users by all metrics that can score them, and by the noise floor.
 
-    If a metric fails, its error is added to ``failed``.
+    If a metric fails, its error is added to ``failed``, by the metric's name.
     """
     k = measuring.k
     metrics = []
-    lacking: dict[Need, list[str]] = {}
+    unscored: dict[Need, list[str]] = {}
     for metric in map(parse, measuring.metrics):
         if can_score(metric, pairing.batch):
             metrics.append(metric)
-        elif metric.need in _LACK_WORDS:  # relevance may arrive later
-            lacking.setdefault(metric.need, []).append(str(metric))
+        elif metric.need in _LACK_WORDS:
+            # Metrics that need relevance are not reported, because relevance may arrive later.
+            unscored.setdefault(metric.need, []).append(str(metric))
     left_out = []
-    for need, names in lacking.items():
+    for need, names in unscored.items():
         left_out.append(f"{', '.join(names)} not measured, because {_LACK_WORDS[need]}")
     floor = _measure_floor(users, pairing, k, metrics, failed)
     by_metric = score_all(pairing.batch, metrics, failed=failed)
@@ -103,11 +104,7 @@ def score_kept_lists(
     relevance: RelevanceTable | None = None,
 ) -> Scores:
     """Score the users whose lists were stored. The lists are cut to k."""
-    baseline, candidate = (
-        Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate)
-    )
-    # All users with stored lists were paired, so pairing changes no rows.
-    pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
+    pairing = pair_kept(lists, k, relevance=relevance)
     return Scores(
         users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={})
     )
@@ -128,11 +125,37 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     return metrics[0] if metrics else None
 
 
+def find_worst_similarity(
+    comparison: Comparison,
+    scores: Scores,
+    metrics: Iterable[Metric],
+    failed: Collection[str],
+) -> Floats:
+    """Return the similarity of the users with the least similar lists, and NaN for all others.
+
+    It is the score of the leading metric that did not fail. A metric that grows with distance is
+    negated.
+    """
+    worst_similarity = np.full(len(scores.users), np.nan)
+    metric = leading_metric(comparison, [each for each in metrics if str(each) not in failed])
+    if metric is not None:
+        values = scores.by_metric[str(metric)]
+        if not metric.higher_is_more_alike:
+            values = -values
+        worst = worst_rows(values, scores.users, comparison.measuring.evidence_users)
+        worst_similarity[worst] = values[worst]
+    return worst_similarity
+
+
 def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
-    """Return whether values on this side of a limit mean that lists are too similar."""
+    """Return whether values on this side of a limit mean that lists are too similar.
+
+    ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
+    """
     derived, name = parse_derived(metric)
-    if derived in GAPS:
-        return False  # a gap compares how far both arms moved, and not their lists
+    # A gap compares how far both arms moved, and not their lists.
+    if derived in OUTCOMES or derived in GAPS:
+        return False
     grows_with_distance = (
         derived is DerivedMetric.OVER_FLOOR or not parse(name).higher_is_more_alike
     )
@@ -158,15 +181,17 @@ def _measure_floor(
     if users.again is None:
         return {}
     again = pair(users.panel, users.baseline, users.again, k, item_weights=users.weights)
-    rows = np.full(len(users.panel), -1, dtype=np.intp)
-    rows[again.panel_rows] = np.arange(len(again.panel_rows))
-    rows = rows[pairing.panel_rows]
     usable = [metric for metric in metrics if can_score(metric, again.batch)]
     if not usable:
         return {}
     scores = score_all(again.batch, usable, failed=failed)
-    # The row of a user without a second list is -1, and the last value is the appended NaN.
-    return {name: np.append(values, np.nan)[rows] for name, values in scores.items()}
+    floor = {}
+    for name, values in scores.items():
+        # Both pairings leave out other users of the panel, so the scores go through its rows.
+        by_panel_row = np.full(len(users.panel), np.nan)
+        by_panel_row[again.panel_rows] = values
+        floor[name] = by_panel_row[pairing.panel_rows]
+    return floor
 
 
 def _add_floor(
@@ -175,7 +200,10 @@ def _add_floor(
     floor: Mapping[str, Floats],
     metrics: Iterable[Metric],
 ) -> None:
-    """Add the series of the noise floor to the scores, (n,) each, and to their bounds."""
+    """Add the series of the noise floor to the scores, (n,) each, and to their bounds.
+
+    There are two series for each metric: the scores in ``floor``, and the excess over them.
+    """
     for metric in metrics:
         name = str(metric)
         if name not in floor:

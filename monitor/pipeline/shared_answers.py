@@ -67,13 +67,15 @@ class SharedAnswers:
         request: object,
         ask: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
-        """Return the answer. The first caller asks the source.
+        """Return the answer to the request for the comparison ``name``.
 
-        This may wait without limit, because the caller has a deadline.
+        The first caller asks the source. The other callers wait for its answer, without limit,
+        because they have a deadline of their own.
         """
         key = what, request
         with self._lock:
             answer = self._answers.get(key)
+            # A comparison that has taken this answer before wants a new one.
             is_first = answer is None or name not in answer.awaited
             if answer is None or is_first:
                 answer = self._begin(key, lasts_s)
@@ -89,6 +91,7 @@ class SharedAnswers:
         return answer.outcome.result()
 
     def _begin(self, key: tuple[str, object], lasts_s: float) -> _Answer:
+        """Begin a new answer, which is dropped after ``lasts_s`` seconds."""
         awaited = set(self._names[key[0]])
         forget = threading.Timer(lasts_s, self._forget, (key, awaited))
         forget.daemon = True
@@ -97,6 +100,7 @@ class SharedAnswers:
         return self._answers[key]
 
     def _forget(self, key: tuple[str, object], awaited: set[str]) -> None:
+        """Drop the answer, if no newer answer has replaced it."""
         with self._lock:
             if key in self._answers and self._answers[key].awaited is awaited:
                 del self._answers[key]

@@ -8,14 +8,16 @@
 | ``score:METRIC`` | the score by this metric |
 | ``is_sampled`` | whether the user is in the sample |
 | ``is_kept`` | whether the run stores the user's lists |
-| ``badness`` | a low value if the user is one of the worst; null for any other user |
+| ``worst_similarity`` | the similarity if it is one of the lowest; null for any other user |
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.pairing.ids import id_values
@@ -24,17 +26,21 @@ from monitor.measures.pairing.list_tables import (
     rankings,
     rows_by_segment,
     segment_column,
+    sort_users,
     user_column,
     user_index,
 )
 from monitor.measures.sampling import select_kept
-from monitor.measures.summaries import SegmentRows, worst_rows
+from monitor.measures.summaries import SegmentRows, ordinary_rows, worst_rows
 from monitor.model.arrays import Flags, Floats, Ids
 from monitor.model.rankings import Arm, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
+from monitor.model.statistics import parse_derived
 
 _SCORE = "score:"
+_TOGETHER = 16
+"""As soon as there are so many tables of users, they are joined into one table."""
 _MOST_SHOWN = 0.8
 """If more than this share of a joined table's users is shown, the other users stay in it too."""
 
@@ -47,13 +53,14 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     *,
     is_sampled: Flags,
     is_kept: Flags,
-    badness: Floats,
+    worst_similarity: Floats,
 ) -> pa.Table:
     """Make the table of these paired users. Leaves out users that are not shown or stored.
 
-    ``names`` are the names of all segments. ``badness`` is NaN for users who are not the worst.
+    ``segments`` has the rows of the users in each segment, and ``names`` are the names of all
+    segments. The last three become columns. In ``worst_similarity`` a NaN becomes a null.
     """
-    rows = np.flatnonzero(is_sampled | is_kept | ~np.isnan(badness))
+    rows = np.flatnonzero(is_sampled | is_kept | ~np.isnan(worst_similarity))
     batch = replace(pairing.batch, weights=None, labels=None).take(rows)
     columns = {
         "user": user_column(scores.users[rows]),
@@ -67,20 +74,20 @@ def show_users(  # noqa: PLR0913 - the columns of the table
             items = id_values(pairing.vocabulary.take(codes[is_item]))
         columns[arm] = list_column(offsets_of(lengths), items)
         if batch.scores is not None:
-            numbers = batch.scores.of(arm)[is_item]
-            columns[f"{arm}_scores"] = list_column(offsets_of(lengths), numbers)
+            item_scores = batch.scores.of(arm)[is_item]
+            columns[f"{arm}_scores"] = list_column(offsets_of(lengths), item_scores)
     for name, values in scores.by_metric.items():
         columns[_SCORE + name] = pa.array(values[rows])
     columns["is_sampled"] = pa.array(is_sampled[rows])
     columns["is_kept"] = pa.array(is_kept[rows])
-    columns["badness"] = pa.array(badness[rows], from_pandas=True)
+    columns["worst_similarity"] = pa.array(worst_similarity[rows], from_pandas=True)
     return pa.table(columns)
 
 
 def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """Join tables of different users into one table.
 
-    The users to store and the worst users are drawn again, because each table has its own. The
+    The users to store and the worst users are selected again, because each table has its own. The
     result may have a few users that are not shown or stored.
     """
     if len(tables) == 1:
@@ -91,17 +98,28 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     is_kept = users["is_kept"].to_numpy().copy()
     candidates = user_index(users["user"].filter(is_kept))
     is_kept[is_kept] = select_kept(candidates, comparison.measuring.keep_lists, comparison)
-    badness = users["badness"].to_numpy()
-    worst = worst_rows(badness, user_index(users["user"]), comparison.measuring.evidence_users)
-    drawn = np.full(len(badness), np.nan)
-    drawn[worst] = badness[worst]
-    changed = {"is_kept": pa.array(is_kept), "badness": pa.array(drawn, from_pandas=True)}
-    for name, column in changed.items():
+    similarity = users["worst_similarity"].to_numpy()
+    worst = worst_rows(similarity, user_index(users["user"]), comparison.measuring.evidence_users)
+    worst_similarity = np.full(len(similarity), np.nan)
+    worst_similarity[worst] = similarity[worst]
+    selected = {
+        "is_kept": pa.array(is_kept),
+        "worst_similarity": pa.array(worst_similarity, from_pandas=True),
+    }
+    for name, column in selected.items():
         users = users.set_column(users.column_names.index(name), name, column)
-    is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(drawn)
-    # A few such users stay, because leaving them out would copy all lists.
-    most = _MOST_SHOWN * len(is_shown)
-    return users if np.count_nonzero(is_shown) > most else users.filter(is_shown)
+    is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
+    # A few users that are not shown stay, because leaving them out would copy all lists.
+    if np.count_nonzero(is_shown) > _MOST_SHOWN * len(is_shown):
+        return users
+    return users.filter(is_shown)
+
+
+def add_tables(tables: list[pa.Table], added: Sequence[pa.Table], comparison: Comparison) -> None:
+    """Add tables of other users to ``tables``. If there are many, one table replaces them."""
+    tables += added
+    if len(tables) >= _TOGETHER:
+        tables[:] = [join_users(tables, comparison)]
 
 
 def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
@@ -120,15 +138,50 @@ def scores_of(users: pa.Table) -> Scores:
     return Scores(users=user_index(users["user"]), by_metric=by_metric)
 
 
-def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
+def stored_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
+    """Return the lists that the run stores. Segments without users are left out."""
+    lists = kept_lists(sort_users(users, users["is_kept"]), names)
+    segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
+    return replace(lists, segments=segments)
+
+
+def worst_evidence(users: pa.Table, failed: Collection[str]) -> list[Evidence]:
+    """Return the lists of the users with the least similar lists, the worst first.
+
+    Scores by the ``failed`` metrics are left out.
+    """
+    worst = users.filter(users["worst_similarity"].is_valid())
+    order = [("worst_similarity", "ascending"), ("user", "ascending")]
+    return _evidence_of(worst.sort_by(order), EvidenceKind.WORST, failed)
+
+
+def ordinary_evidence(
+    users: pa.Table, scores: pd.Series, median: float, count: int, failed: Collection[str]
+) -> list[Evidence]:
+    """Return the lists of the ``count`` users with scores nearest to the median, nearest first.
+
+    ``scores`` has the score of each user of the sample. The worst users are left out. So are scores
+    by the ``failed`` metrics.
+    """
+    worst_users = user_index(users["user"].filter(users["worst_similarity"].is_valid()))
+    values = scores.mask(scores.index.isin(worst_users)).to_numpy()
+    ordinary = user_column(scores.index[ordinary_rows(values, count, median)])
+    # The table is filtered first, because `take` would copy all lists.
+    users = users.filter(pc.is_in(users["user"], value_set=ordinary))
+    users = users.take(pc.index_in(ordinary, value_set=users["user"]))
+    return _evidence_of(users, EvidenceKind.REPRESENTATIVE, failed)
+
+
+def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -> list[Evidence]:
     """Return the lists and scores of all users of a table, in the table's order."""
     evidence = []
     for position, row in enumerate(users.to_pylist()):
         scores = {}
-        for name, value in row.items():
-            if name.startswith(_SCORE):
+        for column, value in row.items():
+            name = column.removeprefix(_SCORE)
+            if column != name and parse_derived(name)[1] not in failed:
                 is_known = value is not None and not np.isnan(value)
-                scores[name.removeprefix(_SCORE)] = value if is_known else None
+                scores[name] = value if is_known else None
         evidence.append(
             Evidence(
                 kind=kind,
@@ -139,16 +192,16 @@ def evidence_of(users: pa.Table, kind: EvidenceKind) -> tuple[Evidence, ...]:
                 scores=scores,
             )
         )
-    return tuple(evidence)
+    return evidence
 
 
 def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
-    """If one table has the arm's items as text, convert them to text in all tables."""
+    """Return the tables. If one of them has the arm's items as texts, all of them have texts."""
     texts = pa.large_list(pa.large_string())
     if all(table.schema.field(arm).type != texts for table in tables):
         return tables
-    changed = []
+    converted = []
     for table in tables:
-        place = table.column_names.index(arm)
-        changed.append(table.set_column(place, arm.value, table[arm].cast(texts)))
-    return changed
+        index = table.column_names.index(arm)
+        converted.append(table.set_column(index, arm.value, table[arm].cast(texts)))
+    return converted

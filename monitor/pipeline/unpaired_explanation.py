@@ -178,7 +178,8 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
 def _find_fault(users: DividedSample) -> Finding | None:
     """Find the fault of an arm. What is usual is the change of the other arm's users since before.
 
-    Users of one arm are compared with as many users of the other arm. The larger arm is sampled.
+    The candidate's fault is reported first. Users of one arm are compared with as many users of the
+    other arm. The larger arm is sampled.
     """
     rows = {arm: users.rows(arm) for arm in Arm}
     fewest = min(map(len, rows.values()))
@@ -192,14 +193,13 @@ def _find_fault(users: DividedSample) -> Finding | None:
         for segment in users.segments:
             is_inside = np.isin(chosen[arm], users.rows(arm, segment))
             segments[segment] = np.flatnonzero(is_inside)
-        found = find_fault(_make_scene(users, chosen, segments))
-        if found is not None and arm in found[0].arms:
-            finding, _, _ = found
-            kept = None
-            if arm is Arm.BASELINE:
-                kept = _find_kept(users)
+        fault = find_fault(_make_scene(users, chosen, segments))
+        if fault is not None and arm in fault.finding.arms:
+            finding = fault.finding
+            kept = _find_kept(users) if arm is Arm.BASELINE else None
             if kept is not None:
                 return kept
+            # The sample has ``fewest`` users of the arm.
             all_users = round(finding.users * len(rows[arm]) / fewest)
             return replace(finding, users=all_users, compared=len(rows[arm]))
     return None
@@ -228,6 +228,10 @@ def _find_kept(users: DividedSample) -> Finding | None:
 def _make_scene(
     users: DividedSample, rows: Mapping[Arm, Rows], segments: Mapping[str, Rows]
 ) -> Scene:
+    """Return a scene of the users in ``rows``, equally many of each arm.
+
+    A pair of the scene has one user of each arm. They are at the same place in ``rows``.
+    """
     batch = users.sample.pairing.batch
     of_baseline = batch.take(rows[Arm.BASELINE])
     of_candidate = batch.take(rows[Arm.CANDIDATE])
@@ -239,9 +243,21 @@ def _make_scene(
             present=of_arm.candidate,
             lengths=of_arm.candidate_lengths,
         )
-    former = _join_arms(of_baseline.of(Arm.BASELINE), of_candidate.of(Arm.BASELINE))
+    # The lists of before are the baseline of a user's pair, and the lists of now the candidate.
+    former = PairBatch(
+        baseline=of_baseline.baseline,
+        candidate=of_candidate.baseline,
+        baseline_lengths=of_baseline.baseline_lengths,
+        candidate_lengths=of_candidate.baseline_lengths,
+    )
+    now = PairBatch(
+        baseline=of_baseline.candidate,
+        candidate=of_candidate.candidate,
+        baseline_lengths=of_baseline.candidate_lengths,
+        candidate_lengths=of_candidate.candidate_lengths,
+    )
     return Scene(
-        batch=_join_arms(of_baseline.of(Arm.CANDIDATE), of_candidate.of(Arm.CANDIDATE)),
+        batch=now,
         segments=segments,
         coverage=users.coverage.rows,
         changes=PairChanges(
@@ -251,13 +267,4 @@ def _make_scene(
             by_arm={},
             is_still={arm: of_arm.is_same for arm, of_arm in lists.items()},
         ),
-    )
-
-
-def _join_arms(baseline: tuple[Codes, Codes], candidate: tuple[Codes, Codes]) -> PairBatch:
-    return PairBatch(
-        baseline=baseline[0],
-        candidate=candidate[0],
-        baseline_lengths=baseline[1],
-        candidate_lengths=candidate[1],
     )

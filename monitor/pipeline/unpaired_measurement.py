@@ -5,7 +5,7 @@ one user, and not of two arms. The users of both arms go through one accumulator
 is divided into the users of the baseline and the users of the candidate.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -35,20 +35,18 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import ArmCounts, UnpairedFindings, UnpairedPlan
+from monitor.model.unpaired import ArmCounts, OutcomeGap, UnpairedFindings, UnpairedPlan
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
-from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time, pull_titles
-from monitor.pipeline.run_explanation import add_titles, explained_items
-from monitor.pipeline.run_measurement import (
-    Measurement,
-    Stopwatch,
-    measure_arm_scores,
-    note_sample,
-    open_answers,
-    recode_earlier,
-)
+from monitor.pipeline.answers import open_answers
+from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
+from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
+from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time
+from monitor.pipeline.run_explanation import note_sample
+from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.score import leading_metric, wanted_statistics
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
     compare_lists,
@@ -70,6 +68,8 @@ class _Assigned:
 
     count: Mapping[Arm, int]  # users that switched arms are left out
     switched: "pd.Index[str]"
+    outcomes: tuple[OutcomeGap, ...]
+    lacks: Sequence[str]  # what could not be read of the outcomes
 
 
 def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
@@ -93,21 +93,17 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         raise ValueError(f"{comparison.name} is a paired comparison")
     if memory.planned_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, memory.planned_share))
-    ends_at = watch.clock.monotonic() + measuring.deadline.total_seconds()
-
-    def seconds_left() -> float:
-        return ends_at - watch.clock.monotonic()
-
+    seconds_left = partial(watch.seconds_left, measuring.deadline)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
     notes: Notes = {}
     with ExitStack() as reading:
         with watch.stage("users"):
-            assigned = _read_assigned(sources, arms, slot, seconds_left())
+            assigned = _read_assigned(plan, arms, sources, slot, seconds_left)
         answers: dict[Arm, Answers] = {}
         for arm in Arm:
-            opened = open_answers(comparison, sources.arms[arm], slot, watch, seconds_left, memory)
+            opened = open_answers(comparison, sources.arms[arm], slot, watch, memory)
             answers[arm] = reading.enter_context(opened)
         segments = _join_segments(answers.values())
         asked = _divide(answers, segments)
@@ -124,8 +120,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
                 measured = accumulator.add(_place(batch, arm, assigned.switched))
                 scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    sample = accumulator.sample(answers[Arm.CANDIDATE].weights)
-    run = accumulator.findings(slot, sample)
+    run, sample = accumulator.finish(slot, answers[Arm.CANDIDATE].weights)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
@@ -142,9 +137,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
         explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
-        titles, titles_error = pull_titles(
-            arms.titles, slot, explained_items(explanation), seconds_left()
-        )
+        explanation, titles_error = add_titles(explanation, arms.titles, slot, seconds_left())
     unpaired = UnpairedFindings(
         baseline_share=plan.baseline_share,
         users=_count_users(accumulator.coverage, assigned),
@@ -154,23 +147,23 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         between=differences.between,
         items=differences.items,
         counted=differences.counted,
+        outcomes=assigned.outcomes,
     )
-    lacks: dict[str, None] = {}
+    last_models = None if memory.last_ok is None else memory.last_ok.models
+    lacks = dict.fromkeys(assigned.lacks)
     for answer in answers.values():
         lacks |= dict.fromkeys(answer.lacks)
     run = replace(
         run,
         scores=scores if scores.count else None,
         coverage=coverage,
-        summaries=summaries,
+        summaries=(*summaries, *summarize_outcomes(assigned.outcomes)),
         evidence=_name_evidence(run.evidence, accumulator, asked),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
-        explanation=add_titles(explanation, titles),
+        explanation=explanation,
         pull_seconds=dict.fromkeys(Arm, watch.seconds.get("pull", 0.0)),
-        models=follow(
-            memory.last_ok.models if memory.last_ok else None, accumulator.part.versions, slot
-        ),
+        models=follow(last_models, accumulator.part.versions, slot),
         id_mismatches=(),
         unpaired=unpaired,
     )
@@ -183,18 +176,26 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
 
 
 def _read_assigned(
-    sources: UnpairedArms, arms: Arms, slot: datetime, seconds_left: float
+    plan: UnpairedPlan,
+    arms: Arms,
+    sources: UnpairedArms,
+    slot: datetime,
+    seconds_left: Callable[[], float],
 ) -> _Assigned:
     users: dict[Arm, pd.Index[str]] = {}
     for arm, source in sources.assigned.items():
         late = f"the users of the {arm} did not arrive before the run's deadline"
-        users[arm] = ask_in_time(partial(source.users, slot, ()), seconds_left, late).users
+        users[arm] = ask_in_time(partial(source.users, slot, ()), seconds_left(), late).users
     switched = users[Arm.BASELINE].intersection(users[Arm.CANDIDATE])
+    stayed = {arm: of_arm.difference(switched, sort=False) for arm, of_arm in users.items()}
+    outcomes, lacks = measure_outcomes(plan, arms, stayed, slot, seconds_left)
     if arms.pseudonyms is not None:
         switched = arms.pseudonyms.hide(switched)
     return _Assigned(
-        count={arm: len(of_arm) - len(switched) for arm, of_arm in users.items()},
+        count={arm: len(of_arm) for arm, of_arm in stayed.items()},
         switched=switched,
+        outcomes=outcomes,
+        lacks=lacks,
     )
 
 

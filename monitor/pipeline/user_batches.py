@@ -74,7 +74,8 @@ class _PanelPull:
 
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull
-        # The rows are found once for all batches.
+        # These are found once for all batches. For each user of the panel, they have the row of the
+        # user's list and the index of the user among the failures, -1 if there is none.
         self._rows = find_users(panel.users, pull.rankings.users)
         self._failed_users = list(pull.failures)
         self._failed_rows = np.full(len(panel), -1, dtype=np.intp)

@@ -46,16 +46,19 @@ class BasicAuth(Options):
 
 
 class AlertmanagerOptions(HttpReceiverEntry):
-    """Notify a Prometheus Alertmanager. Every peer of its cluster is notified separately."""
+    """Notify a Prometheus Alertmanager.
+
+    Every peer of an Alertmanager cluster is notified separately.
+    """
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
         json_schema_extra={"minItems": 1, "uniqueItems": True}
     )
-    """URL of each peer of the cluster, such as http://host:9093. Do not give the URL of a load
-    balancer."""
+    """URL of each peer of the cluster, such as http://host:9093. The URL of a load balancer is not
+    enough, because each peer needs every alert."""
     name: ReceiverName | None = None
-    """Name in metrics and in the outbox (default: alertmanager). If there are several urls, -0, -1
-    and so on are appended."""
+    """Name in metrics and in the outbox (default: alertmanager). With several `urls`, the peers
+    have the names alertmanager-0, alertmanager-1 and so on."""
     basic_auth: BasicAuth | None = None
     """Basic authentication."""
     bearer_token: HeaderSecret | None = None
@@ -65,9 +68,9 @@ class AlertmanagerOptions(HttpReceiverEntry):
     Prometheus adds to its alerts about rankwatch, such as `job`, `namespace` and `cluster`. Then
     alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
     resend_every: Duration = timedelta(minutes=1)
-    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if
-    that interval is longer. If you start `run-once` less often than this interval, set this key to
-    the time between two starts."""
+    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if the
+    interval is longer. Set this key to the time between two starts of `run-once` if `run-once`
+    starts less often."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

@@ -1,4 +1,4 @@
-"""Notifies chat and mail services through Apprise. This needs the extra ``apprise``.
+"""Notifies chat and mail services through Apprise. The receiver needs the extra ``apprise``.
 
 A URL names each service. `docs/reference/receivers.md` describes what is retried.
 """
@@ -122,16 +122,16 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 class AppriseOptions(ReceiverEntry):
     """Notify services for which rankwatch has no receiver, through Apprise.
 
-    This needs the extra ``apprise``.
+    The receiver needs the extra ``apprise``.
     """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    """The services. Each has a name, which messages show, and a URL for Apprise. The URL can also
-    be in a file: give the file as `NAME_file`. The URLs are secrets and are never shown."""
+    """The services, each with a name that messages show, and with its URL for Apprise. `NAME_file`
+    reads the URL from a file. The URLs are secrets and are never shown."""
     timeout: Timeout = timedelta(seconds=20)
-    """How long all services together may take for one message."""
+    """How long one message may take for all services together."""
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 

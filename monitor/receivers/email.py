@@ -76,8 +76,8 @@ class EmailOptions(ReceiverEntry):
     """Port of the mail server (default: 587; with `tls: implicit` 465; with `tls: none` 25)."""
     tls: Literal["starttls", "implicit", "none"] = "starttls"
     """`starttls` begins TLS with the command STARTTLS, and sends nothing if the server does not
-    offer STARTTLS. `implicit` uses TLS from the first byte. With `none`, others can read the mails
-    on their way."""
+    offer STARTTLS. `implicit` uses TLS from the first byte. With `none`, mails are not
+    encrypted."""
     username: str | None = Field(None, pattern=r"^[ -~]+$")
     """Name for the login. Needs `password` and TLS."""
     password: Annotated[SecretStr, _is_plain] | None = None

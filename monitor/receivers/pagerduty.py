@@ -41,7 +41,7 @@ class PagerDutyOptions(HttpReceiverEntry):
     """Send pages through PagerDuty's Events API v2.
 
     Each incident of rankwatch has one open alert in PagerDuty. If the incident is acknowledged or
-    resolved, rankwatch does the same with this alert.
+    resolved, rankwatch acknowledges or resolves this alert.
     """
 
     routing_key: Annotated[SecretStr, _is_key]

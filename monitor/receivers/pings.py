@@ -35,8 +35,8 @@ class PingOptions(HttpReceiverEntry):
     """
 
     url: SecretUrl
-    """The URL to ping. rankwatch appends `/start` or `/fail` to its path, as Healthchecks expects.
-    The URL is a secret and is never shown."""
+    """The URL to ping. rankwatch appends `/start` or `/fail` to the path of the URL, as
+    Healthchecks expects. The URL is a secret and is never shown."""
     comparisons: tuple[_Name, ...] | None = Field(None, min_length=1, max_length=1000)
     """Comparisons whose runs are pinged (default: all)."""
     name: ReceiverName = "ping"

@@ -31,8 +31,8 @@ class SlackOptions(HttpReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
 
     url: SecretUrl
-    """URL of the incoming webhook, https://hooks.slack.com/services/... It is a secret: everybody
-    who has it can post."""
+    """URL of the incoming webhook, https://hooks.slack.com/services/... The URL is a secret,
+    because everybody who has it can post."""
     repeat_every: RepeatEvery = timedelta(days=1)
 
 

@@ -40,17 +40,17 @@ class WebhookOptions(HttpReceiverEntry):
     """Post each message as signed JSON, in the format of Alertmanager's webhooks."""
 
     url: SecretUrl
-    """The URL to post to. It is a secret: only its scheme and host are shown."""
+    """The URL to post to. The URL is a secret: rankwatch shows only its scheme and host."""
     secret: SecretStr | None = Field(None, min_length=1)
-    """Key of the HMAC-SHA256 signature. Without it, messages are not signed."""
+    """Key of the HMAC-SHA256 signature. Without this key, messages are not signed."""
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict
     )
     """Further headers, such as Authorization."""
     updates: bool = False
-    """Whether an alert that joins an incident is sent at once, in a message with `"is_update":
-    true`. Set this only if your program pages nobody for such messages. By default the alert is
-    part of the next message of the incident."""
+    """With `true`, an alert that joins an incident is sent at once, in a message with `"is_update":
+    true`. Your program must page nobody for such messages. By default the alert is part of the
+    incident's next message."""
     repeat_every: RepeatEvery = None
 
 

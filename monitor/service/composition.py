@@ -15,12 +15,13 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
+from monitor.model.ports import Clock, OutcomeSource, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, UnpairedArms, pull_titles
+from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
+from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched, ignore
 from monitor.settings.comparison_options import ComparisonOptions
@@ -34,6 +35,7 @@ from monitor.sources import (
     open_item_titles,
     open_item_weights,
     open_joined,
+    open_outcomes,
     open_relevance,
     open_source,
     open_users,
@@ -166,6 +168,8 @@ def watch(
     matchers of the configuration that only alerts of this comparison can match. The name of the
     installation becomes a label of the alerts.
     """
+    # The source with which the baseline is compared for the noise floor. None if there is none, or
+    # if lists of the last run are used.
     again = None
     baseline = options.baseline
     if options.noise_floor is not None:
@@ -226,19 +230,27 @@ def _open_unpaired(options: UnpairedOptions, arms: Arms) -> UnpairedArms:
             listed={},
         )
         assigned[arm] = open_users(options.assigned_to(arm), lists)
-    return UnpairedArms(arms=of_arms, assigned=assigned)
+    outcomes: tuple[OutcomeSource, ...] = ()
+    if options.outcomes:
+        outcomes = tuple(map(open_outcomes, options.outcome_logs))
+    return UnpairedArms(arms=of_arms, assigned=assigned, outcomes=outcomes)
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
-    everybody = UsersOptions(all=True)
+    """Return the users that each arm has lists for, if the arm's source can list its users."""
+    all_users = UsersOptions(all=True)
     listed = {}
     for arm, source in ((Arm.BASELINE, options.baseline), (Arm.CANDIDATE, options.candidate)):
         if all_users_problem(source) is None:
-            listed[arm] = open_users(everybody, source)
+            listed[arm] = open_users(all_users, source)
     return listed
 
 
 def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
+    """Return the folder that keeps the answers of a family's runs, or None if there is no folder.
+
+    Answers contain user ids, so none are kept if user ids are hashed.
+    """
     if settings.privacy.users != "plain":
         return None
     folder = settings.answers_folder
@@ -256,6 +268,11 @@ def _installed(
     settings: Settings,
     selectors: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Comparison:
+    """Return the comparison with what its rules get from the settings of the installation.
+
+    These are the label of the installation, the URLs of runbooks, and whether items are shown.
+    ``selectors`` are those of `watch`.
+    """
     label = {}
     if settings.installation is not None:
         label = {INSTALLATION: settings.installation}
@@ -289,16 +306,20 @@ def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
 
 
 def _refuse_changed_splits(new: Settings, old: Settings) -> None:
-    plans = {}
+    """Raise ConfigError if the planned split of a test changes, but nothing else about the test.
+
+    With another start of the test, the hash of the configuration differs.
+    """
+    old_plans = {}
     for options in old.comparisons:
         comparison = to_comparison(options)
-        plans[comparison.name, comparison.config_hash] = comparison.measuring.unpaired
+        old_plans[comparison.name, comparison.config_hash] = comparison.measuring.unpaired
     for options in new.comparisons:
         comparison = to_comparison(options)
         plan = comparison.measuring.unpaired
-        earlier = plans.get((comparison.name, comparison.config_hash))
-        if plan and earlier and plan.baseline_share != earlier.baseline_share:
-            problem = write_changed_split(plan.baseline_share, earlier.baseline_share)
+        old_plan = old_plans.get((comparison.name, comparison.config_hash))
+        if plan and old_plan and plan.baseline_share != old_plan.baseline_share:
+            problem = write_changed_split(plan.baseline_share, old_plan.baseline_share)
             raise ConfigError(f"{comparison.name}: {problem}")
 
 
@@ -361,7 +382,7 @@ class TitleCache:
             if trouble is not None:
                 self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
             if len(self._titles) + len(titles) > _MOST:
-                self._titles.clear()
+                self._titles.clear()  # the cache must not grow for ever
             for item, title in titles.items():
                 self._titles[comparison, item] = title
         titles = {}

@@ -85,6 +85,7 @@ class MessagePictures:
             return None
 
     def _draw(self, message: Message) -> bytes | None:
+        """Do what `draw` does, without a time limit."""
         name = message.comparison
         lead = min(find_leads(message.changes or message.firing), key=weight_of)
         watched = self._wiring().watched.get(name)
@@ -117,6 +118,10 @@ class MessagePictures:
 
 @lru_cache(maxsize=16)
 def _draw_png(*parts: Markup) -> bytes:
+    """Draw these parts of an SVG as PNG, in the light colours of the style sheet.
+
+    Raises RuntimeError if the child process fails.
+    """
     # resvg supports no CSS variables and no media queries. So write the light colours into the
     # style.
     css = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " "))

@@ -227,6 +227,10 @@ class Runner:
         *,
         rerun: bool,
     ) -> None:
+        """Claim the slot, and append the claim to ``taken``. If that is impossible, append nothing.
+
+        The claim is not returned, because an interrupt could come before the caller has it.
+        """
         now = self.clock.now()
         # If an interrupt came before the claim is in ``taken``, nobody would release the claim.
         with interrupts_held():
@@ -250,16 +254,20 @@ class Runner:
         receivers: tuple[str, ...],
         judged_at: Clock,
     ) -> RunResult | None:
-        bound: dict[str, object] = {
+        """Measure, store and publish the claimed run. Returns what `run` returns.
+
+        An error of the sources or of the output becomes the result of a failed run.
+        """
+        logged: dict[str, object] = {
             "comparison": claim.comparison,
             "slot": format_instant(claim.slot),
             "attempt": claim.attempt,
         }
         if claim.attempt == 1 or not claim.keeps_earlier:
             # A later attempt gets its final id only when it is stored, so it is not logged before.
-            bound["run"] = claim.run_id
+            logged["run"] = claim.run_id
         with (
-            structlog.contextvars.bound_contextvars(**bound),
+            structlog.contextvars.bound_contextvars(**logged),
             closing(RunScores(_open_spool)) as scores,
         ):
             for ping in self.pings:
@@ -280,12 +288,14 @@ class Runner:
             return result
 
     def _note_progress(self, claim: Claim, pull: PullProgress) -> None:
+        """Keep how far a pull of the run is, for pages. Every `_LOGGED_S` seconds also log it."""
         if claim.run_id not in self.claims:  # the run was abandoned
             return
         pulls = self.progress.setdefault(claim.comparison, {})
         before = pulls.get(pull.what)
         pulls[pull.what] = pull
         before_s = 0.0 if before is None else before.elapsed_s
+        # Whether a full multiple of `_LOGGED_S` lies between the two times.
         if pull.elapsed_s // _LOGGED_S > before_s // _LOGGED_S:
             log.info(
                 "pull under way",
@@ -317,6 +327,7 @@ class Runner:
         return result
 
     def _give_back(self, claim: Claim) -> None:
+        """Release the claim. An error of the database is only logged, because the claim expires."""
         try:
             with interrupts_held():
                 self.store.runs.release(claim)
@@ -338,6 +349,7 @@ class Runner:
             self._give_back(claim)
 
     def _remember(self, comparison: Comparison, claim: Claim) -> Memory:
+        """Read what the run needs from earlier runs, and from the alerts."""
         return replace(
             self.store.history.memory_of(memory_request(comparison, claim.slot)),
             installation=self.store.alerts.installation(create=True),
@@ -390,6 +402,7 @@ class Runner:
             return f"internal error: {describe_fault(error)}: please report it"
 
     def _leave_behind(self, comparison: str) -> None:
+        """Count a run that hangs, and open its sources again, because it still uses them."""
         self.left_behind += 1
         log.error("run hung; left behind", comparison=comparison, so_far=self.left_behind)
         if self.publisher is not None:
@@ -418,6 +431,7 @@ class Runner:
         raise AssertionError  # pragma: no cover - the context raises the last error
 
     def _publish(self, result: RunResult) -> None:
+        """Log the result, export its metrics, and send the pings of its end."""
         paired = result.coverage.all.paired if result.coverage else 0
         write = log.info if result.status is RunStatus.OK else log.warning
         write(

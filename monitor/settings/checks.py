@@ -6,7 +6,6 @@ are reported at once.
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from monitor.boundary.options.problems import (
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.instants import utc_now
-from monitor.model.rankings import Arm
 from monitor.model.rules import Keep, SimilarityRule
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
@@ -60,7 +58,7 @@ _NEVER_CERTAIN = (
     "rules, or remove stop_when"
 )
 _FILE = ("scores_to", "file", "path")
-_OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
+_DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
 _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
 
 
@@ -70,7 +68,9 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     comparisons = tuple((index, entry) for index, entry in enumerate(entries) if entry is not None)
     names: set[str | None] = set()
     for entry in entries:
-        names.update(name for _, name in names_in(entry and vars(entry)))
+        # An invalid entry is a comparison whose name is None.
+        values = None if entry is None else vars(entry)
+        names.update(name for _, name in names_in(values))
     yield from _listen(settings, access)
     if settings.retention is not None:
         yield from _retention(settings.retention)
@@ -85,14 +85,14 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
 def _names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name."""
     names: list[tuple[KeyPath, Any]] = []
-    of_candidates: list[tuple[KeyPath, str | None]] = []
+    candidate_names: list[tuple[KeyPath, str | None]] = []
     for index, comparison in comparisons:
         names.append((("comparisons", index, "name"), comparison.name))
         for path, name in names_in(vars(comparison)):
-            if len(path) > 1:
-                of_candidates.append((("comparisons", index, *path), name))
-    yield from duplicates([*names, *of_candidates], NAME_TAKEN.format("comparison"))
-    for path, name in of_candidates:
+            if path[0] == "candidates":
+                candidate_names.append((("comparisons", index, *path), name))
+    yield from duplicates([*names, *candidate_names], NAME_TAKEN.format("comparison"))
+    for path, name in candidate_names:
         if name is not None and not is_name(name):
             yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
 
@@ -105,7 +105,8 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
     listen = settings.listen
     if listen is None or settings.listen_without_authentication is not False:
         return
-    if is_loopback(split_address(listen)[0]):
+    host, _ = split_address(listen)
+    if is_loopback(host):
         return
     if access is not None and access.authenticates:
         return
@@ -119,6 +120,7 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
 
 
 def _retention(retention: Partial) -> Iterator[Problem]:
+    """Report data that should be stored longer than the runs to which they belong."""
     for key in ("scores", "lists", "evidence", "summaries"):
         age = getattr(retention, key)
         if retention.has(key) and age and retention.runs and age > retention.runs:
@@ -167,8 +169,10 @@ def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant
     for index, ping in enumerate(settings.pings or ()):
-        names = () if ping is None else ping.comparisons
-        for place, name in enumerate(names or ()):
+        if ping is None:
+            continue
+        # A ping without names is about all comparisons.
+        for place, name in enumerate(ping.comparisons or ()):
             if name not in comparisons:
                 path = ("pings", index, "comparisons", place)
                 yield Problem(path, f"there is no comparison {name!r}")
@@ -176,15 +180,13 @@ def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]
 
 def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     """The valid sources of the baseline and of all candidates, by key path."""
-    arms: dict[tuple[str, ...], SourceOptions] = {}
-    for arm in Arm:
-        source = getattr(comparison, arm)
-        if source is not None:
-            arms[arm,] = source
+    sources: dict[tuple[str, ...], SourceOptions | None] = {
+        ("baseline",): comparison.baseline,
+        ("candidate",): comparison.candidate,
+    }
     for key, source in (comparison.candidates or {}).items():
-        if source is not None:
-            arms["candidates", key] = source
-    return arms
+        sources["candidates", key] = source
+    return {path: source for path, source in sources.items() if source is not None}
 
 
 def _comparison(comparison: Partial) -> Iterator[Problem]:
@@ -304,9 +306,9 @@ def _users(comparison: Partial) -> Iterator[Problem]:
         return
     baseline = comparison.baseline
     if baseline is not None:
-        of_all_users = all_users_problem(baseline) if users.all else None
-        of_joining = joined_problem(_lists(comparison), users)
-        yield from filter(None, (of_all_users, of_joining))
+        listing_problem = all_users_problem(baseline) if users.all else None
+        joining_problem = joined_problem(_lists(comparison), users)
+        yield from filter(None, (listing_problem, joining_problem))
     if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),
@@ -331,23 +333,30 @@ def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     lists = _arms(comparison)
     floor = comparison.noise_floor
     if floor is not None and floor.retrain is not None:
-        lists["noise_floor",] = floor.retrain
+        path = ("noise_floor",)
+        lists[path] = floor.retrain
     return lists
 
 
 def _can_be_certain(comparison: Partial) -> bool:
-    """Whether each rule on a metric can reach a certain verdict before all users are asked."""
+    """Whether each rule on a metric can reach a certain verdict before all users are asked.
+
+    Returns True if a rule is invalid, because it is not known what the rule judges.
+    """
     if comparison.default_rules:
         return False
-    if not all(options and options.is_whole for options in comparison.rules or ()):
+    all_options = comparison.rules or ()
+    if not all(options and options.is_whole for options in all_options):
         return True
-    rules = [options.to_rule(1) for options in comparison.rules or () if options.metric]
-    thresholds = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]
-    return bool(thresholds) and all(thresholds)
+    # k is not important here: whether the scores are bounded does not depend on it.
+    rules = [options.to_rule(k=1) for options in all_options if options.metric]
+    metric_rules = [rule for rule in rules if isinstance(rule, SimilarityRule)]
+    return bool(metric_rules) and all(rule.thresholds for rule in metric_rules)
 
 
 def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
     """Report files of scores that would overwrite a file, or that would lack candidates."""
+    # What each file is used for that must not be overwritten.
     taken = _files_of_database(settings.database)
     writers: list[tuple[KeyPath, str]] = []
     for index, comparison in comparisons:
@@ -372,11 +381,16 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
 
 
 def _files_of_database(url: SecretStr | None) -> dict[str, str]:
+    """The files that SQLite and rankwatch write for the database, each with a text about its use."""
     file = None if url is None else file_of(parse_url(url))
+    files: dict[str, str] = {}
     if file is None:
-        return {}
-    places = (_place(file), str(file.resolve()))
-    return dict.fromkeys(map("".join, product(places, _OF_A_DATABASE)), "is a file of the database")
+        return files
+    # The database's path may be a link.
+    for path in (_place(file), str(file.resolve())):
+        for suffix in _DATABASE_SUFFIXES:
+            files[f"{path}{suffix}"] = "is a file of the database"
+    return files
 
 
 def _files_read(comparison: Partial) -> dict[str, str]:
@@ -438,12 +452,12 @@ def _check_metric_input(
     """Report a metric that needs a key if the comparison or its sources lack the key."""
     need = metric.need
     if need == Need.SCORES:
-        arms = []
+        arms_without_scores = []
         for keys, source in _arms(comparison).items():
             if not source.has_scores:
-                arms.append(".".join(keys))
-        if arms:
-            names = " and the ".join(arms)
+                arms_without_scores.append(".".join(keys))
+        if arms_without_scores:
+            names = " and the ".join(arms_without_scores)
             yield Problem(
                 path, f"needs the models' own scores: add scores: ... to the {names}'s source"
             )

@@ -36,12 +36,12 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """The alert on a condition, and what happens to alerts on drift while the condition is met."""
+    """The alert on a condition. While runs meet the condition, rules cannot judge drift."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
-    """`alert`: the condition has its own alert, and alerts on drift do not change. `keep`: the
-    condition has no alert, and alerts on drift do not change. `ignore`: the condition has no
-    alert. Alerts on drift end if they cannot be judged, although nothing has recovered."""
+    """`alert`: the condition has its own alert, and alerts on drift keep their states. `keep`: the
+    condition has no alert, and alerts on drift keep their states. `ignore`: the condition has no
+    alert, and an alert on drift ends if it cannot be judged."""
     severity: Severity = Severity.WARNING
     """Severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
@@ -56,7 +56,7 @@ class ErrorOptions(ConditionOptions):
 
 
 class NoDataOptions(ErrorOptions):
-    """Runs that compared too few users for all rules, or for one of them."""
+    """Runs that compared too few users, or that had no data for a rule."""
 
     segments: Literal["all", "named", "each"] = "named"
     """`all`: there is one alert for all users together. `named`: there is also an alert for each
@@ -81,8 +81,8 @@ class StaleOptions(ConditionOptions):
     """No run has succeeded for some time, because runs failed or never began."""
 
     after: value_types.RunCount = 3
-    """The alert fires after this number of scheduled runs in a row without success. Only the daemon
-    checks this."""
+    """The alert fires if this number of scheduled runs in a row did not succeed. Only the daemon
+    checks this condition."""
     severity: Severity = Severity.CRITICAL
     """Severity of the alert."""
 
@@ -105,7 +105,7 @@ class ConditionsOptions(Options):
     too_few: TooFewOptions = Field(default_factory=TooFewOptions)
     """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
-    """No run succeeds for some time. The alert is `Stale`."""
+    """No run has succeeded for some time. The alert is `Stale`."""
     split_off: SplitOffOptions = Field(default_factory=SplitOffOptions)
     """The users of an unpaired comparison are not split as planned. The alert is `SplitOff`."""
     arms_differed: ArmsDifferedOptions = Field(default_factory=ArmsDifferedOptions)
@@ -114,10 +114,11 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
-        merged: dict[str, Any] = {
-            name: getattr(defaults, name).model_copy(update=options.model_dump(exclude_unset=True))
-            for name, options in self._by_condition()
-        }
+        merged: dict[str, Any] = {}
+        for condition, options in self._by_condition():
+            default: ConditionOptions = getattr(defaults, condition)
+            keys_set_here = options.model_dump(exclude_unset=True)
+            merged[condition] = default.model_copy(update=keys_set_here)
         return self.model_copy(update=merged)
 
     @property
@@ -151,15 +152,16 @@ class ConditionsOptions(Options):
 
 
 class NoiseFloorOptions(OneOf):
-    """How similar two lists of the baseline are for one user. This separates drift from noise.
+    """How similar two lists of the baseline are for the same user.
 
-    Set exactly one of these keys.
+    Only a larger difference between the arms is drift. Set exactly one of these keys.
     """
 
     serve: Literal[True] | None = None
-    """Asks the baseline twice at the same time, without caches."""
+    """Asks the baseline for a second answer at the same time, which must not come from a cache."""
     temporal: Literal[True] | None = None
-    """Compares the baseline's lists with its lists of the last run, which are stored."""
+    """Compares the baseline's lists with the baseline's lists of the last run, which rankwatch
+    stores."""
     retrain: SourceOptions | None = None
     """Compares the baseline's lists with the lists of a second training of its model. The value is
     the source of the second training's lists."""
@@ -186,60 +188,61 @@ class ComparisonOptions(Options):
         }
     )
 
+    # The keys of `candidates` that this comparison compares: none, one, or a pair.
     _keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(examples=["home-feed"])
-    """Unique name. It is a label of metrics and a part of URLs."""
+    """Unique name of the comparison, which is a label of metrics and a part of URLs."""
     description: str | None = Field(default=None, max_length=1000)
     """Free text."""
     every: Duration | None = None
     """Time between runs, counted from 1970-01-01 00:00 UTC. With `15m` runs take place at :00, :15,
     :30 and :45."""
     offset: Duration | None = None
-    """Delays each run of `every` by this time, such as `20s`. With different offsets, comparisons
-    do not all run at the same moment."""
+    """Delay of each run, such as `20s`. With different offsets, comparisons do not all run at the
+    same moment. This key needs `every`."""
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
-    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). 0 and 7
-    are Sunday."""
+    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). The
+    weekdays 0 and 7 are Sunday."""
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
     """Runs begin only in these hours of the day, in the time zone of `timezone`. If the end is
-    earlier than the start, the hours include midnight. Slots at other times are not due, so they
-    are never reported as missed. Outside these hours the daemon begins no late run, and `run-once`
-    runs a slot only with `--slot`."""
+    earlier than the start, the period goes past midnight. Outside these hours no run is due, and
+    none is reported as missed. A late run does not begin outside these hours, except with `run-once
+    --slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
     """Time zone of `cron`, `only_between` and `holidays`."""
     holidays: tuple[value_types.Days, ...] = Field(
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
     """Days on which users behave differently. An entry is one day, or a first and a last day. Rules
-    that learn do not judge runs of these days, and do not learn from them. If an alert of such a
-    rule is firing, it continues. Thresholds and conditions are judged as usual."""
+    that learn do not judge runs of these days, and do not learn from them. Firing alerts of these
+    rules continue. Rules with a threshold and conditions are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """Length of the lists that are compared."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
     baseline: SourceOptions = cast("Any", None)
     """The source of the lists that users get today. Required unless there is `unpaired`."""
     candidate: SourceOptions = cast("Any", None)
-    """The source of the lists to compare with the baseline's lists. Required unless there are
-    `candidates` or `unpaired`."""
+    """The source of the candidate's lists, which are compared with the baseline's lists. Required
+    unless there are `candidates` or `unpaired`."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
-    """Sources of several candidates. `candidate` may be set too. Each key becomes a comparison.
-    For example, key `b` becomes `NAME.b`, with all other settings of this comparison. In each slot
-    these comparisons ask the same users, and the baseline is read once. Exception: lists that are
-    joined in files or in Spark are read again for each comparison."""
+    """Sources of several candidates. You may set `candidate` too. Each candidate becomes a
+    comparison: the key `b` becomes the comparison `NAME.b`, with the same settings. In each slot
+    these comparisons ask for the same users, and the baseline is read once. If DuckDB joins files,
+    or Spark joins tables, the baseline is read again for each comparison."""
     pairs: bool = False
-    """Whether `candidates` are also compared with each other, from the same lists. The
-    comparison `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no
-    rule judges it."""
+    """Whether the `candidates` are also compared with each other, by the same lists. The comparison
+    `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no rule judges
+    it."""
     users: UsersOptions = cast("Any", None)
     """The users that both arms are asked for. Required unless there is `unpaired`."""
     unpaired: UnpairedOptions | None = None
-    """Compares arms that serve different users, as in an A/B test. It replaces `baseline`,
+    """Compares arms that serve different users, as in an A/B test. This key replaces `baseline`,
     `candidate` and `users`."""
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
@@ -256,26 +259,27 @@ class ComparisonOptions(Options):
         f"{', '.join(map('`{}`'.format, ARM_METRICS))}.",
     )
     catalogue_size: int | None = Field(default=None, ge=1, le=10**12)
-    """The number of items that the arms could list (default: the number of items in their
-    lists)."""
+    """The number of items that could be recommended (default: the number of different items in the
+    lists of both arms)."""
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
-    """Titles of items. They are shown next to the ids of items."""
+    """Titles of items, which are shown next to the ids."""
     item_url: value_types.ItemUrl | None = Field(
         default=None, examples=["https://shop.example.com/items/{item}"]
     )
     """Link to an item in web pages and reports. `{item}` is the percent-encoded id of the item."""
     relevance: RelevanceOptions | None = None
-    """Items that were relevant to users, for metrics that need them. This data may arrive days
-    later. No rule judges these metrics."""
+    """Items that were relevant to users, for metrics of relevance such as `ndcg`. The data may
+    arrive days after the run. No rule judges metrics of relevance."""
     noise_floor: NoiseFloorOptions | None = None
     """Measures the noise: how similar two lists of the baseline are for the same user. Rules can
-    then use two more metrics for each metric M. `floor(M)` compares two lists of the baseline.
-    `over_floor(M)` is the excess of each user: the distance of the candidate from the baseline,
-    minus the distance between two lists of the baseline."""
+    then use two more metrics for each metric M. `floor(M)` is the similarity of two lists of the
+    baseline. `over_floor(M)` is the excess of each user: the distance of the candidate from the
+    baseline, minus the distance between two lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
-    """All learning rules of the comparison together may cause one false alert in this time."""
+    """All learning rules of the comparison together cause on average at most one false alert in
+    this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
     """When to alert. `rules: default` adds the default rules, which learn what is normal and
     need no thresholds."""
@@ -283,7 +287,7 @@ class ComparisonOptions(Options):
     """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
     of the same name."""
     dry_run: bool = False
-    """Whether alerts are stored but nobody is notified. A rule may override this."""
+    """With `true`, alerts are stored but nobody is notified. A rule may set another value."""
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, examples=[{"owner": "ranking", "contact": "#recs-oncall"}]
     )
@@ -307,29 +311,28 @@ class ComparisonOptions(Options):
     """The largest number of segments for one dimension. If a dimension has more values, its most
     frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind, such as users with the least similar lists. The
-    lists of example users are stored."""
+    """The number of example users of each kind, whose lists are stored. One kind is the users with
+    the least similar lists."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number means that many users, the same in each run. `none` or
-    `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
+    the fixed users of the sample. The number `1000` means 1,000 users, the same in each run. `none`
+    or `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
     always stored."""
     scores_to: ScoresToOptions | None = None
-    """Where the scores of all compared users are written. `keep_scores` has no influence on this.
-    If relevance arrives after the run, the scores of relevance metrics are not written."""
+    """Where the scores of all compared users are written, whatever `keep_scores` is. Scores of
+    relevance metrics are not written if relevance arrives after the run."""
     keep_lists: value_types.KeepChoice | None = None
     """The users whose lists are stored. The values have the same meaning as in `keep_scores`.
-    Explanations compare stored lists with the lists of the next run. By default the lists of all
-    users are stored if relevance, a temporal noise floor or an arm metric needs them. Otherwise no
-    lists are stored."""
+    Explanations compare stored lists with the lists of the next run. By default rankwatch stores
+    the lists of all users if relevance, a temporal noise floor, a rule or an arm metric needs
+    them."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(
         default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
-    """A name for what is normal. To accept changed lists as normal, set a new name. Then rules
-    learn only from later runs. With the name `model_version`, rules learn separately for each
-    version of the arms' models."""
+    """Any text. Rules learn only from runs with the same text, so a new text makes changed lists
+    normal. With `model_version`, rules learn separately for each version of the arms' models."""
 
     @classmethod
     def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:
@@ -341,17 +344,25 @@ class ComparisonOptions(Options):
     @property
     def family(self) -> str:
         """The name in the file. All comparisons that one entry defines have it in common."""
-        return self.name.removesuffix("".join(map(".{}".format, self._keys)))
+        suffix = "".join(f".{key}" for key in self._keys)
+        return self.name.removesuffix(suffix)
 
     @property
     def arms(self) -> tuple[str, str]:
         """The names of the two arms within the family."""
-        names = [f"{self.family}.{key}" for key in self._keys] or ["candidate"]
-        baseline, candidate = ["baseline", *names][-2:]
-        return baseline, candidate
+        if not self._keys:
+            return "baseline", "candidate"
+        # One key names the candidate. Of two keys, the first one names the baseline.
+        names = [f"{self.family}.{key}" for key in self._keys]
+        baseline = names[0] if len(names) > 1 else "baseline"
+        return baseline, names[-1]
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
-        """Yield a comparison for each candidate. With ``pairs``, also for each pair of them."""
+        """Yield the comparisons that this entry of the file defines: one for each candidate.
+
+        With ``pairs`` there is also one for each pair of ``candidates``. An unpaired comparison is
+        the only one of its entry, and gets the sources that it makes from its log.
+        """
         if self.unpaired is not None:
             yield self.model_copy(update=self.unpaired.to_sources())
         if self.candidate is not None:
@@ -363,6 +374,7 @@ class ComparisonOptions(Options):
                 yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
 
     def _named(self, *keys: str, **changes: object) -> Self:
+        """Return a copy whose name ends with the keys of its candidates."""
         copy = self.model_copy(update={"name": ".".join((self.name, *keys)), **changes})
         copy._keys = keys  # noqa: SLF001 - a copy of these options
         return copy

@@ -36,9 +36,9 @@ _MOST_BYTES = 4096
 MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse, attrgetter("text"))]
 """A matcher: ``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
-    "Matchers, all of which must match: `name=value`, `name!=value`, `name=~regex` (for the whole "
-    "value) or `name!~regex`. A name is `alert`, `comparison`, `segment`, `severity`, `metric`, "
-    "`statistic` or a label of the rule."
+    "Matchers: `name=value`, `name!=value`, `name=~regex` (for the whole value) or `name!~regex`. "
+    "All must match. A name is `alert`, `comparison`, `segment`, `severity`, `metric`, `statistic` "
+    "or a label of the rule."
 )
 
 
@@ -65,8 +65,8 @@ class PrivacyOptions(Options):
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more. `openssl rand -hex "
-        "32` writes such a key. After a change of the key no user can be compared with earlier "
-        "runs.",
+        "32` writes such a key. A new key gives every user a new hash, so users no longer match "
+        "earlier runs.",
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = "shown"
@@ -91,15 +91,15 @@ class RetentionOptions(Options):
     stays_partial: ClassVar[bool] = True
 
     scores: Duration = timedelta(days=30)
-    """Scores of each user. On PostgreSQL they are deleted by full days."""
+    """Scores of each user. PostgreSQL deletes scores by full days."""
     lists: Duration | None = None
-    """Lists of all compared users (default: the same as `scores`). Lists that nothing needs are
-    deleted earlier."""
+    """Lists of all compared users (default: the same as `scores`). rankwatch deletes lists earlier
+    when nothing needs them any more."""
     evidence: Duration = timedelta(days=90)
-    """Lists of example users, and explanations."""
+    """Lists of example users, and explanations of runs."""
     summaries: Duration | None = None
     """Summaries, coverage and expectations of all segments except `all` (default: the same as
-    `runs`). The numbers that rules learn from are stored as long as the run."""
+    `runs`). The numbers from which rules learn are stored as long as their run."""
     runs: Duration = timedelta(days=400)
     """Runs, with all their data."""
     daily: Duration = timedelta(days=5 * 365)
@@ -196,16 +196,18 @@ class Settings(Options):
         ],
     )
     """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
-    this file's directory. Percent-encode special characters of the password: `@` is `%40`."""
+    the configuration file's directory. Percent-encode special characters of the password, such as
+    `%40` for `@`."""
     answers_folder: ConfigPath | None = None
-    """Folder that stores answers of HTTP services until their run is stored. If the run continues
-    after a restart, it requests only the missing answers. The default for a SQLite file
-    `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so
-    no answers are stored. No answers are stored with `users: hmac`."""
+    """Folder for the answers of HTTP services during a run. If the run continues after a restart,
+    it requests only the missing answers. rankwatch deletes the answers when the run is stored. The
+    default for a SQLite file `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL
+    there is no default, so no answers are stored. No answers are stored with `users: hmac`."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
-    """The largest number of series of segments on /metrics. If there are more, the series of the
-    smallest segments are left out, and `rankwatch_series_cut` counts the missing series. Series of
-    the segment `all`, and of alerts that fire or are pending, are never left out."""
+    """The largest number of series on /metrics that belong to segments. If there are more, the
+    smallest segments are left out. `rankwatch_series_cut` counts the series that were left out.
+    rankwatch never leaves out series of the segment `all`, or of alerts that fire or are
+    pending."""
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
@@ -215,16 +217,17 @@ class Settings(Options):
     name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons use one PostgreSQL database, one of them leads. A standby takes over
-    if the leader has stopped or frozen for this time. The time may be from 5s to 5m."""
+    if the leader has stopped or frozen for this time. The smallest value is 5s, and the largest is
+    5m."""
     listen: Address = DEFAULT_LISTEN
     """Host and port of /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
-    """Must be true if other machines can reach `listen` without a password or a client certificate
-    (`web_config_file`). Then anybody who reaches the port can read all pages."""
+    """Set `true` to let other machines reach `listen` without a password or a client certificate
+    (`web_config_file`). Anybody who reaches the port can then read all pages."""
     web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
     """File with TLS, client certificates and basic authentication for `listen`, in the format of
-    Prometheus' exporter-toolkit. Certificates are reloaded when their files change. This file is
-    reloaded with the configuration."""
+    Prometheus' exporter-toolkit. Certificates are reloaded when their files change. A changed
+    `web.yaml` needs a reload of the configuration."""
     external_url: PublicUrl = Field(default_factory=_default_url)
     """URL of this daemon for links in alerts (default: made from `listen`, with https if TLS is
     on)."""
@@ -232,8 +235,8 @@ class Settings(Options):
         default=None, examples=["https://wiki.example.com/rankwatch/runbooks"]
     )
     """URL of the folder of runbooks. The name of the alert's runbook is appended, such as
-    `/SimilarityDrop`. By default this is `/docs/runbooks` at `external_url`, where the daemon
-    serves the runbooks. A rule's `runbook_url` overrides it."""
+    `/SimilarityDrop`. By default the URL is `/docs/runbooks` at `external_url`, where the daemon
+    serves the runbooks. The setting `runbook_url` of a rule has priority."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
     """What happens in every comparison while its runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
@@ -243,13 +246,13 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
     """Receivers of notifications when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Services that every run pings. A service of this kind is a dead man's switch: it sends an
-    alert if pings stop."""
+    """Dead man's switches: services that get a ping from every run, and send an alert if pings
+    stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The largest number of runs at the same time. The run that has waited longest starts first. A
-    run that has used half of its deadline no longer counts. If the last run of a comparison used
-    its full deadline, the comparison's next run counts as slow. Slow runs do not count here. Their
-    limit is a quarter of this number, but at least one."""
+    run that has used half of its deadline no longer counts towards this number. A comparison is
+    slow if its last run used its full deadline. Runs of slow comparisons have a limit of their own:
+    a quarter of this number, but at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database cannot be reached for this time, every receiver gets the alert
     `DatabaseAway`."""
@@ -260,8 +263,8 @@ class Settings(Options):
     """A second receiver for messages that the first receiver rejects permanently. With `{pagerduty:
     email}`, `email` gets the messages that `pagerduty` rejects."""
     maintenance: tuple[MaintenanceOptions, ...] = Field(default=(), max_length=100)
-    """Times without notifications. If an alert still fires at the end of such a time, receivers are
-    notified then."""
+    """Times without notifications. At the end of a maintenance time, receivers are notified of the
+    alerts that still fire."""
     retention: RetentionOptions = Field(default_factory=RetentionOptions)
     """How long results are stored."""
     privacy: PrivacyOptions = Field(default_factory=PrivacyOptions)

@@ -77,7 +77,9 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if metrics:
         rules += _of_first(metrics[0], options)
     watched = metrics[: 1 + _OTHERS]
-    for metric, name in list(zip(watched, name_metrics(watched), strict=True))[1:]:
+    # A name depends on all watched metrics, also on the first one.
+    names = name_metrics(watched)
+    for metric, name in zip(watched[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
     rules += _of_coverage(options)
@@ -113,7 +115,9 @@ def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
             is_unknown = lack in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
-            if is_unknown or (prefix and lack in OF_BOTH_ARMS):
+            # A comparison of both arms' lists belongs to no arm, so one rule is enough.
+            is_second_rule = lack in OF_BOTH_ARMS and arm is Arm.BASELINE
+            if is_unknown or is_second_rule:
                 continue
             keys = {**_DROP, "learned": "jump", "for": _FOR.get(lack, 1)}
             coverage = str(CoverageShare(lack, arm))
@@ -147,6 +151,7 @@ def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOption
 
 @cache
 def _rule(**keys: Hashable) -> RuleOptions:
+    """Return the rule with these keys of the file. Many comparisons have the same rules."""
     return RuleOptions.model_validate(keys)
 
 
@@ -160,7 +165,8 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
     names = []
     for metric in metrics:
         text = metric.name if count[metric.name] == 1 else str(metric)
-        names.append("".join(map(str.capitalize, re.findall("[a-z0-9]+", text.lower()))))
+        words = re.findall("[a-z0-9]+", text.lower())
+        names.append("".join(map(str.capitalize, words)))
     return names
 
 
@@ -180,10 +186,10 @@ def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     names = list(options.arm_metrics)
     rules = rules_of(options)
     for rule in rules:
-        if rule.coverage is not None:
-            lack = rule.coverage.lack
-            if lack in TRAITS:
-                names.append(lack.value)
+        if rule.coverage is not None and rule.coverage.lack in TRAITS:
+            # The arm metric that measures a trait has the trait's name.
+            names.append(rule.coverage.lack.value)
+    # Rules on frozen arms judge how many lists changed.
     if any(rule.frozen is not None for rule in rules):
         names.append(CHURN)
     return tuple(dict.fromkeys(names))

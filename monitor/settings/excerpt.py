@@ -42,12 +42,11 @@ def load_database_settings(path: Path) -> DatabaseSettings:
         problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
         for problem in document.problems
     )
-    texts = tuple(name for name in names if name is not None)
-    is_readable = texts and len(texts) == len(names) and isinstance(url, str)
-    if is_readable and not has_problem:
+    has_names = bool(names) and None not in names
+    if isinstance(url, str) and has_names and not has_problem:
         with suppress(ConfigError):
             database = absolute_url(SecretStr(url), base)
-            return DatabaseSettings(database=database, comparison_names=texts)
+            return DatabaseSettings(database=database, comparison_names=tuple(names))
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
 
     settings = parse_settings(text, name=str(path), base_dir=base)
@@ -67,22 +66,28 @@ def load_document(path: Path) -> YamlDocument:
 
 
 def _names_of(document: YamlDocument) -> list[Any]:
-    """The names of all comparisons. None stands for a name that is not text."""
+    """Return the names of all comparisons. A name that is not text is None."""
     names: list[Any] = []
-    comparisons = document.data.get("comparisons")
-    for entry in comparisons if isinstance(comparisons, list) else []:
+    for entry in _entries(document):
         names += [name for _, name in names_in(entry)]
     return names
 
 
-def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> int:
-    """The line of a setting of this comparison. It is ``baseline``, ``candidate`` or ``users``."""
+def _entries(document: YamlDocument) -> list[object]:
     comparisons = document.data.get("comparisons")
-    for place, entry in enumerate(comparisons if isinstance(comparisons, list) else []):
-        for key, name in names_in(entry):
+    return comparisons if isinstance(comparisons, list) else []
+
+
+def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> int:
+    """The line of a setting of this comparison: of ``baseline``, ``candidate`` or ``users``.
+
+    The candidate of a comparison ``NAME.KEY`` is its entry in ``candidates``.
+    """
+    for place, entry in enumerate(_entries(document)):
+        for path, name in names_in(entry):
             if name == comparison:
-                is_one_of_several = setting == "candidate" and key[0] == "candidates"
-                keys = key if is_one_of_several else (setting,)
+                is_one_of_several = setting == "candidate" and path[0] == "candidates"
+                keys = path if is_one_of_several else (setting,)
                 return document.line(("comparisons", place, *keys))
     return 1
 
@@ -95,19 +100,21 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     if not isinstance(entry, Mapping):
         yield ("name",), None
         return
-    name = entry.get("name")
-    if not isinstance(name, str):
-        name = None
+    family = entry.get("name")
+
+    def named(*keys: str) -> str | None:
+        return ".".join((family, *keys)) if isinstance(family, str) else None
+
     candidates = entry.get("candidates")
     if not isinstance(candidates, Mapping):
         candidates = {}
     # A comparison with one candidate. An entry without any candidate is invalid, but it has a name.
     if entry.get("candidate") is not None or not candidates:
-        yield ("name",), name
+        yield ("name",), named()
     # One comparison for each of several candidates.
     for key in candidates:
-        yield ("candidates", key), name and f"{name}.{key}"
+        yield ("candidates", key), named(key)
     # One comparison for each pair of candidates.
     if entry.get("pairs") not in (None, False):
         for key, other in combinations(candidates, 2):
-            yield ("candidates", other), name and f"{name}.{key}.{other}"
+            yield ("candidates", other), named(key, other)

@@ -54,6 +54,7 @@ def json_schema() -> dict[str, Any]:
             "to."
         }
     }
+    # This default is made from `listen`.
     schema["properties"]["external_url"].pop("default", None)
     return {"$schema": _DIALECT, "title": "rankwatch configuration", **schema}
 
@@ -87,5 +88,6 @@ def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
     )
     if not is_narrow:
         return node
+    # Descriptions, defaults and examples belong to both alternatives.
     common = {key: node.pop(key) for key in list(node) if key in _COMMON}
     return {"anyOf": [node, {"$ref": "#/$defs/Variable"}], **common}

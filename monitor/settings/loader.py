@@ -65,8 +65,7 @@ def _check_document(
     access_lines: list[str] = []
     if settings is not None:
         access, access_lines = _read_access(settings.web_config_file)
-        more_problems = list(unreported(check_settings(settings, access), problems))
-        problems += more_problems
+        problems += unreported(check_settings(settings, access), problems)
     if settings is None or problems or access_lines:
         lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
         raise ConfigError("\n".join(lines))
@@ -121,12 +120,13 @@ def load_with_rules(
             f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
             "or be a complete configuration"
         )
+    # Each entry of the file has a family of its own, so its place is that of its family.
     families = list(dict.fromkeys(each.family for each in settings.comparisons))
-    judged = []
+    with_rules = []
     for comparison in chosen:
         place = families.index(comparison.family)
-        judged.append(_with_rules(path, rules, place, comparison.name))
-    return tuple(judged)
+        with_rules.append(_with_rules(path, rules, place, comparison.name))
+    return tuple(with_rules)
 
 
 def _chosen(
@@ -162,6 +162,7 @@ def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOpt
     ``rules``.
     """
     inside = ("comparisons", place)
+    # The lines of the other file's keys replace those of the comparison's keys.
     rules_document = _read_rules(rules, inside)
     document = parse_yaml(read_text(path), str(path))
     document.data["comparisons"][place].update(rules_document.data)

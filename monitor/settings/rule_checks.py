@@ -23,11 +23,16 @@ _OF_LEARNED = "does not go with learned, which learns its limit from earlier run
 _BOTH_LISTS = (
     "compares both arms' lists of a user, but with unpaired each user has lists of one arm only"
 )
+_OF_OUTCOME = (
+    "does not go with outcome, which has one interval for all users of both arms: remove this key"
+)
 # Each row has a field, the fields that it excludes, and the message about an excluded field.
 _EXCLUDED = (
     ("frozen", ("metric", "coverage", "statistic", "segments", "below", "above"), _OF_FROZEN),
     ("frozen", ("learned", "watch", "for_runs", "resolve_above", "resolve_below"), _OF_FROZEN),
     ("frozen", ("resolve_after",), _OF_FROZEN),
+    ("outcome", ("metric", "coverage", "frozen", "statistic", "segments"), _OF_OUTCOME),
+    ("outcome", ("learned", "watch"), _OF_OUTCOME),
     ("coverage", ("metric", "statistic"), _OF_COVERAGE),
     ("coverage", ("below",), _SHARES_RISE),
     ("learned", ("below", "above", "resolve_above", "resolve_below"), _OF_LEARNED),
@@ -47,8 +52,11 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if rule.has("frozen"):
         # The checks below are for rules with a threshold or a learned limit.
         return
+    if rule.has("outcome"):
+        yield from _outcome(rule, comparison)
+        return
     if not rule.has("metric", "coverage"):
-        yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
+        yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
     elif not rule.has("coverage") and rule.metric is not None:
         yield from _metric(rule, comparison)
     if rule.has("learned"):
@@ -85,12 +93,15 @@ def lacks_lists(comparison: Partial) -> bool:
 
 def _excluded(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
-    reported = set()
-    for by, names, message in _EXCLUDED:
-        for name in names:
-            if rule.has(by) and rule.has(name) and name not in reported:
-                reported.add(name)
-                yield Problem((RuleOptions.model_fields[name].alias or name,), message)
+    messages: dict[str, str] = {}
+    for field, excluded, message in _EXCLUDED:
+        for name in excluded:
+            if rule.has(field) and rule.has(name):
+                messages.setdefault(name, message)
+    for name, message in messages.items():
+        # Some keys, such as `for`, have another name in the file.
+        key = RuleOptions.model_fields[name].alias or name
+        yield Problem((key,), message)
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -128,6 +139,30 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             "needs relevance, which arrives after the rules have judged the run: use a metric "
             "that needs the lists only",
         )
+
+
+def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report an outcome that is not measured, and a margin that is not beyond 0."""
+    unpaired = comparison.unpaired
+    outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
+    if rule.outcome is not None and rule.outcome not in outcomes:
+        named = ", ".join(outcomes) or "none"
+        yield Problem(
+            ("outcome",), f"is not among unpaired.outcomes, which has {named}: add it there"
+        )
+    if not rule.has("below", "above"):
+        yield Problem((), "has no margin: give below, such as below: -0.02")
+        return
+    is_below = rule.has("below")
+    side = "below" if is_below else "above"
+    margin = getattr(rule, side)
+    if margin is not None and (margin >= 0 if is_below else margin <= 0):
+        yield Problem(
+            (side,),
+            "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
+            "or above: 0.02",
+        )
+    yield from _threshold(rule, None)
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:
@@ -170,30 +205,34 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     is_below = rule.has("below")
     side, resolve = ("below", "resolve_above") if is_below else ("above", "resolve_below")
     threshold = getattr(rule, side)
-    end = getattr(rule, resolve)
+    resolve_at = getattr(rule, resolve)
     if threshold is None:
         return
-    if end is not None and (end < threshold if is_below else end > threshold):
-        yield Problem(
-            (resolve,),
-            f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of {side}, "
-            "because otherwise the alert would end while the rule is in breach: change it",
-        )
-    name = "a share"
-    low, high = 0.0, 1.0
-    if not rule.has("coverage"):
-        if rule.metric is None or rule.statistic is None:
-            return
-        name = str(rule.statistic)
-        if rule.statistic.floor is None:
-            name = rule.metric.short_name
-            low, high = rule.metric.bounds(k)
-        else:
-            yield from _share_below(rule, k)
+    if resolve_at is not None:
+        is_in_breach = resolve_at < threshold if is_below else resolve_at > threshold
+        if is_in_breach:
+            yield Problem(
+                (resolve,),
+                f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of "
+                f"{side}, because otherwise the alert would end while the rule is in breach: "
+                "change it",
+            )
+    if rule.has("coverage"):
+        name, low, high = "a share", 0.0, 1.0
+    elif rule.metric is None or rule.statistic is None:
+        return  # invalid values were reported before
+    elif rule.statistic.floor is None:
+        name = rule.metric.short_name
+        low, high = rule.metric.bounds(k)
+    else:
+        name, low, high = str(rule.statistic), 0.0, 1.0
+        yield from _share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
-    if not (low < threshold <= high if is_below else low <= threshold < high):
+    # No value is below the lowest possible value, or above the highest one.
+    is_possible = low < threshold <= high if is_below else low <= threshold < high
+    if not is_possible:
         yield Problem((side,), message)
-    elif end is not None and not low <= end <= high:
+    elif resolve_at is not None and not low <= resolve_at <= high:
         yield Problem((resolve,), message)
 
 
@@ -205,6 +244,7 @@ def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     """
     judged = rule.metric
     low, high = judged.bounds(k)
+    # ``floor`` is the x of ``share_below(x)``.
     if not low < rule.statistic.floor <= high:
         yield Problem(
             ("statistic",),
@@ -218,14 +258,14 @@ def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
-        return
+        return  # `all`, `each`, or an invalid value
     named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
     yield from duplicates(named, f"{TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments
     if dimensions is None:
-        return
+        return  # the dimensions are invalid, so it is not known which ones exist
     for path, name in named:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:

@@ -85,7 +85,7 @@ JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.par
 
 
 class RuleOptions(Options):
-    """When to alert: a statistic or a share of users passes a limit for some runs in a row."""
+    """When to alert. A rule is in breach if a statistic or a share of users passes a limit."""
 
     stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
@@ -104,6 +104,12 @@ class RuleOptions(Options):
                     "required": ["frozen"],
                     "properties": dict.fromkeys(("metric", "statistic", "coverage"), False),
                 },
+                {
+                    "required": ["outcome"],
+                    "properties": dict.fromkeys(
+                        ("metric", "statistic", "coverage", "frozen", "learned", "segments"), False
+                    ),
+                },
             ],
         }
     )
@@ -111,34 +117,40 @@ class RuleOptions(Options):
     alert: value_types.AlertName = Field(examples=["SimilarityLow"])
     """Name of the alert, unique within the comparison."""
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
-    """The metric M to judge. It is one of the comparison's metrics. With a noise floor, `floor(M)`
-    and `over_floor(M)` are possible too. An unpaired comparison has `self_gap(M)`, `far_gap(M)`,
-    `baseline_self(M)` and `candidate_self(M)` instead. A rule may have `coverage` or `frozen` in
-    place of a metric."""
+    """The metric to judge: one of the comparison's metrics M. With a noise floor, `floor(M)` and
+    `over_floor(M)` are possible too. In an unpaired comparison, only `self_gap(M)`, `far_gap(M)`,
+    `baseline_self(M)` and `candidate_self(M)` are possible. A rule may have `coverage`, `frozen` or
+    `outcome` in place of a metric."""
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users instead of a `metric`. The share is about the candidate's lists, or
-    about the lists of the arm in brackets, as in `failed(baseline)`. Shares of all users are
-    `missing` (no list), `empty` (an empty list), `short` (a short list), `duplicated` (an item
-    twice in the list), `failed` (a failed request) and `unpaired` (not compared). Shares of the
-    compared users are `shared_list` (the same list as many other users) and `unchanged_list` (the
-    same list as in the last run, although lists of other users changed). `exposure_jump` compares
-    with the last run. While alerts fire, it compares with the last run before these alerts. It
-    finds the item whose share of the lists, or of the first places, changed most. Its value is
-    (now - before)² / (now + before) of the two shares, minus 30 times the mean of this value over
-    other items. So it is nearly the share of users if the item is new or gone. `shifted_list`
-    compares with the same run: it is the share of users whose former first item is gone, or whose
-    first item is new.
-    `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. Other shares of the
-    compared users come from a comparison of each user's two lists: `top_reversed` (the first three
-    items in mostly reversed order), `first_differs` (another first item), `identical_list` (the
-    same list), `alike_list` (nearly the same list) and `interleaved_list` (the baseline's first
-    items are near the top)."""
+    """Judges a share of users in place of a `metric`. The share is about the candidate's lists. For
+    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six shares are about all
+    requested users. `missing` counts users without a list. `empty` counts users with an empty list.
+    `short` counts users with a list of fewer than `k` items. `duplicated` counts users with an item
+    twice in the list. `failed` counts users whose request failed. `unpaired` counts users that were
+    not compared. All other shares are about the compared users. `shared_list` counts users with the
+    arm's most common list. `unchanged_list` counts users with the same list as in the last run,
+    although lists of other users changed. `exposure_jump` is the largest change of one item's share
+    of the lists, or of the first places: (now - before)² / (now + before), minus 30 times the mean
+    of this value over other items. So it is nearly the share of users if the item is new or gone.
+    `shifted_list` counts users whose former first item is gone, or users whose first item is new,
+    whichever are more. Both compare with the last run before the firing alerts began.
+    `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed` counts
+    users whose first three items are the same in both arms, but in mostly reversed order.
+    `first_differs` counts users whose first item differs between the arms. `identical_list` counts
+    users with the same list in both arms. `alike_list` counts users with nearly the same list.
+    `interleaved_list` counts users whose list from the candidate has the baseline's first items
+    near the top."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
-    """Judges, instead of a `metric`, how long the lists of an arm stay the same. The rule is in
-    breach if this arm's lists have not changed for an unusually long time while the other arm's
-    lists change. If there is such a rule, lists are stored."""
+    """Judges how long the lists of this arm stay the same, in place of a `metric`. The rule is in
+    breach if the lists have not changed for an unusually long time while the other arm's lists
+    change. Such a rule needs stored lists, so rankwatch stores lists."""
+    outcome: str | None = Field(default=None, examples=["clicks"])
+    """Judges an outcome of the users of an unpaired comparison, in place of a `metric`. The outcome
+    is a column that `unpaired.outcomes` names. With `below: -0.02`, the rule is in breach if the
+    whole interval is below -2 %. Then the candidate's outcome is surely more than 2 % lower than
+    the baseline's. With `above: 0.02`, the rule is in breach if the whole interval is above 2 %."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
@@ -147,8 +159,8 @@ class RuleOptions(Options):
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(default="all", examples=["each", ["all", "country=UK"]])
-    """`all` judges all users together. `each` judges every segment, including `all`. A list such as
-    `[all, country=UK]` names segments."""
+    """`all` judges all users together. `each` judges every segment, including `all`. `[all,
+    country=UK]` judges the segments `all` and `country=UK`."""
     below: FiniteFloat | None = None
     """The rule is in breach while the statistic is below this number."""
     above: FiniteFloat | None = None
@@ -156,43 +168,49 @@ class RuleOptions(Options):
     `share_below(x)`, because this share grows as lists drift apart."""
     learned: Literal["drop", "trend", "jump"] | None = None
     """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
-    five of them. With `drop`, or with `jump` for `coverage`, the rule is in breach if one run is
-    outside the expected range. With `trend` it is in breach if small changes of many runs add up to
-    a lasting change."""
+    five of them. With `drop`, the rule is in breach if one run is outside the expected range. For
+    `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
+    of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
-    """The direction of change that is a breach. This key is only for `learned`. With `improvement`
-    the rule finds lists that are suspiciously similar."""
+    """Which direction of change is a breach. Only for rules with `learned`. `drift` means less
+    similar lists. `improvement` means lists that are suspiciously similar."""
     for_runs: value_types.RunCount = Field(default=1, alias="for")
     """How many consecutive runs must be in breach before the alert fires."""
     resolve_above: FiniteFloat | None = None
-    """A firing alert with `below` resolves when the statistic is at least this (default: the
-    threshold)."""
+    """A firing alert with `below` resolves when the statistic is at least this number (default: the
+    number in `below`)."""
     resolve_below: FiniteFloat | None = None
-    """A firing alert with `above` resolves when the statistic is at most this (default: the
-    threshold)."""
+    """A firing alert with `above` resolves when the statistic is at most this number (default: the
+    number in `above`)."""
     resolve_after: value_types.RunCount = 1
     """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
     intermittent fault causes one alert instead of many."""
     min_users: int = Field(default=30, ge=1, le=10**9)
-    """The smallest number of users with a score. With fewer users the verdict is `too_few`, never a
-    breach."""
+    """A verdict needs at least this number of users with a score. With fewer users the outcome is
+    `too_few`, never a breach."""
     severity: rules.Severity = rules.Severity.WARNING
     """Severity of the alert."""
     dry_run: bool | None = None
-    """Whether the alert is stored but nobody is notified (default: the value of the comparison)."""
+    """With `true`, the alert is stored but nobody is notified (default: the value of the
+    comparison)."""
     runbook_url: value_types.PublicUrl | None = None
     """Web page with instructions for on-call."""
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"team": "recs"}])
     """Further labels of the alert, for routing."""
 
     def to_rule(self, k: int) -> rules.Rule:
-        """Return the rule for lists of at most k items."""
+        """Return the rule for lists of at most k items. The options must be valid."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
             return rules.StandstillRule(arm=self.frozen, **common)
         if self.coverage is not None:
             return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
-        # A valid rule without `frozen` and `coverage` has a metric.
+        if self.outcome is not None:
+            is_below = self.below is not None
+            end = DerivedMetric.OUTCOME_HIGH if is_below else DerivedMetric.OUTCOME_LOW
+            metric = end.of(self.outcome)
+            return rules.SimilarityRule(metric=metric, limit=self._limit, **common)
+        # A valid rule without `frozen`, `coverage` and `outcome` has a metric.
         judged = cast("JudgedMetric", self.metric)
         # Many healthy users of an unpaired comparison have no list of before. So it is not checked
         # whether their scores could change the verdict.
@@ -234,6 +252,7 @@ class RuleOptions(Options):
                 low, high = self.metric.bounds(None)
             else:
                 rises = not rises  # share_below(x) grows when scores become smaller
+        # To watch for improvement is to watch the opposite side.
         is_above = rises is (self.watch == "drift")
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,

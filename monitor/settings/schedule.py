@@ -187,12 +187,14 @@ class OnlyBetween(Schedule):
     def latest(self, now: datetime) -> datetime:
         slot = self.slots.latest(now)
         while not self.is_open(slot):
+            # Continue right before the hours closed.
             slot = self.slots.latest(self.closes.latest(slot) - _INSTANT)
         return slot
 
     def next(self, after: datetime) -> datetime:
         slot = self.slots.next(after)
         while not self.is_open(slot):
+            # Continue at the time when the hours open.
             slot = self.slots.next(self.opens.next(slot) - _INSTANT)
         return slot
 
@@ -216,6 +218,8 @@ def schedule_of(
     if hours is None:
         return slots
     schedule = OnlyBetween(slots, *parse_hours(hours, zone))
+    # Without this check, `OnlyBetween.next` would search for ever. The first slots after as many
+    # openings as there are days between two slots of any cron expression are checked.
     slot = EPOCH
     for _ in range(_FURTHEST_DAYS):
         slot = slots.next(schedule.opens.next(slot) - _INSTANT)
@@ -225,7 +229,10 @@ def schedule_of(
 
 
 def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
-    """The daily schedules of the start and of the end of hours such as ``22:00-06:00``."""
+    """The daily schedules of the start and of the end of hours such as ``22:00-06:00``.
+
+    Raises ValueError for any other text, and if the start and the end are equal.
+    """
     first, _, end = map(str.strip, hours.partition("-"))
     if end == "24:00":
         end = "00:00"
@@ -233,7 +240,7 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
         begin_time = time.fromisoformat(first)
         end_time = time.fromisoformat(end)
     except ValueError:
-        begin_time = end_time = time()
+        begin_time = end_time = time()  # the check of equal times reports any other text
     opens = Cron.parse(f"{begin_time.minute} {begin_time.hour} * * *", zone)
     closes = Cron.parse(f"{end_time.minute} {end_time.hour} * * *", zone)
     if opens == closes:
@@ -258,8 +265,9 @@ def parse_zone(name: str) -> ZoneInfo:
 def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
     """The shortest or longest time between two successive slots of the expression.
 
-    ``pick`` is ``min`` or ``max``. It is applied to the days between two days with slots, and to
-    the minutes between two slots of one day or of two such days.
+    ``pick`` is ``min`` or ``max``. Each day with slots has them at the same times. So the result is
+    the gap between two slots of a day, or between the last slot of a day and the first slot of the
+    next day with slots.
     """
     cron = CronSim(expression, EPOCH)
     days = []
@@ -277,6 +285,7 @@ def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
+    """The longest time between the last slot of the open hours and the first slot afterwards."""
     # A period that does not divide a day has slots at other times each day. The longest pause in
     # this many days is close to the longest possible pause.
     ends = [EPOCH]

@@ -57,9 +57,9 @@ def policy_of(settings: Settings) -> NotificationPolicy:
     peers = receivers_by_name(settings.receivers)
     fallbacks: dict[str, str] = {}
     for name, fallback in settings.fallbacks.items():
-        if fallback in peers:
-            for peer in peers.get(name, ()):
-                fallbacks[peer] = peers[fallback][0]
+        for peer in peers[name]:
+            # One peer is enough, so the first peer of the fallback gets the messages.
+            fallbacks[peer] = peers[fallback][0]
     muted: set[tuple[str, str]] = set()
     intervals: dict[str, timedelta] = {}
     for comparison in settings.comparisons:
@@ -119,10 +119,6 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
     )
 
 
-def _group_for(options: ComparisonOptions) -> timedelta:
-    return options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest)
-
-
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     """The plan, with the dates of holidays as instants in the comparison's time zone."""
     schedule = to_schedule(options)
@@ -133,7 +129,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         runs_per_false_alarm=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
-        group_for=_group_for(options),
+        group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
         by_model=options.reference == "model_version",
         holidays=tuple(_period(first, last, zone) for first, last in options.holidays),
     )
@@ -189,9 +185,10 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
 def config_hash(options: ComparisonOptions) -> str:
     """Return the SHA-256 hash of all settings that influence scores.
 
-    Rules, schedule, storage and keys marked `NOT_IN_HASH` have no influence on the hash. The same
-    is true for the common folder of the arms' files. Of secrets, only URLs are part of the hash,
-    without user and password.
+    Rules, schedule, storage and keys marked `NOT_IN_HASH` have no influence on the hash. Of
+    secrets, only URLs are part of the hash, without user and password. The hash stays the same if
+    files are moved to another folder. The files of both arms are moved together, because their
+    common folder is removed. All other files may be moved one by one.
     """
     arms: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
@@ -229,7 +226,9 @@ def _meaning(value: object) -> object:
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if isinstance(value, Mapping):
         entries = value.items()
-        return {str(k): _meaning(v) for k, v in entries if not isinstance(v, SecretStr)}
+        return {
+            str(key): _meaning(item) for key, item in entries if not isinstance(item, SecretStr)
+        }
     if isinstance(value, list | tuple):
         return [_meaning(item) for item in value]
     if isinstance(value, str | int | float | bool | None):
@@ -238,8 +237,11 @@ def _meaning(value: object) -> object:
 
 
 def _meaning_of_model(model: BaseModel) -> dict[str, object]:
-    # Leave out settings that are None. So the hash stays the same if a later version adds a
-    # setting.
+    """The settings of a model that are part of the hash, in types that JSON has.
+
+    Settings that are None are left out. So the hash stays the same if a later version adds a
+    setting.
+    """
     meaning: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

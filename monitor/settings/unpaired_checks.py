@@ -29,6 +29,7 @@ def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
 
 
 def _options(options: Partial, now: datetime) -> Iterator[Problem]:
+    """Report the problems of the section ``unpaired``. The key paths start at the section."""
     if options.log is not None:
         yield from _rows("log", options.log, options.arm, needs="within")
     if options.assignments is not None:

@@ -12,7 +12,7 @@ from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.model.rankings import Arm
 from monitor.model.unpaired import UnpairedPlan
-from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions
+from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions, are_once
 from monitor.sources.table_options import ColumnName
 
 _T = TypeVar("_T", bound=OneOf)
@@ -22,44 +22,50 @@ _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
 class UnpairedOptions(Options):
     """An unpaired comparison: each user is served by one arm only, as in an A/B test.
 
-    If the lists of both arms change equally much in different ways, this comparison detects
-    nothing. A paired comparison is better if the candidate can also be asked for the baseline's
-    users.
+    An unpaired comparison does not notice if the lists of both arms change equally much in
+    different ways. A paired comparison is better if the candidate can also be asked for the
+    baseline's users.
     """
 
     stays_partial: ClassVar[bool] = True
 
     log: SourceOptions
-    """The log of the lists that both arms served, as files or as a table of a database. It needs
-    `served` with `time` and `within`."""
+    """The log of the lists that both arms served, as files or as a table of a database. The key
+    `served` with `time` and `within` is required."""
     arm: ColumnName
     """Column with the arm, in the log and in `assignments`."""
     baseline: _ArmValue
-    """The baseline's value in the column `arm`."""
+    """The value of the baseline in the column that `arm` names."""
     candidate: _ArmValue
-    """The candidate's value in the column `arm`."""
+    """The value of the candidate in the column that `arm` names."""
     split: Annotated[
         dict[str, Annotated[float, Field(gt=0, lt=1)]],
         NOT_IN_HASH,
         Field(examples=[{"a": 0.5, "b": 0.5}]),
     ]
-    """The planned share of users in each arm. The sum of both shares is 1. If the split changes,
-    set a new `since`."""
+    """The planned share of users in each arm. The two shares add up to 1. If the split changes, set
+    a new `since`."""
     before: Instant = Field(examples=["2026-11-01"])
-    """Date or time before the test. A run compares each user's newest list with an earlier list:
-    the last list that any arm served to this user up to this time."""
+    """Date or time before the test. A run compares each user's newest list with an earlier list of
+    this user: the last list up to this time, by any arm."""
     since: Instant | None = Field(default=None, examples=["2026-11-02"])
-    """Date or time when the test began (default: `before`). Earlier assignments to an arm are
-    ignored."""
+    """Date or time when the test began (default: `before`). rankwatch ignores assignments before
+    this time."""
     before_within: Duration = timedelta(days=90)
-    """The longest time between serving the earlier list and `before`."""
+    """The largest age of the earlier list at the time `before`."""
     segments: SegmentColumns = Field(default=(), max_length=20)
-    """Columns whose values divide the users into segments. They are columns of `assignments`,
-    or of the log if `assignments` is not set."""
+    """Columns whose values divide the users into segments. The columns are in `assignments`, or in
+    the log if `assignments` is not set."""
     assignments: UsersOptions | None = None
-    """Files or a table with the users that were assigned to each arm, and when. It needs `served`
-    with `time`. With this key, a run also asks for assigned users that were never served. Without
-    it, a run asks only for users that were served since the test began."""
+    """Files or a table of assignments: user, arm and time. The key `served` with `time` is
+    required. With assignments, a run also counts users that were assigned but never served. Without
+    assignments, a run counts only users that were served since the test began."""
+
+    outcomes: Annotated[tuple[ColumnName, ...], are_once, NOT_IN_HASH] = Field(
+        default=(), max_length=5, examples=[["clicks"]]
+    )
+    """Columns of the log with an outcome of each request, such as clicks. The outcome of a user is
+    the sum since the test began. A rule may judge it with the key `outcome`."""
 
     @property
     def begins_at(self) -> datetime:
@@ -72,6 +78,7 @@ class UnpairedOptions(Options):
             before=self.before,
             since=self.begins_at,
             baseline_share=self.split[self.baseline],
+            outcomes=self.outcomes,
         )
 
     def lists_of(self, arm: Arm) -> SourceOptions:
@@ -96,6 +103,15 @@ class UnpairedOptions(Options):
             users = self.assignments.model_copy(update={"segments": self.segments})
         return self._select(users, arm, within=None, since=self.begins_at)
 
+    @property
+    def outcome_logs(self) -> tuple[UsersOptions, UsersOptions]:
+        """The rows of the log since the test began, and those before the test."""
+        log = self._served_users
+        return (
+            self._select(log, within=None, since=self.begins_at),
+            self._select(log, within=self.before_within, until=self.before),
+        )
+
     def to_sources(self) -> dict[str, Any]:
         """The sources of the arms and of all users, by their keys in a comparison."""
         arms = {arm.value: self.lists_of(arm) for arm in Arm}
@@ -103,6 +119,7 @@ class UnpairedOptions(Options):
 
     @property
     def _served_users(self) -> UsersOptions:
+        """The users in the log, with their segments."""
         all_users = SOURCES[self.log.kind].all_users
         assert all_users is not None  # noqa: S101 - the checks require files or a table
         log = self.log.given
@@ -112,9 +129,10 @@ class UnpairedOptions(Options):
     def _select(self, source: _T, arm: Arm | None = None, **period: object) -> _T:
         """The same source with the rows of one arm or all arms, perhaps of another period."""
         options = source.given
-        chosen = dict(options.served.arm)
+        # The values that columns of a row must have.
+        column_values = dict(options.served.arm)
         if arm is not None:
-            chosen[self.arm] = getattr(self, arm)
-        served = options.served.model_copy(update={"arm": chosen, **period})
+            column_values[self.arm] = getattr(self, arm)
+        served = options.served.model_copy(update={"arm": column_values, **period})
         selected = options.model_copy(update={"served": served})
         return source.model_copy(update={source.kind: selected})

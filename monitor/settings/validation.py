@@ -102,16 +102,18 @@ def report_lines(
             secrets |= {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
     by_line = [(each.line or document.line(each.path), each) for each in problems]
     by_line.sort(key=itemgetter(0))
+    longest_first = sorted(secrets, key=len, reverse=True)  # one secret may be a part of another
     for line, problem in by_line[:MAX_PROBLEMS]:
         shown = problem.message
         # Hide values before whitespace is changed, because a value may contain whitespace.
-        for secret in sorted(secrets, key=len, reverse=True):
+        for secret in longest_first:
             shown = shown.replace(secret, "...")
         shown = " ".join(shown.split())
         path = problem.path
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
-        place = [f"{name}:{line}", dotted_path(path), shown]
-        yield ": ".join(filter(None, place))
+        # A problem of the whole file has no path.
+        parts = [f"{name}:{line}", dotted_path(path), shown]
+        yield ": ".join(filter(None, parts))
     if len(by_line) > MAX_PROBLEMS:
         yield f"{name}: and {len(by_line) - MAX_PROBLEMS} more problems"

@@ -128,6 +128,7 @@ def _parse_keep(value: object) -> Keep | int:
 
 
 def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    """Check a database's URL, and let a relative path start at the file's directory."""
     base = (info.context or {}).get("base_dir")
     try:
         parse_url(secret)

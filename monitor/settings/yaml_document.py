@@ -190,6 +190,7 @@ def _compose(text: str, name: str) -> Node | None:
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> str:
+    """Describe a syntax error without the texts that PyYAML quotes from the file."""
     # Texts that are quoted from the file may be secrets, so they are hidden.
     problem = error.problem or "cannot be read"
     if error.context:

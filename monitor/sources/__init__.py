@@ -20,6 +20,7 @@ from monitor.model.ports import (
     ItemTitleSource,
     ItemWeightSource,
     JoinedSource,
+    OutcomeSource,
     RelevanceSource,
     Source,
     UserSource,
@@ -89,11 +90,11 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """The time from a run's slot until rankwatch first asks which items users found relevant.
-    Choose a time after which the answers are complete. rankwatch keeps the first answer that is not
-    empty and ignores later ones. Without `after`, rankwatch first asks during the run."""
+    """How long after a run's slot rankwatch first reads the relevant items. Choose a time after
+    which the data are complete, because rankwatch keeps the first data that are not empty. Without
+    `after`, rankwatch first reads during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """The longest time that a run waits for what users found relevant, counted from its slot."""
+    """How long a run waits for the relevant items, counted from its slot."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -107,19 +108,18 @@ class SampleOptions(Options):
     """The number of users that a run asks for."""
 
     fixed: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that are the same in every run. They show the trend."""
+    """Number of users that are the same in every run. Fixed users show the trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that each run draws at random. They represent all users, so use them for
-    decisions."""
+    """Number of users that each run draws at random. For decisions use random users, because they
+    represent all users."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
-    """The smallest number of users that a run asks for in each segment. If a segment has fewer
-    users, the run asks for all of them. The users that are added are the same in every run. The
-    added users count for this segment only, so that they do not bias the figures of other
-    segments and of all users."""
+    """The smallest number of users that a run asks for in each segment. If the sample has fewer
+    users of a segment, the run adds users of this segment, the same in every run. Added users count
+    only in this segment, because elsewhere they would bias the figures."""
     stop_when: Literal["decided"] | None = None
     """With `decided`, a run asks for users in random order, and stops when the verdict of every
-    rule on a metric is certain. The verdict of a rule in a segment is certain if asking for all
-    users would change the verdict in at most 1 of 100 runs."""
+    rule on a metric is certain. A verdict is certain if at most 1 of 100 such verdicts would change
+    by asking for all users."""
 
     @property
     def stops_early(self) -> bool:
@@ -135,7 +135,8 @@ def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-_are_once = must(_are_distinct, "names the same column twice: name it once")
+are_once = must(_are_distinct, "names the same column twice: name it once")
+"""Refuses a list that names a column twice."""
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -148,7 +149,7 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-SegmentColumns = Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)]
+SegmentColumns = Annotated[tuple[ColumnName, ...], are_once, AfterValidator(_check_segments)]
 
 
 @_from_kinds("users")
@@ -161,14 +162,13 @@ class UsersOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
     all: Literal[True] | None = None
-    """Asks for every user of the baseline's file, table or query."""
+    """With `true`, a run asks for every user of the baseline's file, table or query."""
     segments: SegmentColumns = Field(default=(), max_length=20)
-    """Columns whose values divide the users into segments. They are columns of the file or table
-    that `users` names. With `users: {all: true}`, they are columns of the baseline's file or
-    table."""
+    """Columns whose values divide the users into segments. The columns are in the file or table
+    that `users` names, or with `users: {all: true}` in the baseline's file or table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """For how many users a run requests lists. With a plain number, the users are the same in every
-    run. Without `sample`, a run requests lists for all users."""
+    """For how many users a run requests lists. If the value is a number, the users are the same in
+    every run. Without `sample`, a run requests lists for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:
@@ -280,6 +280,12 @@ def open_joined(
     list_options = {name: arm.given for name, arm in lists.items()}
     dimensions = tuple(users.segments)
     opened: JoinedSource | None = pkgutil.resolve_name(join)(list_options, user_options, dimensions)
+    return opened
+
+
+def open_outcomes(log: UsersOptions) -> OutcomeSource:
+    """Open the outcomes in a log. Its kind must be able to read outcomes."""
+    opened: OutcomeSource = pkgutil.resolve_name(str(SOURCES[log.kind].outcomes))(log.given)
     return opened
 
 

@@ -64,6 +64,8 @@ class SourceKind:
     # Raises ConfigError if this is not possible.
     all_users: Callable[[Any], Options] | None = None
     joined: str | None = None
+    # A class that takes the options of ``all_users`` and reads outcomes, written like ``joined``
+    outcomes: str | None = None
     # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
     is_pulled: bool = True
     users: Reader | None = None
@@ -80,6 +82,7 @@ def read_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 -
     if (
         not isinstance(source, SourceKind)
         or source.joined
+        or source.outcomes
         or not source.is_pulled
         or hasattr(OneOf, name)
     ):

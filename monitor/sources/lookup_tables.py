@@ -25,15 +25,26 @@ from monitor.measures.reading.ids import (
     to_ids,
 )
 from monitor.measures.reading.lists import Cells, read_lists
-from monitor.measures.reading.numbers import is_numeric, number_column
+from monitor.measures.reading.numbers import is_numeric, number_column, value_array
 from monitor.measures.reading.tally import Tally
 from monitor.measures.sampling import split
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.errors import SourceError, UserDataError
-from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
+from monitor.model.rankings import (
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
+    ItemWeights,
+    RelevanceTable,
+    UserSums,
+    UserTable,
+)
 from monitor.model.unreadable import Need
-from monitor.sources.columns import on_one_line
+from monitor.sources.columns import on_one_line, user_index
+from monitor.sources.table_lists import TableBatch
 
+ROW_COUNT = "rankwatch_rows"
+"""The column with the number of equal rows, in batches of outcomes."""
+_MOST_OUTCOME = 1e15  # a larger number is an error, and its square could become infinite
 MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
@@ -97,6 +108,33 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     if arrow_types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name, where).cast(pa.large_string())
     return id_column(values.cast(pa.large_string()), name, where)
+
+
+def add_outcomes(
+    users: pa.Array, batch: TableBatch, outcomes: Sequence[str], tally: Tally
+) -> pd.DataFrame:
+    """Add up the outcomes of each user in a batch. Values that cannot be read are counted."""
+    counts = np.asarray(batch[ROW_COUNT], dtype=np.int64)
+    sums = {}
+    for name in outcomes:
+        values = value_array(batch[name])
+        if arrow_types.is_boolean(values.type):
+            values = values.cast(pa.int8())
+        numbers, is_bad = number_column(values, name, tally.where)
+        is_bad = is_bad | (np.abs(numbers) > _MOST_OUTCOME)
+        if is_bad.any():
+            example = values[int(np.argmax(is_bad))]
+            bad_rows = int(counts[is_bad].sum())
+            tally.count(name, Need.NUMBERS, bad_rows, int(counts.sum()), example)
+        sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
+    return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
+
+
+def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:
+    """Add up the batches. The result has no user if there is no batch."""
+    nobody = pd.DataFrame(columns=pd.Index(outcomes), index=pd.Index([], dtype="str"), dtype=float)
+    sums = pd.concat([*parts, nobody]) if parts else nobody
+    return UserSums(sums=sums.groupby(level=0).sum(), unreadable=tally.unreadable)
 
 
 def _is_extension(kind: pa.DataType) -> bool:

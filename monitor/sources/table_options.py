@@ -17,12 +17,12 @@ IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
     readable_by(speller),
     Field(
-        description="Steps that rewrite these ids before they are compared, in this order. "
-        "`strip` removes blanks. `lower` changes letters to lower case. `int` changes `007` to 7. "
-        "`{prefix: 'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` (RE2) replaces the id "
-        "with the group if the whole id matches. A step that does not fit an id does not change "
-        "the id. `string` changes nothing. Users whose ids become equal are counted as "
-        "`duplicate_user`.",
+        description="Steps that rewrite each id before ids are compared, in the order of this "
+        "list. `strip` removes blanks. `lower` changes letters to lower case. `int` changes `007` "
+        "to 7. `{prefix: 'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` changes `sku-42` to "
+        "`42`: the group in brackets replaces an id that matches completely (RE2). A step that "
+        "does not fit an id does not change the id. `string` changes nothing. Users whose ids "
+        "become equal are counted as `duplicate_user`.",
     ),
 ]
 
@@ -39,25 +39,25 @@ class ServedOptions(Options):
     """Reads a log of served lists, and takes each user's newest list up to the slot."""
 
     time: ColumnName
-    """Column with the time. A text is a time in ISO 8601, in UTC if it names no zone. A number
-    is a time in seconds, milliseconds, microseconds or nanoseconds since 1970. rankwatch
-    recognizes the unit by the size of the number."""
+    """Column with the time. A time is a text in ISO 8601, or a number since 1970. A text without a
+    time zone is in UTC. A number may be in seconds, milliseconds, microseconds or nanoseconds,
+    which rankwatch recognizes by its size."""
     within: Duration | None = None
-    """The longest time between serving a list and the slot. A good value is the time between
-    runs."""
+    """The largest age of a list at the slot, counted from the time when the list was served. A good
+    value is the time between runs."""
     since: Instant | None = None
-    """A fixed time. Only rows after this time are read. It is a date or a time in ISO 8601, in UTC
-    if it names no zone. A source of lists needs `within`, `since` or both."""
+    """A fixed time. Only rows after this time are read. The value is a date or a time in ISO 8601,
+    in UTC if it has no time zone. A source of lists needs `within`, `since` or both."""
     until: Instant | None = None
     """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
-    the same lists. `{slot:...}` in the path of files becomes this time too. If only one arm has
+    the same lists. This time also replaces `{slot:...}` in the path of files. If only one arm has
     `until`, today's lists are compared with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
-    """Columns and values that select this arm's rows, such as `variant: a`. With `users: {all:
-    true}`, the users of all arms are asked."""
+    """Columns and values that select this arm's rows, such as `variant: a`. `users: {all: true}`
+    ignores this selection, and asks for all users of the log."""
     request: ColumnName | None = None
-    """Column with the id of the request. Rows with the same id are one list, even if their times
-    differ."""
+    """Column with the id of the request. All rows with the same id form one list, even if their
+    times differ."""
 
     def _problems(self) -> Iterator[str]:
         if self.since is not None and self.until is not None and self.since >= self.until:
@@ -79,8 +79,9 @@ MaxUnreadable = Annotated[
         ge=0,
         le=1,
         description="The largest share of rows that may be unreadable. A row is unreadable if its "
-        "user or its time is missing, or if rankwatch cannot read an id or a number. Unreadable "
-        "rows are skipped, counted and reported. If their share is larger, reading fails.",
+        "user or its time is missing, or if rankwatch cannot read an id or a number. rankwatch "
+        "skips and reports unreadable rows. Reading fails if their share is larger than this "
+        "number.",
     ),
 ]
 NoItem = Annotated[
@@ -89,7 +90,7 @@ NoItem = Annotated[
         max_length=100,
         description="Values in a list that mean 'no item', such as `[-1]` if short lists are "
         "padded with -1. "
-        "`null` and empty text are allowed.",
+        "The values may include `null` and the empty text.",
     ),
 ]
 
@@ -98,8 +99,8 @@ class UserColumnOptions(Options):
     """The column with users."""
 
     user: ColumnName
-    """Column with the user's key. In Parquet, JSON lines and SQL, the key may be a field of
-    objects: `user_id.$oid`."""
+    """Column with the user's key. In Parquet, JSON lines and SQL, the key may be in a field of an
+    object: `user_id.$oid`."""
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
@@ -127,18 +128,18 @@ class ListColumnOptions(UserColumnOptions):
 
     items: ColumnName | None = None
     """For the wide form: column with the list, or with a JSON array as text, best item first. In
-    Parquet, JSON lines and SQL, the items may be a field of the objects in a list:
+    Parquet, JSON lines and SQL, the list may contain objects with the item in a field:
     `recommendations.movieId`."""
     item: ColumnName | None = None
-    """For the long form: column with one item id in each row. It needs `rank`, `scores` or both. In
-    files, it may have `in_order: true` instead."""
+    """For the long form: column with one item id in each row. The long form also needs `rank`,
+    `scores` or both. Files may have `in_order: true` instead."""
     rank: ColumnName | None = None
     """For the long form: column with the item's rank. The lowest rank is the best. The ranks of a
     user's items must differ."""
     scores: ColumnName | None = None
-    """Column with the model's own scores. It has lists as long as `items`, or one number for each
-    `item`. Items with equal scores are tied. Without `rank`, the highest score is the best, and
-    tied items are ordered by their ids."""
+    """Column with the model's own scores. For the wide form each score list is as long as the list
+    of items. For the long form each row has one score. Items with equal scores are tied. Without
+    `rank`, the highest score is the best, and tied items are ordered by their ids."""
     model_version: Annotated[ColumnName | None, NOT_IN_HASH] = None
     """Column with the version of the model that made the list."""
     item_ids: IdForms = None
@@ -179,11 +180,11 @@ class GradeColumnOptions(UserColumnOptions):
     """The columns with users and relevant items. A row has a list or one item."""
 
     items: ColumnName | None = None
-    """For the wide form: column with all relevant items of the user, as lists or as texts of JSON
-    arrays."""
+    """For the wide form: column with all relevant items of the user, as a list or as the text of a
+    JSON array."""
     grades: ColumnName | None = None
-    """For the wide form: column with the grades of the items. It has lists as long as `items`.
-    Grades are at least 0. Without this column, each grade is 1."""
+    """For the wide form: column with the grades of the items. The list of grades is as long as the
+    list of items. Grades are at least 0. Without this column, each grade is 1."""
     item: ColumnName | None = None
     """For the long form: column with one relevant item in each row."""
     grade: ColumnName | None = None

@@ -14,11 +14,18 @@ from monitor.measures.reading.ids import id_column, is_text
 from monitor.measures.reading.numbers import number_column, value_array
 from monitor.measures.reading.tally import Tally
 from monitor.model.errors import SourceError
-from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
+from monitor.model.rankings import ItemWeights, RelevanceTable, UserSums, UserTable
 from monitor.model.unreadable import MAX_UNREADABLE, require_readable
 from monitor.sources import table_lists
 from monitor.sources.columns import spell_column
-from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
+from monitor.sources.lookup_tables import (
+    GradedItems,
+    add_outcomes,
+    item_titles,
+    item_weights,
+    user_sums,
+    user_table,
+)
 
 
 class MissingTableError(SourceError):
@@ -29,7 +36,7 @@ class Table(ABC):
     """A table that is read completely.
 
     Its options decide which of these ports it implements: UserSource, ItemWeightSource,
-    ItemTitleSource, RelevanceSource.
+    ItemTitleSource, RelevanceSource, OutcomeSource.
     """
 
     # The largest memory for the rows in use, in bytes. None if the number of rows is limited
@@ -69,6 +76,21 @@ class Table(ABC):
         table = user_table(rows, tally)
         require_readable(table.unreadable, self._max_unreadable)
         return table
+
+    def sums(self, slot: datetime, outcomes: Sequence[str]) -> UserSums:
+        """The sums of these columns for each user. A batch has one row for rows that are equal."""
+        user = self._options.user
+        where = self.where(slot)
+        tally = Tally(where)
+        of_users = Tally(where)  # ignored, because the lists count rows without a user
+        parts = []
+        nbytes = 0
+        for batch in self.batches(slot, tuple(dict.fromkeys((user, *outcomes)))):
+            parts.append(add_outcomes(self._users(batch, of_users), batch, outcomes, tally))
+            nbytes += int(parts[-1].memory_usage().sum())
+            table_lists.check_size(nbytes, self.max_bytes, where)
+        require_readable(tally.unreadable, self._max_unreadable)
+        return user_sums(parts, outcomes, tally)
 
     @property
     def _max_unreadable(self) -> float:

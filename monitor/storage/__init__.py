@@ -31,9 +31,6 @@ class SqlStore:
         self.pages = SqlPageStore(database)
         self.maintenance = SqlMaintenance(database)
 
-    def __repr__(self) -> str:
-        return f"SqlStore({self.place})"
-
     @property
     def place(self) -> str:
         """How messages name the database. The name contains no secrets."""

@@ -11,12 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, select
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
-from monitor.storage.column_types import key
-from monitor.storage.rows import from_row, from_rows, insert, lock_names, to_row
+from monitor.storage.column_types import stored_name
+from monitor.storage.rows import from_rows, insert, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -25,7 +25,14 @@ AlertKey = tuple[str, str, str]
 KEY_COLUMNS = ("comparison", "alert", "segment")
 WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 """Statuses of a delivery that may still be sent."""
-IS_START = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
+
+
+def is_start(change: FromClause) -> ColumnElement[bool]:
+    """Return the condition that a row of ``transitions`` or of its alias is a start of a firing."""
+    return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
+
+
+IS_START = is_start(transitions)
 """Whether a transition is the start of a firing."""
 IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
 """Whether a transition is the end of a firing."""
@@ -40,7 +47,7 @@ IS_LASTING_START = and_(
 
 def key_of(item: AlertState | Transition) -> AlertKey:
     """Return the key of the alert to which this state or transition belongs."""
-    return key(item.comparison), key(item.alert), key(item.segment)
+    return stored_name(item.comparison), stored_name(item.alert), stored_name(item.segment)
 
 
 def store_alerts(
@@ -53,12 +60,11 @@ def store_alerts(
 
     The comparisons are locked first, so that no other process changes their alerts meanwhile.
     """
-    names = {state.comparison for state in new_states}
-    names |= {transition.comparison for transition in new_transitions}
-    lock_names(connection, names)
-    admitted_states, admitted_transitions = admit(
-        stored_states(connection, names), new_states, new_transitions
-    )
+    comparisons = {state.comparison for state in new_states}
+    comparisons |= {transition.comparison for transition in new_transitions}
+    lock_names(connection, comparisons)
+    stored = stored_states(connection, comparisons)
+    admitted_states, admitted_transitions = admit(stored, new_states, new_transitions)
     # The transition that ends a firing gets the labels with which receivers know the firing.
     with_labels = _as_started(connection, admitted_transitions)
     # A new firing gets another key if an earlier firing has its key.
@@ -77,13 +83,17 @@ def upsert(
     *,
     keeps_acknowledgement: bool = True,
 ) -> None:
-    """Insert states, or replace the stored states."""
+    """Insert states, or replace the stored states of the same alerts.
+
+    With ``keeps_acknowledgement``, a firing that is acknowledged in the database stays so.
+    """
     if not states:
         return
     new = insert(connection, alert_states)
+    # SQL calls the row ``excluded`` that was not inserted because the alert already has a state.
     values: dict[str, Any] = dict(new.excluded)
     if keeps_acknowledgement:
-        # Somebody may have acknowledged the alert since the state was read.
+        # Somebody may have acknowledged the firing since the state was read.
         is_same = alert_states.c.dedup_key.is_not_distinct_from(new.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
     statement = new.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
@@ -119,24 +129,25 @@ def store_transitions(
     new_transitions: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Store the transitions and their deliveries.
+    """Store the transitions and the deliveries of those that are announced.
 
-    Starts go to all receivers. Ends and acknowledgements go to receivers with a delivery of the
-    start.
+    A start gets a delivery to each of ``receivers``. An end or an acknowledgement gets one to each
+    receiver that has a delivery of the start.
     """
     if not new_transitions:
         return
     numbered = transitions.insert().returning(transitions.c.id, sort_by_parameter_order=True)
     rows = [to_row(transition, transitions) for transition in new_transitions]
     ids = connection.scalars(numbered, rows).all()
-    receivers_by_key = _receivers_of_starts(connection, new_transitions)
+    start_receivers = _receivers_of_starts(connection, new_transitions)
     pending = []
     for transition_id, transition in zip(ids, new_transitions, strict=True):
         if not transition.is_announced:
             continue
-        notified = (
-            receivers if transition.is_start else receivers_by_key.get(transition.dedup_key, ())
-        )
+        notified = receivers
+        if not transition.is_start:
+            notified = start_receivers.get(transition.dedup_key, ())
+        # A receiver that is named twice gets one delivery.
         for receiver in dict.fromkeys(notified):
             pending.append(pending_delivery(transition_id, receiver, transition.at))
     if pending:
@@ -191,12 +202,12 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
     query = select(transitions).join(alert_states, IS_LASTING_START).order_by(transitions.c.id)
     if comparison is not None:
         query = query.where(transitions.c.comparison == comparison)
-    newest: dict[tuple[str, ...], Transition] = {}
-    for row in connection.execute(query):
-        alert = (row.comparison, row.alert, row.segment)
+    newest: dict[AlertKey, Transition] = {}
+    for start in from_rows(Transition, connection.execute(query)):
         # Several starts of an alert may have the same key. Only the newest of them is returned.
-        newest.pop(alert, None)
-        newest[alert] = from_row(Transition, row)
+        # `pop` keeps the order by id, because a dict does not move a key that is set again.
+        newest.pop(key_of(start), None)
+        newest[key_of(start)] = start
     return tuple(newest.values())
 
 
@@ -213,7 +224,10 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
 def _follows(
     before: AlertState | None, state: AlertState, first_transition: Transition | None
 ) -> bool:
-    """Return whether the state may replace the stored state ``before``. See `admit`."""
+    """Return whether the state may replace the stored state ``before``, by the rules of `admit`.
+
+    ``first_transition`` is the first new transition of the alert, if there is one.
+    """
     state_before = State.QUIET
     key_before = None
     if before is not None:
@@ -231,10 +245,11 @@ def _with_new_keys(
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Give a firing a new dedup key if an earlier firing has its key.
+    """Return the states and transitions, with a new dedup key for each firing that needs one.
 
-    This happens if a rule was removed and added again, or if a clock was set back. Receivers must
-    not take the new firing for the earlier one.
+    A firing needs one if an earlier firing has its key. This happens if a rule was removed and
+    added again, or if a clock was set back. Receivers must not take the new firing for the earlier
+    one.
     """
     # The new starts are not stored yet, so a stored start with the same key is an earlier one.
     starts = {
@@ -243,47 +258,54 @@ def _with_new_keys(
     query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
     new_keys = {}
     for old_key in connection.scalars(query):
-        source = f"{old_key} {starts[old_key].at.isoformat()}"
-        new_keys[old_key] = hashlib.sha256(source.encode()).hexdigest()[:32]
+        # The time of the start distinguishes the two firings.
+        key_and_start = f"{old_key} {starts[old_key].at.isoformat()}"
+        new_keys[old_key] = hashlib.sha256(key_and_start.encode()).hexdigest()[:32]
+
+    def new_key(old_key: str | None) -> str | None:
+        return new_keys.get(old_key, old_key)
+
     return (
-        [replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key)) for item in states],
-        [
-            replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key))
-            for item in new_transitions
-        ],
+        [replace(state, dedup_key=new_key(state.dedup_key)) for state in states],
+        [replace(change, dedup_key=new_key(change.dedup_key)) for change in new_transitions],
     )
 
 
 def _as_started(connection: Connection, new_transitions: Sequence[Transition]) -> list[Transition]:
-    """Give each end the labels, metric and statistic of its start, even if the rule has changed.
+    """Return the transitions, each end with the labels, metric and statistic of its start.
 
-    Receivers need these to find the alert that ended.
+    The rule may have changed since the start. Receivers need these values to find the alert that
+    ended.
     """
-    as_started = list(new_transitions)
     keys = {transition.dedup_key for transition in new_transitions if transition.is_end} - {None}
     if not keys:
-        return as_started
+        return list(new_transitions)
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
-    start_by_key = {row.dedup_key: from_row(Transition, row) for row in connection.execute(query)}
-    for place, transition in enumerate(new_transitions):
+    starts = from_rows(Transition, connection.execute(query))
+    start_by_key = {start.dedup_key: start for start in starts}
+    as_started = []
+    for transition in new_transitions:
         start = start_by_key.get(transition.dedup_key)
         if transition.is_end and start is not None:
-            as_started[place] = replace(
+            changed = replace(
                 transition,
                 labels=start.labels,
                 metric=start.metric,
                 statistic=start.statistic,
             )
+            as_started.append(changed)
+        else:
+            as_started.append(transition)
     return as_started
 
 
 def _deliver_lasting_starts(
     connection: Connection,
-    lasting: Sequence[AlertState],
+    firing: Sequence[AlertState],
     receivers: Sequence[str],
 ) -> None:
-    """Deliver the start of each firing to every receiver that has no delivery of the start yet."""
-    keys = [state.dedup_key for state in lasting]
+    """Store a delivery of each firing's start to every receiver that does not have one yet."""
+    keys = [state.dedup_key for state in firing]
     if not keys or not receivers:
         return
     starts = select(transitions.c.id, transitions.c.at).where(
@@ -301,7 +323,7 @@ def _deliver_lasting_starts(
 def _receivers_of_starts(
     connection: Connection, new_transitions: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Return, for each firing's key, the receivers that have a delivery of the firing's start.
+    """Return the receivers that have a delivery of a firing's start, by the firing's dedup key.
 
     Only firings that one of the new transitions acknowledges or ends are returned.
     """

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, and_, delete, select, update
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import Silence
@@ -89,19 +89,20 @@ class SqlAlertStore:
         The deliveries of these transitions are stored too. A state that has changed since it was
         read is left out.
         """
-        names = {change.comparison for change in transitions}
+        comparisons = {change.comparison for change in transitions}
         with self._database.write() as connection:
-            lock_names(connection, names)
-            stored = stored_states(connection, names)
+            lock_names(connection, comparisons)
+            stored = stored_states(connection, comparisons)
             ended = []
             for change in transitions:
+                # `pop` lets only the first transition of an alert end its state.
                 state = stored.pop(key_of(change), None)
                 if state is None or state.dedup_key != change.dedup_key:
                     continue
                 if state.state is change.from_state:
                     ended.append(change)
             for change in ended:
-                is_alert = (alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS)
+                is_alert = [alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS]
                 connection.execute(delete(alert_states).where(*is_alert))
             store_transitions(connection, ended, receivers)
 
@@ -110,15 +111,13 @@ class SqlAlertStore:
 
         Such states exist after a clock was set back. Nobody is notified.
         """
-        # Only two times of a state change: when it began, and the slot in which it was last judged.
-        earlier = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
+        # `admit` accepts a judgement of ``slot`` only if the last judged slot is not later.
+        new_times = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_names(connection, [comparison])
-            for column, instant in earlier.items():
-                late = update(alert_states).where(
-                    alert_states.c.comparison == comparison, column > now
-                )
-                connection.execute(late.values({column: instant}))
+            for column, new_time in new_times.items():
+                is_late = and_(alert_states.c.comparison == comparison, column > now)
+                connection.execute(update(alert_states).where(is_late).values({column: new_time}))
 
     def acknowledge(
         self,
@@ -132,10 +131,10 @@ class SqlAlertStore:
         return self._change(
             comparison,
             alerts,
-            {"acknowledged_by": author},
-            State.FIRING,
-            reason,
-            at,
+            values={"acknowledged_by": author},
+            to_state=State.FIRING,
+            reason=reason,
+            at=at,
         )
 
     def resolve(
@@ -154,20 +153,24 @@ class SqlAlertStore:
             "incident": None,
             "acknowledged_by": None,
         }
-        return self._change(comparison, alerts, values, State.QUIET, reason, at)
+        return self._change(
+            comparison, alerts, values=values, to_state=State.QUIET, reason=reason, at=at
+        )
 
     def _change(
         self,
         comparison: str,
         alerts: Sequence[tuple[str, str]],
+        *,
         values: dict[str, Any],
         to_state: State,
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Set these values in the firing states among ``alerts``, and store the transitions.
+        """Set fields of the firing alerts among ``alerts``, and store the transitions.
 
-        Returns the transitions. States that already have the values are left out.
+        ``alerts`` are names and segments. Returns the transitions. An alert whose fields already
+        have these values is left out.
         """
         with self._database.write(is_fenced=False) as connection:
             states = []
@@ -208,14 +211,17 @@ class SqlAlertStore:
             lock_names(connection, [comparison])
             accepted = read_accepted(connection, comparison)
             connection.execute(delete(transitions).where(*is_accepted))
-        return next((level for level in accepted if level.slot == slot), None)
+        for level in accepted:
+            if level.slot == slot:
+                return level
+        return None
 
     def add_silence(self, silence: Silence) -> Silence:
         values = to_row(silence, silences)
         del values["id"]  # the database numbers silences
         with self._database.write(is_fenced=False) as connection:
-            added = connection.execute(silences.insert().values(values))
-            (silence_id,) = added.inserted_primary_key or (0,)
+            insertion = silences.insert().values(values).returning(silences.c.id)
+            silence_id = connection.execute(insertion).scalar_one()
         return replace(silence, id=silence_id)
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
@@ -233,7 +239,10 @@ class SqlAlertStore:
 
 
 def read_silences(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
-    """Return the silences that end after ``ending_after``, oldest first. None selects all."""
+    """Return the silences that end after ``ending_after``, oldest first.
+
+    ``ending_after`` None selects all silences.
+    """
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
@@ -245,7 +254,7 @@ def _lock_firing(
     comparison: str,
     alerts: Sequence[tuple[str, str]],
 ) -> list[tuple[AlertState, Transition]]:
-    """Return the firing states among these alerts, each with the transition that started it.
+    """Return the firing states among these names and segments, each with the start of its firing.
 
     No other transaction can change these states before the current transaction ends.
     """

@@ -42,6 +42,7 @@ _ESCAPED = re.compile("\u2400(\u2400|0|d[89a-f][0-9a-f]{2})")
 
 
 def _escape_one(match: re.Match[str]) -> str:
+    """Write U+0000 as ``␀0``, U+2400 as ``␀␀``, and a surrogate as ``␀`` and its number."""
     char = match[0]
     return "\u2400" + {"\x00": "0", "\u2400": "\u2400"}.get(char, f"{ord(char):04x}")
 
@@ -63,10 +64,10 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub(_unescape_one, text) if "\u2400" in text else text
 
 
-def key(name: str) -> str:
+def stored_name(name: str) -> str:
     """Return the form in which a name is stored and looked up: escaped, short enough for an index.
 
-    A stored name that is read back has the same key as the original name.
+    The function returns the same form for a name and for the name that is read back.
     """
     stored = escape(name)
     # A character has at most four bytes, so short names need not be encoded.
@@ -76,17 +77,17 @@ def key(name: str) -> str:
     return escape(f"{name[:KEY_PREFIX]}\u2026{digest}")
 
 
-def keys(names: list[str]) -> list[str]:
-    """Return the `key` of each name. This is fast if all names are short and plain ASCII."""
+def stored_names(names: list[str]) -> list[str]:
+    """Return the `stored_name` of each name. This is fast if all names are short and plain ASCII."""
     joined = "".join(names)
     is_plain = joined.isascii() and "\x00" not in joined
     if is_plain and len(max(names, key=len, default="")) <= KEY_BYTES:
-        return names
-    return [key(name) for name in names]
+        return names  # such names are stored as they are
+    return [stored_name(name) for name in names]
 
 
-def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
-    """Return the value in types that JSON has. ``convert`` is applied to each text and name."""
+def _convert_texts(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
+    """Return the value in types that JSON has, with ``convert`` applied to each text and name."""
     if type(value) is int:  # Most values in documents are integers, so this check comes first.
         return value
     if isinstance(value, str):
@@ -94,9 +95,9 @@ def _walk(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for eac
     if isinstance(value, float):
         return value if math.isfinite(value) else None  # JSON has no NaN and no infinity
     if isinstance(value, Mapping):
-        return {convert(name): _walk(part, convert) for name, part in value.items()}
+        return {convert(name): _convert_texts(part, convert) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_walk(part, convert) for part in value]
+        return [_convert_texts(part, convert) for part in value]
     if isinstance(value, datetime):
         return format_instant(value)
     return value
@@ -157,7 +158,7 @@ class Name(Words):
         return Text(collation="C") if dialect.name == "postgresql" else Text()
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else key(value)
+        return None if value is None else stored_name(value)
 
 
 class Document(TypeDecorator[Any]):
@@ -175,10 +176,10 @@ class Document(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         """Escape text at any depth, and store null for numbers that are not finite."""
-        return _walk(value, escape)
+        return _convert_texts(value, escape)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return _walk(value, unescape)
+        return _convert_texts(value, unescape)
 
 
 class Values(Document):
@@ -205,7 +206,7 @@ class Values(Document):
         try:
             return _adapter(self.kind).validate_python(super().process_result_value(value, dialect))
         except ValueError:
-            # Another version wrote the document, and the document has other fields.
+            # Another version of rankwatch wrote the document, with other fields.
             return self.absent
 
 
@@ -220,6 +221,7 @@ class Numbers(Document):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        # Numbers may be numpy's, which JSON cannot store.
         finite = {name: float(number) for name, number in value.items() if math.isfinite(number)}
         return super().process_bind_param(finite, dialect)
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
@@ -27,122 +28,127 @@ from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
 
-_Problem = tuple[str, bool, DatabaseTrouble]
-"""A text (what is wrong, what to do), whether retrying is useless, and the kind of trouble."""
 
-_READ_ONLY = (
+class Problem(NamedTuple):
+    """What is wrong with a database."""
+
+    text: str  # what is wrong, and what to do, after the database's name
+    trouble: DatabaseTrouble
+    is_permanent: bool = False  # whether a retry is useless
+
+
+_READ_ONLY = Problem(
     "cannot be written: make the file, its directory and its disk writable for this account",
-    True,
     _T.READ_ONLY,
+    is_permanent=True,
 )
-_NO_ACCESS = (
+_NO_ACCESS = Problem(
     "cannot be opened because permission was denied: give this account access to it",
-    True,
     _T.DENIED,
+    is_permanent=True,
 )
 
 # The problem for each of SQLite's result codes.
-_SQLITE: dict[int, _Problem] = {
-    sqlite3.SQLITE_BUSY: (
+_SQLITE: dict[int, Problem] = {
+    sqlite3.SQLITE_BUSY: Problem(
         "is locked by another process: end it, or wait until it has written",
-        False,
         _T.LOCKED,
     ),
-    sqlite3.SQLITE_LOCKED: ("is locked by another connection: try again", False, _T.LOCKED),
+    sqlite3.SQLITE_LOCKED: Problem("is locked by another connection: try again", _T.LOCKED),
     sqlite3.SQLITE_READONLY: _READ_ONLY,
-    sqlite3.SQLITE_FULL: ("cannot grow because the disk is full: free some space", False, _T.DISK),
-    sqlite3.SQLITE_IOERR: (
+    sqlite3.SQLITE_FULL: Problem("cannot grow because the disk is full: free some space", _T.DISK),
+    sqlite3.SQLITE_IOERR: Problem(
         "cannot be read or written (input/output error): check the disk and its free space",
-        False,
         _T.DISK,
     ),
-    sqlite3.SQLITE_NOTADB: (
+    sqlite3.SQLITE_NOTADB: Problem(
         "is not a SQLite database: name another file, or move this one away",
-        True,
         _T.DAMAGED,
+        is_permanent=True,
     ),
-    sqlite3.SQLITE_CORRUPT: ("is damaged: restore it from a backup", True, _T.DAMAGED),
+    sqlite3.SQLITE_CORRUPT: Problem(
+        "is damaged: restore it from a backup", _T.DAMAGED, is_permanent=True
+    ),
     sqlite3.SQLITE_PERM: _NO_ACCESS,
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
 }
 
 # The problem for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
-_POSTGRES: dict[str, _Problem] = {
-    "28P01": ("refused the password: correct the user or password in `database:`", True, _T.DENIED),
-    "28": (
+_POSTGRES: dict[str, Problem] = {
+    "28P01": Problem(
+        "refused the password: correct the user or password in `database:`",
+        _T.DENIED,
+        is_permanent=True,
+    ),
+    "28": Problem(
         "refused this user: correct the user in `database:` or the server's pg_hba.conf",
-        True,
         _T.DENIED,
+        is_permanent=True,
     ),
-    "3D000": (
+    "3D000": Problem(
         "does not exist: create it with CREATE DATABASE, or correct its name in `database:`",
-        True,
         _T.DENIED,
+        is_permanent=True,
     ),
-    "42501": (
+    "42501": Problem(
         "denies the user a right: grant the user the right to use and create tables in the schema",
-        True,
         _T.DENIED,
+        is_permanent=True,
     ),
-    "2BP01": (
+    "2BP01": Problem(
         "has a view or another object that depends on the table: drop that object first",
-        True,
         _T.OTHER,
+        is_permanent=True,
     ),
-    "25P03": ("ended a transaction that was idle for too long: try again", False, _T.CONFLICT),
-    "25006": (
+    "25P03": Problem("ended a transaction that was idle for too long: try again", _T.CONFLICT),
+    "25006": Problem(
         "is read-only (a standby?): name the primary server in `database:`",
-        False,
         _T.READ_ONLY,
     ),
-    "42P07": (
+    "42P07": Problem(
         "has a table of this name, which another process just created: try again",
-        False,
         _T.CONFLICT,
     ),
-    "53100": ("has no disk space left: free some space", False, _T.DISK),
-    "53300": (
+    "53100": Problem("has no disk space left: free some space", _T.DISK),
+    "53300": Problem(
         "accepts no more connections: raise max_connections or close other connections",
-        False,
         _T.OVERLOADED,
     ),
-    "53": ("is out of resources: read the server's log", False, _T.OVERLOADED),
-    "55000": ("is changing this table at this moment: try again", False, _T.LOCKED),
-    "55P03": ("is locked by another transaction: try again", False, _T.LOCKED),
-    "57": (
+    "53": Problem("is out of resources: read the server's log", _T.OVERLOADED),
+    "55000": Problem("is changing this table at this moment: try again", _T.LOCKED),
+    "55P03": Problem("is locked by another transaction: try again", _T.LOCKED),
+    "57": Problem(
         "is starting or stopping, or it cancelled the statement: try again",
-        False,
         _T.UNREACHABLE,
     ),
-    "08": (
+    "08": Problem(
         "closed the connection: check that the server runs and can be reached",
-        False,
         _T.UNREACHABLE,
     ),
-    "40": (
+    "40": Problem(
         "rolled this transaction back because it conflicted with another one: try again",
-        False,
         _T.CONFLICT,
     ),
-    "XX": ("reports an internal error: read the server's log", False, _T.DAMAGED),
+    "XX": Problem("reports an internal error: read the server's log", _T.DAMAGED),
 }
 
+_NO_TABLE = "42P01"
+_NO_COLUMN = "42703"
+_NO_SCHEMA = "3F000"
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
-_PARTITION_DROPPED = (
+_PARTITION_DROPPED = Problem(
     "is dropping a partition of scores at this moment: try again",
-    False,
     _T.CONFLICT,
 )
-_AWAY = (
+_AWAY = Problem(
     "cannot be reached: check that the server runs, and host and port in `database:`",
-    False,
     _T.UNREACHABLE,
 )
 
 
 @contextmanager
 def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
-    """Raise a DatabaseError in place of a database's error.
+    """Raise a DatabaseError in place of each error of the database in the ``with`` block.
 
     ``driver`` is the base class of all errors that the database's driver raises.
     """
@@ -167,22 +173,29 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
 
 
 def translate(error: BaseException | None, url: URL) -> DatabaseError:
-    """Return the error to raise in place of the driver's error."""
+    """Return the error to raise in place of the driver's error.
+
+    It is a SchemaError if tables or columns of this version are missing.
+    """
     if isinstance(error, sqlite3.Error):
         problem = _sqlite_problem(error, url)
     else:
         problem = _postgres_problem(error, url)
     if problem is None:
         return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
-    what, permanent, trouble = problem
-    return DatabaseError(f"{describe(url)} {what}", permanent=permanent, trouble=trouble)
+    return DatabaseError(
+        f"{describe(url)} {problem.text}",
+        permanent=problem.is_permanent,
+        trouble=problem.trouble,
+    )
 
 
-def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
+def _sqlite_problem(error: sqlite3.Error, url: URL) -> Problem | None:
     """Describe SQLite's error.
 
     Return None if the error means that tables or columns are missing.
     """
+    # The lowest byte of the code is the kind of error, and the other bytes are details.
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
         return problem_of_opening(file_of(url) or Path())
@@ -194,23 +207,23 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> _Problem | None:
     return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-def problem_of_opening(file: Path) -> _Problem:
-    """Why a SQLite file cannot be opened, and what to do."""
+def problem_of_opening(file: Path) -> Problem:
+    """Return why a SQLite file cannot be opened."""
     if not file.parent.is_dir():
         advice = "its directory does not exist: create it"
     elif file.is_dir():
         advice = "it is a directory: name a file"
     else:
         advice = "give this account access to the file and its directory"
-    return f"cannot be opened: {advice}", True, _T.DENIED
+    return Problem(f"cannot be opened: {advice}", _T.DENIED, is_permanent=True)
 
 
-def _postgres_problem(error: BaseException | None, url: URL) -> _Problem | None:
+def _postgres_problem(error: BaseException | None, url: URL) -> Problem | None:
     """Describe PostgreSQL's error. Return None if it means that tables or columns are missing."""
     state = sqlstate_of(error) or ""
-    if state == "42P01" and _PARTITION.search(str(error)):
+    if state == _NO_TABLE and _PARTITION.search(str(error)):
         return _PARTITION_DROPPED
-    if state in {"42P01", "42703", "3F000"}:
+    if state in {_NO_TABLE, _NO_COLUMN, _NO_SCHEMA}:
         return None
     if not state:
         return _problem_of_connecting(error, url)
@@ -218,21 +231,26 @@ def _postgres_problem(error: BaseException | None, url: URL) -> _Problem | None:
     return problem or _unforeseen(error, f"SQLSTATE {state}")
 
 
-def _problem_of_connecting(error: BaseException | None, url: URL) -> _Problem:
+def _problem_of_connecting(error: BaseException | None, url: URL) -> Problem:
+    """Describe an error of PostgreSQL's driver without SQLSTATE: no connection was made."""
     unreadable = find_unreadable_tls_file(url.query)
     if unreadable is not None:
-        what = ": ".join(write_unreadable_tls_file(*unreadable))
-        return f"cannot be reached: {what}", False, _T.UNREACHABLE
+        option, file = unreadable
+        fault_and_advice = ": ".join(write_unreadable_tls_file(option, file))
+        return Problem(f"cannot be reached: {fault_and_advice}", _T.UNREACHABLE)
     fault = None if error is None else find_tls_fault(error)
     if fault is not None:
-        what = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
-        return what, False, _T.UNREACHABLE
+        fault_and_advice = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
+        return Problem(fault_and_advice, _T.UNREACHABLE)
     if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return _AWAY
     return _unforeseen(error, type(error).__name__)
 
 
-def _unforeseen(error: BaseException | None, code: str) -> _Problem:
+def _unforeseen(error: BaseException | None, code: str) -> Problem:
+    """Log the error, and describe it by its code only, because its text may contain secrets."""
     if error is not None:
         note_error(error)
-    return f"refused a statement ({code}): read the database's log", True, _T.OTHER
+    return Problem(
+        f"refused a statement ({code}): read the database's log", _T.OTHER, is_permanent=True
+    )

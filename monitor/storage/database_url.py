@@ -67,6 +67,7 @@ def file_of(url: URL) -> Path | None:
     path = url.database
     if not url.drivername.startswith("sqlite") or not path or path == ":memory:":
         return None
+    # SQLite reads ``file:`` as a URI, which may name a database in memory.
     return None if path.startswith("file:") else Path(path)
 
 

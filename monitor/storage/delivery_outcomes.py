@@ -11,49 +11,54 @@ from monitor.storage.alert_states import WAITING, pending_delivery
 from monitor.storage.rows import chunks, insert, to_row
 from monitor.storage.tables.alert_tables import deliveries, notifications
 
-_SETTLE = (
+_UPDATE = (
     update(deliveries)
     .where(deliveries.c.id == bindparam("delivery_id"))
     .values(attempts=deliveries.c.attempts + bindparam("new_attempts", type_=Integer))
 )
+"""Changes a delivery. SQLAlchemy also sets the other columns that the parameters name."""
 
 
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
-    """Store the outcomes, and update each delivery that no other attempt has settled meanwhile."""
-    stored = _lock(connection, [outcome.delivery_id for outcome in outcomes])
-    news = []
-    settled = []
+    """Store the outcomes, and update each delivery that no other attempt has settled meanwhile.
+
+    If an outcome names a fallback, the fallback receiver gets a delivery of the same transition.
+    Raises DatabaseError if a delivery is missing.
+    """
+    rows = _lock(connection, [outcome.delivery_id for outcome in outcomes])
+    new_notifications = []
+    updates = []
     fallbacks = []
     for outcome in outcomes:
-        row = stored.get(outcome.delivery_id)
+        row = rows.get(outcome.delivery_id)
         if row is None:
             raise DatabaseError(
                 f"no delivery {outcome.delivery_id} to record a notification for: it was deleted "
                 "by hand"
             )
         if _is_news(row, outcome):
-            news.append(to_row(outcome, notifications))
+            new_notifications.append(to_row(outcome, notifications))
         if row.status in WAITING:
-            settled.append(_new_values(outcome))
+            updates.append(_new_values(outcome))
             if outcome.fallback:
                 fallbacks.append(pending_delivery(row.transition_id, outcome.fallback, outcome.at))
     # All rows of a kind are written at once. A run may have a thousand deliveries, and on SQLite
     # all other writers wait until this ends.
-    if news:
-        connection.execute(notifications.insert(), news)
-    if settled:
-        connection.execute(_SETTLE, settled)
+    if new_notifications:
+        connection.execute(notifications.insert(), new_notifications)
+    if updates:
+        connection.execute(_UPDATE, updates)
     if fallbacks:
-        # The fallback may already have a delivery that its routes dropped. It becomes pending
-        # again.
+        # If the fallback has a delivery that its routes dropped, this delivery becomes pending
+        # again. SQL calls the row ``excluded`` that is not inserted in this case.
         new = insert(connection, deliveries)
         columns = ("status", "next_attempt_at", "settled_at")
-        again = new.on_conflict_do_update(
+        insert_or_reopen = new.on_conflict_do_update(
             index_elements=["transition_id", "receiver"],
             set_={name: new.excluded[name] for name in columns},
             where=deliveries.c.status == DeliveryStatus.DROPPED,
         )
-        connection.execute(again, fallbacks)
+        connection.execute(insert_or_reopen, fallbacks)
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
@@ -77,12 +82,13 @@ def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
 
 
 def _is_news(row: Row[Any], outcome: Notification) -> bool:
+    """Return whether to store the outcome: it was sent, or differs from the delivery's last one."""
     is_same = row.status is outcome.status and row.reason == outcome.reason
     return not is_same or outcome.status is DeliveryStatus.SENT
 
 
 def _new_values(outcome: Notification) -> dict[str, object]:
-    """Return the new values of the delivery's columns, and the parameters of `_SETTLE`.
+    """Return the parameters of `_UPDATE`, with the new values of the delivery's columns.
 
     The new values end the lease of the delivery.
     """

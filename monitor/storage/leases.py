@@ -171,8 +171,8 @@ def store_outage(connection: Connection, since: datetime, until: datetime) -> No
     connection.execute(delete(leases).where(is_old))
     times = {"acquired_at": since, "expires_at": until}
     name = f"{_OUTAGE}{format_instant(since)}"
-    first = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
-    connection.execute(first.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
+    new = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
+    connection.execute(new.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
 
 
 def away_s_since(connection: Connection, instant: datetime) -> float:
@@ -181,10 +181,10 @@ def away_s_since(connection: Connection, instant: datetime) -> float:
     Several daemons may have stored the same outage, so overlapping times are counted once.
     """
     times = select(leases.c.acquired_at, leases.c.expires_at).order_by(leases.c.acquired_at)
-    ended = connection.execute(times.where(_IS_OUTAGE, leases.c.expires_at > instant))
+    outages = connection.execute(times.where(_IS_OUTAGE, leases.c.expires_at > instant))
     away_s = 0.0
     counted_until = None
-    for since, until in ended:
+    for since, until in outages:
         begin = since if counted_until is None else max(since, counted_until)
         if until > begin:
             away_s += (until - begin).total_seconds()
@@ -210,9 +210,10 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 
 
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
-    """Take the lease if it is free. If ``lasts`` is None, the lease never expires.
+    """Take the lease for ``lasts`` if it is free. Returns the new epoch, or None if it is not free.
 
-    Returns the new epoch, or None if the lease is not free.
+    With ``lasts`` None, the lease is always taken and never expires. The file lock of SQLite then
+    decides who may call this.
     """
     now = _now(connection)
     until: Any = None
@@ -221,9 +222,9 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
         until = now + literal(lasts, Interval)
         is_free = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
     values = {"holder": holder, "acquired_at": now, "expires_at": until}
-    first = insert(connection, leases).values(name=LEADING, epoch=1, **values)
+    first_lease = insert(connection, leases).values(name=LEADING, epoch=1, **values)
     values["epoch"] = leases.c.epoch + 1
-    take = first.on_conflict_do_update(
+    take = first_lease.on_conflict_do_update(
         index_elements=[leases.c.name],
         set_=values,
         where=is_free,
@@ -232,6 +233,7 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
 
 
 def _now(connection: Connection) -> ColumnElement[Any]:
+    """Return SQL for the present time by the database's clock."""
     if is_sqlite(connection):
         return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
     return func.clock_timestamp()

@@ -62,20 +62,21 @@ def pack(lists: KeptLists) -> Iterator[Piece]:
     for arm, table in tables.items():
         # The number of items is limited too, so that a piece needs little memory.
         longest = int(np.diff(table.offsets).max(initial=1))
-        step = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
-        starts = range(0, max(len(table), 1), step)
+        piece_users = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
+        starts = range(0, max(len(table), 1), piece_users)
         for part, start in enumerate(starts):
-            users = slice(start, min(start + step, len(table)))
+            users = slice(start, min(start + piece_users, len(table)))
             piece = _piece(table, users)
             if arm is Arm.BASELINE:
                 piece = piece.append_column(_SEGMENTS, segments[users])
                 piece = piece.replace_schema_metadata({_SEGMENT_NAMES: json.dumps(names).encode()})
-            ends = pc.min_max(piece["user"]).as_py()
+            # An empty piece has no first user.
+            first_and_last = pc.min_max(piece["user"]).as_py()
             yield Piece(
                 arm=arm,
                 part=part,
-                first_user=user_key(ends["min"] or ""),
-                last_user=user_key(ends["max"] or ""),
+                first_user=user_key(first_and_last["min"] or ""),
+                last_user=user_key(first_and_last["max"] or ""),
                 payload=_encode(piece),
             )
 
@@ -86,15 +87,14 @@ def user_key(user: str) -> bytes:
 
 
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
-    """Return the lists of these pieces. The pieces of each arm must be in order.
+    """Return the lists in these Parquet files. Each arm's files must be in the order of `pack`.
 
     Raises ValueError or OSError if a piece is damaged, and ValueError if the pieces do not belong
     together.
     """
     tables = []
     for arm in Arm:
-        files = map(_open, pieces.get(arm, ()))
-        parts = [file.read(use_threads=False) for file in files]
+        parts = [_open(payload).read(use_threads=False) for payload in pieces.get(arm, ())]
         _require(bool(parts), "an arm has no pieces")
         tables.append(pa.concat_tables(parts))
     baseline, candidate = map(rankings, tables)
@@ -122,6 +122,8 @@ def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - a conditi
 
 
 def _piece(table: RankingTable, users: slice) -> pa.Table:
+    """Return the lists of these users, the rows ``users`` of the table, as an Arrow table."""
+    # The last list ends at the offset after its own.
     offsets = table.offsets[users.start : users.stop + 1]
     columns = {
         "user": user_column(table.users[users]),

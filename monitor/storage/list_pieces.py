@@ -28,7 +28,7 @@ from monitor.storage.tables.alert_tables import alert_states, transitions
 from monitor.storage.tables.run_tables import kept_lists, runs
 from monitor.storage.transactions import Database
 
-HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
+HAS_LISTS = exists().where(kept_lists.c.run_id == runs.c.id)
 """Whether a run's lists are stored."""
 
 
@@ -96,9 +96,9 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     """Return both lists of one user of the run, or None if they are not stored."""
     from monitor.storage import list_parquet
 
-    name = list_parquet.user_key(user)
+    user_key = list_parquet.user_key(user)
     # Pieces are large, so only pieces that may contain the user are read.
-    may_have_user = and_(kept_lists.c.first_user <= name, kept_lists.c.last_user >= name)
+    may_have_user = and_(kept_lists.c.first_user <= user_key, kept_lists.c.last_user >= user_key)
     query = select(kept_lists.c.arm, kept_lists.c.payload).where(
         kept_lists.c.run_id == run_id, may_have_user
     )
@@ -107,14 +107,17 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
         items = list_parquet.find_user(payload, user)
         if items is not None:
             items_by_arm[arm] = items
-    return UserLists(**items_by_arm) if len(items_by_arm) == len(Arm) else None
+    if len(items_by_arm) < len(Arm):
+        return None
+    # The fields of `UserLists` are named like the arms.
+    return UserLists(**items_by_arm)
 
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
     """Return the id of the newest run with an earlier slot, status ok and stored lists, or None."""
     is_earlier = runs.c.slot < before
-    newest = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
-    run_id: int | None = connection.scalar(newest)
+    newest_id = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
+    run_id: int | None = connection.scalar(newest_id)
     return run_id
 
 
@@ -129,6 +132,7 @@ def onset_of(connection: Connection, comparison: str) -> datetime | None:
 
 
 def _onset() -> Select[Any]:
+    """Select when the oldest current drift alert began, in all comparisons."""
     # Alerts on conditions, such as missing users, may last for months without a fault in the lists.
     conditions = select(transitions.c.alert).where(
         transitions.c.metric == METRIC_LABELS[RuleKind.CONDITION]
@@ -147,11 +151,12 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
     - the lists of the newest run of this kind from before the current alerts began
     - the lists of runs that wait for relevance
     """
-    later = runs.alias("later")
-    newest = select(func.max(later.c.slot)).where(
-        later.c.comparison == runs.c.comparison,
-        later.c.status == RunStatus.OK,
-        exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == later.c.id)),
+    # ``runs`` is the run that may be selected. ``other`` is any run of the same comparison.
+    other = runs.alias()
+    newest_slot = select(func.max(other.c.slot)).where(
+        other.c.comparison == runs.c.comparison,
+        other.c.status == RunStatus.OK,
+        exists().where(kept_lists.c.run_id == other.c.id),
     )
     onset = (
         _onset()
@@ -159,10 +164,10 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
         .correlate(runs)
         .scalar_subquery()
     )
-    former = newest.where(later.c.slot < onset).correlate(runs).scalar_subquery()
+    before_alerts = newest_slot.where(other.c.slot < onset).correlate(runs).scalar_subquery()
     is_superseded = and_(
-        runs.c.slot < newest.correlate(runs).scalar_subquery(),
-        runs.c.slot.is_distinct_from(former),
+        runs.c.slot < newest_slot.correlate(runs).scalar_subquery(),
+        runs.c.slot.is_distinct_from(before_alerts),
     )
     # Relevance may still arrive, or arrive again if the slot is run again.
     waits = and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)

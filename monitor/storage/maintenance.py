@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Table, and_, exists, func, select, text, update
+from sqlalchemy import Connection, Table, and_, exists, func, literal, select, text, update
 
 from monitor.model.instants import format_instant
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
@@ -19,7 +19,7 @@ from monitor.storage.partitions import bytes_of
 from monitor.storage.prune import prune
 from monitor.storage.rows import is_sqlite
 from monitor.storage.run_store import as_abandoned
-from monitor.storage.tables.alert_tables import alert_states, transitions
+from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import daily, runs
 from monitor.storage.transactions import Database, LeaseFence
@@ -123,17 +123,19 @@ class SqlMaintenance:
         comparison. Raises LeaseLostError if another daemon has taken the lease.
         """
         self._database.fence = LeaseFence(lease=lease, patience=patience)
-        is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
+        is_older_claim = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
         abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
-        taken = (
+        end_claims = (
             update(runs)
-            .where(is_older)
+            .where(is_older_claim)
             .values(claimed_until=None, attempt=runs.c.attempt + 1, **abandoned)
+            .returning(runs.c.comparison, runs.c.status)
         )
         with self._database.write() as connection:
             if lease.before is not None:
                 end_leases(connection, lease.before)
-            ended = connection.execute(taken.returning(runs.c.comparison, runs.c.status))
+            ended = connection.execute(end_claims)
+            # A rerun that ended keeps the status of its earlier result.
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
@@ -156,6 +158,7 @@ class SqlMaintenance:
         for kind, tables in TABLES.items():
             for table in tables:
                 by_kind[kind] += pruned.deleted_rows.get(table.name, 0)
+        # The plus sign drops zeros.
         return replace(pruned, deleted_by_kind=dict(+by_kind))
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
@@ -170,9 +173,8 @@ class SqlMaintenance:
             sizes = bytes_by_kind(connection)
             free_bytes = 0
             if is_sqlite(connection):
-                free_bytes = _pragma(connection, "freelist_count") * _pragma(
-                    connection, "page_size"
-                )
+                free_pages = _pragma(connection, "freelist_count")
+                free_bytes = free_pages * _pragma(connection, "page_size")
             return DatabaseSize(
                 used_bytes=sum(sizes.values()),
                 free_bytes=free_bytes,
@@ -193,21 +195,26 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
                 f"this machine's clock says {format_instant(now)}, and the database's clock says "
                 f"{format_instant(server)}: {_ADVICE}"
             )
-    confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
-    if not confirming:
+    confirming_until = now - CONFIRMED_AFTER
+    slots = _newest_slots(connection, confirming_until)
+    if not slots:
         # If no slot is old enough, no data is old enough to be deleted.
         return None
-    gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
-    if now - CONFIRMED_AFTER - confirming[0] <= gap:
+    newest = slots[0]
+    longest_gap = max(LONGEST_GAP, 2 * (newest - slots[-1]))
+    if confirming_until - newest <= longest_gap:
         return None
     return (
         f"this machine's clock says {format_instant(now)}, but the newest run before the last two "
-        f"days is from {format_instant(confirming[0])}: {_ADVICE}"
+        f"days is from {format_instant(newest)}: {_ADVICE}"
     )
 
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
-    """Return the two newest slots, newest first. Without runs, return the newest rolled-up day."""
+    """Return the two newest slots until then, newest first; only one slot if there is one run.
+
+    Without runs, return the newest rolled-up day. The list is empty without such a day.
+    """
     slots = select(runs.c.slot).where(runs.c.slot <= until).distinct()
     newest_two = slots.order_by(runs.c.slot.desc()).limit(2)
     newest = list(connection.scalars(newest_two))
@@ -227,7 +234,7 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     sizes = dict.fromkeys(TABLES, 0)
     for kind, tables in TABLES.items():
         if kind is DataKind.SCORES and is_sqlite_file:
-            continue  # scores are what remains of the file, see below
+            continue  # the end of this function counts the scores
         for table in tables:
             sizes[kind] += bytes_of_table(connection, table.name)
     if is_sqlite_file:
@@ -239,25 +246,26 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
 
 
 def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    """Count the runs with data of the kind, and find the oldest slot.
+    """Return the size of the kind: ``used`` bytes, the runs with data of the kind, the oldest slot.
 
-    Daily roll-ups and alerts do not belong to runs. For them, the oldest day or the slot of the
-    oldest transition is returned.
+    Daily roll-ups and alerts do not belong to runs, so their number of runs is 0. Their oldest slot
+    is the oldest day, or the slot of the oldest transition.
     """
     table = TABLES[kind][0]
-    if table in (alert_states, daily):
-        slot = daily.c.day if table is daily else transitions.c.slot
-        count = 0
-        oldest = connection.scalar(select(func.min(slot)))
+    if kind is DataKind.DAILY:
+        query = select(literal(0), func.min(daily.c.day))
+    elif kind is DataKind.ALERTS:
+        query = select(literal(0), func.min(transitions.c.slot))
     else:
         query = select(func.count(), func.min(runs.c.slot))
         if table is not runs:
-            query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
-        count, oldest = connection.execute(query).one()
+            query = query.where(exists().where(table.c.run_id == runs.c.id))
+    count, oldest = connection.execute(query).one()
     return KindSize(kind=kind, used_bytes=used, runs=count, oldest=oldest)
 
 
 def _pragma(connection: Connection, name: str) -> int:
+    """Return the value of a setting of SQLite that is a number."""
     return int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
 
 

@@ -50,8 +50,9 @@ from monitor.storage.transactions import Database
 from monitor.texts.model_versions import write_models
 
 _LONGEST_LEASE = timedelta(minutes=10)
+"""The longest time for which a process leases a delivery."""
 _LONGEST_PAUSE = timedelta(hours=2)
-"""The longest time of a lease, and the longest time until the next attempt of a delivery."""
+"""The longest time until the next attempt of a delivery."""
 _RETRIED_FOR = timedelta(days=1)
 """After a change of the configuration, ends that were refused within this time are retried."""
 _OUTCOMES = 50_000
@@ -102,17 +103,20 @@ class SqlOutbox:
             if comparison is None:
                 return ()
             is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_leased(now))
+            # If there are more than ``limit``, deliveries that are due come before others.
+            due_first = case((_is_due(now), 0), else_=1)
             waiting = (
                 _select(*_COLUMNS)
                 .where(is_free, transitions.c.comparison == comparison)
-                .order_by(*_IN_TURN, case((_is_due(now), 0), else_=1), transitions.c.id)
+                .order_by(*_IN_TURN, due_first, transitions.c.id)
                 .limit(limit)
                 .with_for_update(skip_locked=True, of=deliveries)
             )
             rows = connection.execute(waiting).all()
             is_claimed = deliveries.c.id.in_([row.delivery_id for row in rows])
-            leased = update(deliveries).where(is_claimed)
-            connection.execute(leased.values(leased_by=owner, leased_until=until))
+            lease = update(deliveries).where(is_claimed)
+            connection.execute(lease.values(leased_by=owner, leased_until=until))
+        # ``id`` is the transition's.
         return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
@@ -126,20 +130,21 @@ class SqlOutbox:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            alerts = [*changes, *firing]
-            sent = _sent_rows(connection, receiver, comparison, alerts)
-            keys = [change.dedup_key for change in alerts if change.dedup_key]
+            # The receiver may also have firings that ``changes`` end, or their incidents.
+            relevant = [*changes, *firing]
+            sent = _sent_rows(connection, receiver, comparison, relevant)
+            keys = [change.dedup_key for change in relevant if change.dedup_key]
+            refused = _refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
-            return FiringSnapshot(
-                firing=firing,
-                delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
-                sent_starts=_starts_after_ends(sent),
-                acknowledged=frozenset(
-                    state.dedup_key for state in states if state.dedup_key and state.acknowledged_by
-                ),
-                silences=tuple(silence for silence in silences if silence.is_active(now)),
-                refused=_refused(connection, comparison, keys),
-            )
+        acknowledged = [state.dedup_key for state in states if state.acknowledged_by]
+        return FiringSnapshot(
+            firing=firing,
+            delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
+            sent_starts=_starts_after_ends(sent),
+            acknowledged=frozenset(filter(None, acknowledged)),
+            silences=tuple(silence for silence in silences if silence.is_active(now)),
+            refused=refused,
+        )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
@@ -152,18 +157,11 @@ class SqlOutbox:
             explanation = explanations_of(connection, [row.id]).get(row.id)
             examples = explanation.examples if explanation else ()
             if not examples:
-                # The worst users come first.
-                evidence = items_of(connection, Evidence, [row.id]).get(row.id, ())[:_EXAMPLES]
-                examples = tuple(
-                    ExampleLists(user=user.user, baseline=user.baseline, candidate=user.candidate)
-                    for user in evidence
-                    if user.kind is EvidenceKind.WORST
-                )
-        models = write_models(row.models, slot)
+                examples = _worst_examples(connection, row.id)
         return Briefing(
             explanation=explanation,
             examples=examples,
-            models=models,
+            models=write_models(row.models, slot),
             reasons=row.reasons,
         )
 
@@ -175,16 +173,15 @@ class SqlOutbox:
         owner: str,
         until: datetime,
     ) -> None:
-        is_sent = deliveries.c.id.in_([delivery.id for delivery in sending])
-        marked = (
-            update(deliveries).where(is_sent).values(may_be_known=True, message_key=message_key)
-        )
+        is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
+        mark = update(deliveries).where(is_in_message)
+        # Sending takes time, so all leases of the process on these receivers are renewed.
         receivers = {delivery.receiver for delivery in sending}
         is_leased = and_(
             deliveries.c.receiver.in_(receivers), deliveries.c.leased_by == owner, _IS_WAITING
         )
         with self._database.write() as connection:
-            connection.execute(marked)
+            connection.execute(mark.values(may_be_known=True, message_key=message_key))
             connection.execute(update(deliveries).where(is_leased).values(leased_until=until))
 
     def record(self, *notifications: Notification) -> None:
@@ -211,9 +208,9 @@ class SqlOutbox:
     ) -> None:
         ids = [delivery.id for delivery in repeated]
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
+        schedule = update(deliveries).where(is_repeated)
         with self._database.write() as connection:
-            moved = update(deliveries).where(is_repeated)
-            connection.execute(moved.values(repeat_at=at, message_key=message_key))
+            connection.execute(schedule.values(repeat_at=at, message_key=message_key))
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         is_sent = and_(
@@ -228,18 +225,20 @@ class SqlOutbox:
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
         """Retry what these receivers refused: starts of current firings, and ends of the last day.
 
-        Returns the number of deliveries that are retried.
+        Starts that the routes dropped are tried again too. Returns the number of deliveries that
+        are retried.
         """
         is_configured = deliveries.c.receiver.in_(list(receivers))
-        starts = _select(deliveries.c.id).join(alert_states, IS_LASTING_START)
-        is_recent = and_(
+        is_given_up = deliveries.c.status.in_(_GIVEN_UP)
+        lasting_starts = _select(deliveries.c.id).join(alert_states, IS_LASTING_START)
+        refused_starts = lasting_starts.where(is_configured, is_given_up)
+        is_refused_lately = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= now - _RETRIED_FOR,
         )
-        refused_starts = starts.where(is_configured, deliveries.c.status.in_(_GIVEN_UP))
-        refused_ends = _select(deliveries.c.id).where(is_configured, is_recent, IS_END)
-        pending = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
+        refused_ends = _select(deliveries.c.id).where(is_configured, is_refused_lately, IS_END)
         is_refused = or_(deliveries.c.id.in_(refused_starts), deliveries.c.id.in_(refused_ends))
+        pending = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
         with self._database.write() as connection:
             return connection.execute(update(deliveries).where(is_refused).values(pending)).rowcount
 
@@ -283,8 +282,8 @@ class SqlOutbox:
         oldest_waiting = query.where(_IS_WAITING).order_by(deliveries.c.id).limit(limit)
         with self._database.read() as connection:
             newest_first = connection.execute(newest_given_up).all()
-            rows = [*reversed(newest_first), *connection.execute(oldest_waiting)]
-        return tuple(map(_delivery, rows))
+            waiting = connection.execute(oldest_waiting).all()
+        return tuple(map(_delivery, [*reversed(newest_first), *waiting]))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
@@ -297,7 +296,8 @@ class SqlOutbox:
         rows = self._database.rows(query)
         backlog = {}
         for receiver, count, oldest in rows:
-            backlog[receiver] = count, max(0.0, (now - oldest).total_seconds())
+            age_s = (now - oldest).total_seconds()
+            backlog[receiver] = count, max(0.0, age_s)
         return backlog
 
     def records(self) -> Mapping[str, ReceiverRecord]:
@@ -345,7 +345,10 @@ class SqlOutbox:
 def _last_by_receiver(
     connection: Connection, newest: FromClause, condition: ColumnElement[bool]
 ) -> dict[str, Row[Any]]:
-    """Return the last of the ``newest`` outcomes that meets the condition, by receiver."""
+    """Return the last of the ``newest`` outcomes that meets the condition, by receiver.
+
+    ``newest`` is a query of notifications.
+    """
     last = (
         select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
         .join(newest, newest.c.delivery_id == deliveries.c.id)
@@ -368,7 +371,19 @@ def end_leases(connection: Connection, owner: str) -> None:
     )
 
 
+def _worst_examples(connection: Connection, run_id: int) -> tuple[ExampleLists, ...]:
+    """Return both lists of some users with the least similar lists in the run."""
+    evidence = items_of(connection, Evidence, [run_id]).get(run_id, ())
+    # The worst users come first, and representative users after them.
+    return tuple(
+        ExampleLists(user=item.user, baseline=item.baseline, candidate=item.candidate)
+        for item in evidence[:_EXAMPLES]
+        if item.kind is EvidenceKind.WORST
+    )
+
+
 def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
+    """Select these columns of each delivery and its transition."""
     return (
         select(*columns)
         .select_from(deliveries)
@@ -377,10 +392,10 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 
 
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
-    """Return the comparison whose delivery has been due for the longest time.
+    """Return the comparison with the delivery that has been due for the longest time.
 
-    Leaves out comparisons with a delivery that is being sent now. None if no other comparison has
-    a due delivery.
+    Comparisons with a leased delivery are left out, because it is being sent now. Returns None if
+    no other comparison has a due delivery.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
@@ -402,6 +417,7 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
 
 
 def _is_leased(now: datetime) -> ColumnElement[bool]:
+    # A delivery without a lease counts as one whose lease ends now.
     ends_at = func.coalesce(deliveries.c.leased_until, now)
     # A lease that ends too late was taken before a clock was set back.
     return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
@@ -427,8 +443,9 @@ def _sent_rows(
     keys = {change.dedup_key for change in changes} - {None}
     incidents = {change.incident for change in changes} - {None}
     rows: dict[int, Row[Any]] = {}
-    for column, names in ((transitions.c.dedup_key, keys), (transitions.c.incident, incidents)):
-        for chunk in chunks(names):
+    # A transition may be found by its key and again by its incident.
+    for column, values in ((transitions.c.dedup_key, keys), (transitions.c.incident, incidents)):
+        for chunk in chunks(values):
             rows |= {row.id: row for row in connection.execute(query.where(column.in_(chunk)))}
     return [rows[transition_id] for transition_id in sorted(rows)]
 
@@ -436,16 +453,16 @@ def _sent_rows(
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     """Return the starts that were sent after the last end of the same incident was sent.
 
-    They are in the order in which they were sent.
+    ``rows`` are starts and ends. The starts are in the order in which they were sent.
     """
     sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
     sent.sort(key=attrgetter("settled_at"))
     # The rows are in the order in which they were sent, so the last end of an incident remains.
-    ended_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
+    last_end_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     starts = []
     for row in sent:
-        end = ended_at.get(row.incident)
-        if row.to_state == State.FIRING and (end is None or row.settled_at > end):
+        end_at = last_end_at.get(row.incident)
+        if row.to_state == State.FIRING and (end_at is None or row.settled_at > end_at):
             starts.append(from_row(Transition, row))
     return tuple(starts)
 
@@ -455,7 +472,10 @@ def _refused(
     comparison: str,
     keys: Iterable[str],
 ) -> frozenset[tuple[str, str]]:
-    """Return each receiver that refused a firing's start permanently, with the firing's key."""
+    """Return each receiver that refused a firing's start permanently, with the firing's key.
+
+    ``keys`` are the dedup keys of the firings.
+    """
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(
         transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, IS_START
     )
@@ -467,6 +487,7 @@ def _refused(
 
 
 def _delivery(row: Row[Any]) -> Delivery:
+    """Make a delivery of a row with `_COLUMNS`, whose ``id`` is the transition's."""
     return from_row(
         Delivery,
         row,

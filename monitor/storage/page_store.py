@@ -5,8 +5,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -39,11 +39,17 @@ from monitor.model.pages import (
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Severity
 from monitor.model.runs import Histogram, Run, RunStatus
-from monitor.storage.alert_states import IS_END, IS_START
+from monitor.storage.alert_states import IS_END, IS_START, is_start
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
-from monitor.storage.run_results import RUN_ROWS, coverage_of, explanations_of, newest_ok
+from monitor.storage.run_results import (
+    RUN_ROWS,
+    coverage_of,
+    explanations_of,
+    newest_ok,
+    newest_run,
+)
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
     PLACES,
@@ -67,14 +73,12 @@ class SqlPageStore:
         self._database = database
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
-        column = runs.c.slot
-        query = RUN_ROWS.where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
+        is_later = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.slot > slot)
+        oldest_later = RUN_ROWS.where(is_later).order_by(runs.c.slot).limit(1)
         with self._database.read() as connection:
-            earlier = connection.execute(query.where(column < slot).order_by(column.desc()))
-            before = from_rows(Run, earlier)
-            later = connection.execute(query.where(column > slot).order_by(column))
-            after = from_rows(Run, later)
-        return next(iter(before), None), next(iter(after), None)
+            before = newest_run(connection, comparison, _IS_FINISHED, runs.c.slot < slot)
+            row = connection.execute(oldest_later).first()
+        return before, None if row is None else from_row(Run, row)
 
     def series(
         self,
@@ -101,9 +105,9 @@ class SqlPageStore:
             _IS_FINISHED,
             runs.c.slot.between(since, until),
         )
-        # This query has all runs of the period and serves only to choose runs. The join below reads
-        # only the rows of the chosen runs. A subquery is faster than a join here, because
-        # PostgreSQL would start processes for the join.
+        # The first query reads all runs of the period, only to choose the runs to show. The second
+        # query joins only the rows of these runs. A subquery is faster than a join in the first
+        # query, because PostgreSQL would start processes for the join.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         candidates = select(
             runs.c.id,
@@ -129,7 +133,7 @@ class SqlPageStore:
             )
             .outerjoin(summaries, is_measured)
             .outerjoin(expectations, is_expected)
-            .where(runs.c.id.in_(_lowest(candidates, max_points)))
+            .where(runs.c.id.in_(_runs_to_show(candidates, max_points)))
             .order_by(runs.c.slot)
         )
         return tuple(map(_point, self._database.rows(query)))
@@ -161,20 +165,26 @@ class SqlPageStore:
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
-            ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
+            newest_first = connection.scalars(_newest_ok(comparison, until, runs)).all()
             columns = (summaries.c.run_id, summaries.c.segment, summaries.c.mean)
-            is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
+            is_wanted = and_(summaries.c.run_id.in_(newest_first), summaries.c.metric == metric)
             query = select(*columns).where(is_wanted).order_by(summaries.c.position)
             rows = connection.execute(query).all()
-            newest = coverage_of(connection, ids[-1:]).get(ids[-1]) if ids else None
-        means: dict[str, dict[int, float | None]] = defaultdict(partial(dict.fromkeys, ids))
-        users = {each.segment: each.paired for each in newest.rows} if newest is not None else {}
+            coverage_by_run = coverage_of(connection, newest_first[:1])
+        means: dict[str, dict[int, float | None]] = defaultdict(dict)
         for run_id, segment, mean in rows:
             means[segment][run_id] = mean
-        return tuple(
-            SegmentMeans(segment=segment, n=users.get(segment, 0), means=tuple(by_run.values()))
-            for segment, by_run in means.items()
-        )
+        # Only the coverage of the newest run was read.
+        users = {}
+        for coverage in coverage_by_run.values():
+            users = {row.segment: row.paired for row in coverage.rows}
+        segment_means = []
+        for segment, mean_by_run in means.items():
+            oldest_first = tuple(mean_by_run.get(run_id) for run_id in reversed(newest_first))
+            segment_means.append(
+                SegmentMeans(segment=segment, n=users.get(segment, 0), means=oldest_first)
+            )
+        return tuple(segment_means)
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(
@@ -217,8 +227,9 @@ class SqlPageStore:
     ) -> tuple[UserRun, ...]:
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         with self._database.read() as connection:
-            query = _scores_of_user(connection, comparison, user, until, runs)
+            query = _scores_of_user(connection, comparison, user, until=until, max_runs=runs)
             for row in connection.execute(query):
+                # ``place`` is the number of the column with the metric's score.
                 score = getattr(row, f"v{row.place}")
                 is_defined = score is not None and not math.isnan(score)
                 by_slot[row.slot][row.metric] = score if is_defined else None
@@ -241,6 +252,7 @@ class SqlPageStore:
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
         with self._database.read() as connection:
+            # The lists from before the current alerts are not affected by the alerts' fault.
             onset = onset_of(connection, comparison) or slot
             run_id = last_run_with_lists(connection, comparison, min(slot, onset))
             lists = None if run_id is None else lists_of_user(connection, run_id, user)
@@ -258,7 +270,7 @@ class SqlPageStore:
             .order_by(transitions.c.id)
             .limit(_MOST_TRANSITIONS)
         )
-        log = (
+        log: Select[Any] = (
             select(
                 transitions.c.id,
                 deliveries.c.receiver,
@@ -271,23 +283,25 @@ class SqlPageStore:
             .where(is_of_incident)
             .order_by(notifications.c.id)
         )
-        # One attempt may deliver several transitions, so the positions of transitions are collected
-        # by attempt. An attempt is returned even if all its transitions are beyond the limit.
-        positions_by_attempt: dict[tuple[Any, ...], list[int]] = {}
         with self._database.read() as connection:
             rows = connection.execute(changes).all()
-            positions = {row.id: position for position, row in enumerate(rows)}
-            for transition_id, *attempt in connection.execute(log):
-                delivered = positions_by_attempt.setdefault(tuple(attempt), [])
-                if transition_id in positions:
-                    delivered.append(positions[transition_id])
-        attempts = tuple(
-            Attempt(
-                receiver=receiver, at=at, status=status, reason=reason, positions=tuple(delivered)
-            )
-            for (receiver, at, status, reason), delivered in positions_by_attempt.items()
+            outcomes = connection.execute(log).all()
+        positions = {row.id: position for position, row in enumerate(rows)}
+        # One attempt may deliver several transitions, with one outcome for each of them. An attempt
+        # is returned even if all its transitions are beyond the limit.
+        attempts: dict[Attempt, list[int]] = {}
+        for row in outcomes:
+            attempt = from_row(Attempt, row, positions=())
+            delivered = attempts.setdefault(attempt, [])
+            if row.id in positions:
+                delivered.append(positions[row.id])
+        return IncidentHistory(
+            transitions=from_rows(Transition, rows),
+            attempts=tuple(
+                replace(attempt, positions=tuple(delivered))
+                for attempt, delivered in attempts.items()
+            ),
         )
-        return IncidentHistory(transitions=from_rows(Transition, rows), attempts=attempts)
 
     def incidents(
         self,
@@ -305,11 +319,11 @@ class SqlPageStore:
         has_earlier = exists().where(
             earlier.c.incident == transitions.c.incident,
             earlier.c.id < transitions.c.id,
-            _is_start(earlier),
+            is_start(earlier),
         )
         has_status = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.at).where(
-            _is_start(transitions),
+            IS_START,
             ~has_earlier,
             has_status,
             *_filter_conditions(wanted),
@@ -326,27 +340,23 @@ class SqlPageStore:
         return from_rows(Transition, self._database.rows(query.where(is_wanted)))
 
 
-def _is_start(change: FromClause) -> ColumnElement[bool]:
-    return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
-
-
 def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     """Return the SQL conditions for the incidents that the filter selects.
 
     The conditions apply to the row of an incident's first start. The severity of an incident is the
-    highest severity of its starts. The text is searched in every change of the incident.
+    highest severity of its starts. The filter's text is searched in every change of the incident.
     """
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
         conditions.append(transitions.c.comparison == wanted.comparison)
     if wanted.severity is not None:
-        ranks = list(Severity)
-        more_severe = ranks[: ranks.index(wanted.severity)]
+        most_severe_first = list(Severity)
+        more_severe = most_severe_first[: most_severe_first.index(wanted.severity)]
         change = transitions.alias()
         worse = transitions.alias()
         conditions += [
-            _has(change, _is_start(change), change.c.severity == wanted.severity),
-            ~_has(worse, _is_start(worse), worse.c.severity.in_(more_severe)),
+            _has(change, is_start(change), change.c.severity == wanted.severity),
+            ~_has(worse, is_start(worse), worse.c.severity.in_(more_severe)),
         ]
     if wanted.text:
         change = transitions.alias()
@@ -357,28 +367,33 @@ def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
 
 
 def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that the incident has a change which meets all these conditions."""
+    """Return the condition that the incident has a change which meets all ``conditions``.
+
+    ``change`` is an alias of ``transitions``, and the conditions are about this alias.
+    """
     return exists().where(change.c.incident == transitions.c.incident, *conditions)
 
 
-def _lowest(candidates: Select[Any], max_points: int) -> Select[Any]:
-    """Select the newest run, and one run of each group of neighbours, at most ``max_points`` runs.
+def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
+    """Select the ids of at most ``max_points`` runs: the newest run, and one of each group of runs.
 
-    If a run of the group has no mean, it is selected. Otherwise the run with the lowest mean is
-    selected. ``candidates`` has the columns ``id`` and ``mean``, ``number`` (from 1, by slot) and
-    ``total`` (the number of runs).
+    A group is a row of consecutive runs. If a run of the group has no mean, it is selected.
+    Otherwise the run with the lowest mean is selected. ``candidates`` has the columns ``id`` and
+    ``mean``, ``number`` (from 1, by slot) and ``total`` (the number of runs).
     """
     run = candidates.subquery().c
     # The newest run is a group of its own. The other runs are divided into the remaining groups, so
     # the size of a group is (total - 1) / (max_points - 1), rounded up.
     group_size = (run.total + max_points - 3) // (max_points - 1)
     group = case((run.number == run.total, -1), else_=(run.number - 1) // group_size)
-    place = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
-    ranked = select(run.id, place.label("place")).subquery().c
-    return select(ranked.id).where(ranked.place == 1)
+    # False sorts before True, so runs without a mean come first.
+    rank = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
+    ranked = select(run.id, rank.label("rank")).subquery().c
+    return select(ranked.id).where(ranked.rank == 1)
 
 
 def _point(row: Row[Any]) -> SeriesPoint:
+    """Return the row of a run as a point, with the limits of the values that were normal."""
     low, high = normal_band(row.expected, row.limit, row.opposite)
     return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)
 
@@ -391,26 +406,28 @@ def _scores_of_user(
     connection: Connection,
     comparison: str,
     user: str,
+    *,
     until: datetime,
     max_runs: int,
 ) -> Select[Any]:
-    """Select a row for each run and metric.
+    """Select a row for each metric of the newest ok runs: slot, metric, place and all values.
 
-    The database looks up one row of ``scores`` for each run and part.
+    The metric's score is the value ``v<place>``. The database looks up one row of ``scores`` for
+    each run and part.
     """
     newest = _newest_ok(comparison, until, max_runs).subquery()
-    is_users = and_(
+    is_row_of_user = and_(
         scores.c.run_id == score_places.c.run_id,
         scores.c.part == score_places.c.part,
         scores.c.user_id == user,
     )
     if not is_sqlite(connection):
         # The day lets PostgreSQL read one partition only.
-        is_users = and_(is_users, scores.c.day == utc_day(runs.c.slot))
+        is_row_of_user = and_(is_row_of_user, scores.c.day == utc_day(runs.c.slot))
     values = [scores.c[f"v{place}"] for place in range(1, PLACES + 1)]
     return (
         select(runs.c.slot, score_places.c.metric, score_places.c.place, *values)
         .join(newest, newest.c.id == runs.c.id)
         .join(score_places, score_places.c.run_id == runs.c.id)
-        .join(scores, is_users)
+        .join(scores, is_row_of_user)
     )

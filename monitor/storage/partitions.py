@@ -134,22 +134,21 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     dropped_rows = 0
     obstacles: list[str] = []
     for partition in past:
-        rows = _attempt(database, partial(_drop, partition=partition, before=before))
-        if not isinstance(rows, DatabaseError):
-            dropped_rows += rows
+        rows_or_error = _attempt(database, partial(_drop, partition=partition, before=before))
+        if not isinstance(rows_or_error, DatabaseError):
+            dropped_rows += rows_or_error
             continue
-        error = rows
-        obstacles.append(f"{partition.name} was not dropped: {error}")
-        # A partition in use is a temporary error. The next partitions would wait for a lock too.
-        # After a permanent error the next partitions are still tried.
-        if not error.permanent:
+        obstacles.append(f"{partition.name} was not dropped: {rows_or_error}")
+        # If the error is temporary, the partition is in use. The next partitions would wait for a
+        # lock too. After a permanent error the next partitions are still tried.
+        if not rows_or_error.permanent:
             break
     return dropped_rows, tuple(obstacles)
 
 
 def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
     """Select settled runs with slots before ``before`` and with rows in this table."""
-    has_rows = exists(select(rows.c.run_id).where(rows.c.run_id == runs.c.id))
+    has_rows = exists().where(rows.c.run_id == runs.c.id)
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
 
@@ -170,10 +169,11 @@ def rows_of(connection: Connection, name: str) -> int:
     return int(connection.scalar(text(f"SELECT count(*) FROM {name}")) or 0)  # noqa: S608 - quoted
 
 
-def is_of_dialect(connection: Connection) -> Callable[..., bool]:
+def filter_of_dialect(connection: Connection) -> Callable[..., bool]:
     """Return Alembic's filter for the items of the schema that exist on this kind of database.
 
-    For example, only PostgreSQL has the column by which ``scores`` is partitioned.
+    For example, only PostgreSQL has the column by which ``scores`` is partitioned. Such an item
+    names its database in ``info["only"]``.
     """
     dialect = connection.dialect.name
 
@@ -213,7 +213,8 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     if end > before:
         return False
     is_inside = and_(runs.c.slot >= begin, runs.c.slot < end)
-    return not connection.scalar(select(exists().where(is_inside, ~is_settled_before(before))))
+    has_unsettled = select(exists().where(is_inside, ~is_settled_before(before)))
+    return not connection.scalar(has_unsettled)
 
 
 def _drop(connection: Connection, partition: Partition, before: datetime) -> int:
@@ -231,7 +232,7 @@ def _drop(connection: Connection, partition: Partition, before: datetime) -> int
 def _attempt(database: Database, step: Callable[[Connection], _Result]) -> _Result | DatabaseError:
     """Try the step without waiting long for a lock. Return its result, or the error if it failed.
 
-    The error is not reported as an outage of the database, because it is none.
+    The error is returned and not raised, because `Database` would report it as an outage.
     """
     with database.write() as connection:
         connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))

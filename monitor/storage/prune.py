@@ -96,45 +96,47 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     counts: Counter[str] = Counter()
     obstacles: tuple[str, ...] = ()
     if database.is_sqlite:
-        scored = settled_with(scores, scores_before)
+        with_scores = settled_with(scores, scores_before)
     else:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
-        in_default = settled_with(DEFAULT_PARTITION, scores_before)
-        scored = in_default.order_by(runs.c.slot)
+        with_scores = settled_with(DEFAULT_PARTITION, scores_before)
     evidence_before = before[DataKind.EVIDENCE]
-    unneeded = runs_with_unneeded_lists(before[DataKind.LISTS], now)
+    with_unneeded_lists = runs_with_unneeded_lists(before[DataKind.LISTS], now)
+    # The summaries of a day are deleted after they were rolled up.
+    with_details = _with_details(min(summaries_before, midnight(now)))
     expired = select(runs.c.id).where(is_settled_before(runs_before))
-    for tables, query in (
-        ((scores,), scored),
+    for tables, selected_runs in (
+        ((scores,), with_scores),
         ((evidence,), settled_with(evidence, evidence_before)),
         ((explanations,), settled_with(explanations, evidence_before)),
-        ((kept_lists,), unneeded),
-        (DETAILS, _with_details(min(summaries_before, midnight(now)))),
+        ((kept_lists,), with_unneeded_lists),
+        (DETAILS, with_details),
         ((*RUN_TABLES, runs), expired),
     ):
-        counts += _delete_of_runs(database, tables, query)
+        counts += _delete_of_runs(database, tables, selected_runs)
     while deleted := _delete_batch_of_transitions(database, runs_before):
         counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < runs_before))
         counts += _execute(connection, delete(daily).where(daily.c.day < daily_before))
+    # The plus sign drops zeros.
     return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
 
 
 def _delete_of_runs(
     database: Database,
     tables: Sequence[Table],
-    query: Select[tuple[int]],
+    selected_runs: Select[tuple[int]],
 ) -> Counter[str]:
     """Delete the rows of each run that the query selects, oldest slot first.
 
-    Each run has its own transaction.
+    Each run has its own transaction. Returns the number of deleted rows of each table.
     """
     counts: Counter[str] = Counter()
-    for (run_id,) in database.rows(query.order_by(runs.c.slot)):
+    for (run_id,) in database.rows(selected_runs.order_by(runs.c.slot)):
         with database.write() as connection:
-            if not _is_selected(connection, query, run_id):
+            if not _is_selected(connection, selected_runs, run_id):
                 continue
             for table in tables:
                 statement = delete(table).where(of_run(connection, run_id, table))
@@ -151,6 +153,7 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
     The slot may have been run again since the query ran, and its new rows must stay. If another
     transaction has locked the run, False is returned, and the next pruning deletes the rows.
     """
+    # With ``key_share``, other transactions may still insert rows that refer to the run.
     again = (
         query.where(runs.c.id == run_id)
         .order_by(None)
@@ -161,15 +164,9 @@ def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int)
 
 def _with_details(before: datetime) -> Select[tuple[int]]:
     """Select settled runs of older slots that have rows of segments other than ``all``."""
-    has_details = exists(
-        select(summaries.c.run_id).where(
-            summaries.c.run_id == runs.c.id, summaries.c.segment != ALL
-        )
-    )
-    is_covered = exists(
-        select(coverage.c.run_id).where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL)
-    )
-    return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
+    has_summaries = exists().where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL)
+    has_coverage = exists().where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL)
+    return select(runs.c.id).where(is_settled_before(before), or_(has_summaries, has_coverage))
 
 
 def _delete_batch_of_transitions(database: Database, before: datetime) -> Counter[str]:
@@ -177,39 +174,47 @@ def _delete_batch_of_transitions(database: Database, before: datetime) -> Counte
 
     Returns the deleted rows by table. The counter is empty if there was nothing to delete.
     """
+    batch = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
     with database.write() as connection:
-        ids = list(connection.scalars(_prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)))
+        ids = list(connection.scalars(batch))
         is_of_batch = deliveries.c.transition_id.in_(ids)
-        delivered = select(deliveries.c.id).where(is_of_batch)
-        counts = _execute(
-            connection, delete(notifications).where(notifications.c.delivery_id.in_(delivered))
-        )
+        delivery_ids = select(deliveries.c.id).where(is_of_batch)
+        is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)
+        counts = _execute(connection, delete(notifications).where(is_of_delivery))
         counts += _execute(connection, delete(deliveries).where(is_of_batch))
         counts += _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
     return counts
 
 
 def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
-    """Select old transitions whose firing has ended and whose deliveries no longer wait."""
-    same = transitions.alias("same")
+    """Select old transitions whose firing has ended and whose deliveries no longer wait.
+
+    The deliveries of the firing's other transitions must not wait either.
+    """
+    # ``of_firing`` is the transition itself, or another transition of the same firing.
+    of_firing = transitions.alias()
     is_waiting = exists(
         select(deliveries.c.id)
-        .join(same, same.c.id == deliveries.c.transition_id)
+        .join(of_firing, of_firing.c.id == deliveries.c.transition_id)
         .where(
-            or_(same.c.id == transitions.c.id, same.c.dedup_key == transitions.c.dedup_key),
+            or_(
+                of_firing.c.id == transitions.c.id,
+                of_firing.c.dedup_key == transitions.c.dedup_key,
+            ),
             deliveries.c.status.in_(WAITING),
         )
         .correlate(transitions)
     )
-    lasts = exists().where(
+    is_firing = exists().where(
         alert_states.c.state == State.FIRING,
         *(alert_states.c[name] == transitions.c[name] for name in KEY_COLUMNS),
         alert_states.c.dedup_key.is_not_distinct_from(transitions.c.dedup_key),
     )
-    return select(transitions.c.id).where(transitions.c.slot < before, ~or_(is_waiting, lasts))
+    return select(transitions.c.id).where(transitions.c.slot < before, ~or_(is_waiting, is_firing))
 
 
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
+    """Return the number of deleted rows, with the table's name as key."""
     # The plus sign drops zeros, so the counter is empty if nothing was deleted.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
@@ -239,14 +244,17 @@ def roll_up(
             is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
             if connection.scalar(select(exists().where(is_day))):
                 continue  # another process was faster
-            of_day = {"comparison": comparison, "day": day, "is_final": day < complete_from}
-            rows = [{**of_day, **row} for row in sums_of(connection, comparison, day)]
+            common = {"comparison": comparison, "day": day, "is_final": day < complete_from}
+            rows = [{**common, **sums} for sums in sums_of(connection, comparison, day)]
             if rows:
                 connection.execute(daily.insert(), rows)
 
 
 def _days_without_sums(connection: Connection, since: datetime, now: datetime) -> Select[Any]:
-    """Select comparison and midnight of each past day that must be rolled up, oldest day first."""
+    """Select comparison and midnight of each past day that must be rolled up, oldest day first.
+
+    Runs of ``NAME@ATTEMPT`` are not rolled up.
+    """
     is_past = and_(
         runs.c.status == RunStatus.OK,
         runs.c.slot >= since,
@@ -265,17 +273,17 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     Returns rows of ``daily``. The caller adds the comparison, the day and ``is_final``.
     """
     is_of_day = and_(
+        runs.c.comparison == comparison,
         runs.c.slot >= day,
         runs.c.slot < day + _DAY,
         runs.c.status == RunStatus.OK,
     )
-    ids = list(
-        connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day))
-    )
+    ids = connection.scalars(select(runs.c.id).where(is_of_day)).all()
     users = summaries.c.n
     mean = summaries.c.mean
     error = summaries.c.standard_error
-    has_errors = func.count(error) == func.count(mean)
+    # Without the error of one run, the error of the day is not known.
+    has_all_errors = func.count(error) == func.count(mean)
     query = (
         select(
             *_SERIES,
@@ -283,7 +291,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
             func.sum(users).label("n"),
             func.sum(summaries.c.n_undefined).label("n_undefined"),
             _over_users(mean).label("mean"),
-            case((has_errors, _over_users(error))).label("standard_error"),
+            case((has_all_errors, _over_users(error))).label("standard_error"),
             func.min(mean).label("lowest"),
             func.max(mean).label("highest"),
         )
@@ -312,9 +320,11 @@ def _shares_and_histograms(
     bins.
     """
     columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
-    shares: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    # The numbers of users by series and floor: users below the floor, and all users.
+    users_below: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     histograms: dict[tuple[str, str], Histogram | None] = {}
+    # Histograms are large, so only some runs are read at once.
     for start in range(0, len(ids), _RUNS_AT_ONCE):
         is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
         for row in connection.execute(select(*columns).where(is_of_runs)):
@@ -327,16 +337,19 @@ def _shares_and_histograms(
                 # The name is, for example, ``share_below(0.5)``. The floor is then ``0.5``.
                 if name.startswith(_SHARE):
                     floor = name.removeprefix(_SHARE).removesuffix(")")
-                    shares[series][floor] += share * row.n
+                    users_below[series][floor] += share * row.n
                     users[series][floor] += row.n
     details: dict[tuple[str, str], dict[str, object]] = {}
     for series, histogram in histograms.items():
-        below = {floor: total / users[series][floor] for floor, total in shares[series].items()}
-        details[series] = {"shares_below": below, "histogram": histogram}
+        shares = {}
+        for floor, below in users_below[series].items():
+            shares[floor] = below / users[series][floor]
+        details[series] = {"shares_below": shares, "histogram": histogram}
     return details
 
 
 def _add(total: Histogram | None, histogram: Histogram) -> Histogram | None:
+    """Return the sum of the histograms, or None if their bins differ."""
     if total is None or len(total.counts) != len(histogram.counts):
         return None
     if (total.low, total.high) != (histogram.low, histogram.high):

@@ -47,6 +47,7 @@ def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
 
 @cache
 def _shared_names(kind: type[DataclassInstance], columns: Sequence[str]) -> list[str]:
+    """Return the names of the dataclass's fields that are also names of columns."""
     return [field.name for field in fields(kind) if field.name in columns]
 
 
@@ -92,7 +93,8 @@ def lock_names(connection: Connection, names: Iterable[str]) -> None:
     # A row that does not exist yet cannot be locked, so advisory locks are used.
     # These locks end with the transaction, so they also work behind a connection pooler.
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
-    # CRC-32 is unsigned, but PostgreSQL takes signed numbers of 32 bits.
+    # CRC-32 is unsigned, but PostgreSQL takes signed numbers of 32 bits. Two names with the same
+    # number share a lock, so one of them waits needlessly.
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
     # All transactions lock in the same order, so that no two wait for each other.
     for number in sorted(numbers):

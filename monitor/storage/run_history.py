@@ -66,16 +66,17 @@ class SqlHistory:
         conditions = [runs.c.status != RunStatus.RUNNING]
         if until is not None:
             conditions.append(runs.c.slot <= until)
+        newest = []
         with self._database.read() as connection:
-            newest = [
-                run_results.newest_run(connection, name, *conditions)
-                for name in dict.fromkeys(comparisons)
-            ]
-            records = _records(connection, list(filter(None, newest)))
-            ids = [record.id for record in records]
+            for name in dict.fromkeys(comparisons):
+                run = run_results.newest_run(connection, name, *conditions)
+                if run is not None:
+                    newest.append(run)
+            ids = [run.id for run in newest]
             expectations = run_results.items_of(connection, Expectation, ids)
             return tuple(
-                _latest(connection, record, expectations.get(record.id, ())) for record in records
+                _latest(connection, record, expectations.get(record.id, ()))
+                for record in _records(connection, newest)
             )
 
     def changes(
@@ -90,20 +91,18 @@ class SqlHistory:
         Newer runs and changes of alerts are detected. Deletions, and labels of older runs, are not
         detected.
         """
+        later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
         with self._database.read() as connection:
             marks = _marks(connection, comparisons, until) if comparisons else {}
-            last: int = connection.scalar(select(func.max(transitions.c.id))) or 0
-            changed: set[str] = set()
-            if last > seen.transition:
-                later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
-                changed.update(connection.scalars(later.distinct()))
-        # If the number of the last transition is lower, this is another database, such as a
-        # restored backup.
-        is_other_database = last < seen.transition
+            last_id: int = connection.scalar(select(func.max(transitions.c.id))) or 0
+            changed = set(connection.scalars(later.distinct()))
+        # If the id of the last transition is lower, this is another database, such as a restored
+        # backup.
+        is_other_database = last_id < seen.transition
         for name in comparisons:
             if is_other_database or marks.get(name) != seen.runs.get(name):
                 changed.add(name)
-        watermark = Watermark(runs=marks, transition=last)
+        watermark = Watermark(runs=marks, transition=last_id)
         return frozenset(changed.intersection(comparisons)), watermark
 
     def runs(
@@ -191,7 +190,7 @@ def _marks(
     comparisons: Sequence[str],
     until: datetime,
 ) -> dict[str, tuple[object, ...]]:
-    """Return the mark of each comparison's newest finished run."""
+    """Return the mark of each comparison's newest finished run: its values of `RUN_MARK`."""
     names = [(name,) for name in dict.fromkeys(comparisons)]
     wanted = values(column("name", runs.c.comparison.type), name="names").data(names).cte("wanted")
     is_finished = and_(
@@ -215,7 +214,10 @@ def _latest(
     record: RunRecord,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
-    """Add to a comparison's newest run what pages show of its alerts and of earlier runs."""
+    """Return a comparison's newest run, with its alerts and with what pages show of earlier runs.
+
+    ``expectations`` are those of the run.
+    """
     is_of_comparison = runs.c.comparison == record.comparison
     newest_ok = run_results.newest_ok(record.comparison).limit(1)
     last_ok = connection.execute(
@@ -248,9 +250,10 @@ def _last_end(connection: Connection, run: Run) -> Transition | None:
 
 
 def _recent(connection: Connection, run: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
-    """Return the slot and the mean over all users of the newest ok runs, oldest first.
+    """Return the slot of each of the newest ok runs until ``run``, and its mean over all users.
 
-    A mean is None if the run did not measure the metric. Empty if ``run`` has no leading metric.
+    The oldest run comes first. The means are those of the run's leading metric. A mean is None if
+    an earlier run did not measure the metric. Returns nothing if ``run`` has no leading metric.
     """
     metric = run.leading_metric
     if metric is None:

@@ -4,9 +4,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from monitor.model.alerts import Expectation, State
 from monitor.model.errors import DatabaseError
@@ -40,17 +39,16 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
     The lists of the last run, and the lists from before the current alerts, are read only if the
     request wants them. If lists are damaged, a sentence in ``unreadable`` replaces them.
     """
+    comparison = request.comparison
     with database.read() as connection:
         newest = _newest_ok(connection, request)
         past = _past_runs(connection, request, _last(newest, request.runs))
         memory = Memory(
-            states=read_states(connection, request.comparison),
+            states=read_states(connection, comparison),
             past=past,
-            accepted=read_accepted(connection, request.comparison),
+            accepted=read_accepted(connection, comparison),
             anew_since=_anew_since(connection, request, past),
-            last_ok=run_results.newest_run(
-                connection, request.comparison, *_is_earlier_ok(request)
-            ),
+            last_ok=run_results.newest_run(connection, comparison, *_is_earlier_ok(request)),
         )
         if request.wants_planned_share:
             memory = replace(memory, planned_share=_planned_share(connection, request))
@@ -63,20 +61,18 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             )
         if not request.wants_last_lists:
             return memory
-        last, before_alerts = _runs_with_lists(connection, request)
-        slot = connection.scalar(select(runs.c.slot).where(runs.c.id == before_alerts))
+        last_id, former_id = _runs_with_lists(connection, request)
+        former_slot = connection.scalar(select(runs.c.slot).where(runs.c.id == former_id))
     unreadable: list[str] = []
-    last_lists = _read_lists(database, last, "lists of the last run", unreadable)
+    last_lists = _read_lists(database, last_id, "lists of the last run", unreadable)
     former_lists = last_lists
-    if before_alerts != last:
-        former_lists = _read_lists(
-            database, before_alerts, "lists from before the alerts", unreadable
-        )
+    if former_id != last_id:
+        former_lists = _read_lists(database, former_id, "lists from before the alerts", unreadable)
     return replace(
         memory,
         last_lists=last_lists,
         former_lists=former_lists,
-        former_slot=slot,
+        former_slot=former_slot,
         unreadable=tuple(unreadable),
     )
 
@@ -113,6 +109,7 @@ class _OkRun:
 
 
 def _last(newest: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
+    """Return the last ``count`` runs. ``newest[-count:]`` would return all runs for a count of 0."""
     return newest[max(0, len(newest) - count) :]
 
 
@@ -127,23 +124,23 @@ def _past_runs(
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
     lessons = run_results.lessons_of(connection, ids)
-    past = {}
+    past_runs = {}
     ids_without_lessons = []
-    for each in newest:
-        run = PastRun(
-            slot=each.slot,
-            states=each.states,
-            lessons=lessons.get(each.id, {}),
-            standstills={still.alert: still for still in rows[each.id].standstills},
-            models=rows[each.id].models,
+    for run in newest:
+        past_run = PastRun(
+            slot=run.slot,
+            states=run.states,
+            lessons=lessons.get(run.id, {}),
+            standstills={item.alert: item for item in rows[run.id].standstills},
+            models=rows[run.id].models,
         )
-        past[each.id] = run
-        if not all(run.teaches(alert, series) for alert, series in request.series.items()):
-            ids_without_lessons.append(each.id)
-    measured = run_results.items_of(connection, Summary, ids_without_lessons)
-    for run_id, run_summaries in measured.items():
-        past[run_id] = replace(past[run_id], summaries=run_summaries)
-    return tuple(past.values())
+        past_runs[run.id] = past_run
+        if not all(past_run.teaches(alert, series) for alert, series in request.series.items()):
+            ids_without_lessons.append(run.id)
+    summaries_by_run = run_results.items_of(connection, Summary, ids_without_lessons)
+    for run_id, run_summaries in summaries_by_run.items():
+        past_runs[run_id] = replace(past_runs[run_id], summaries=run_summaries)
+    return tuple(past_runs.values())
 
 
 def _anew_since(
@@ -157,32 +154,27 @@ def _anew_since(
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
-    is_other = runs.c.config_hash != request.config_hash
-    other = run_results.newest_run(
-        connection, request.comparison, is_other, *_is_earlier_ok(request)
+    has_other_config = runs.c.config_hash != request.config_hash
+    last_before_change = run_results.newest_run(
+        connection, request.comparison, has_other_config, *_is_earlier_ok(request)
     )
-    if other is None:
+    if last_before_change is None:
         return None
     # The first runs with this configuration may have failed, so runs with any status are searched.
     first = select(func.min(runs.c.slot)).where(
-        runs.c.comparison == request.comparison,
-        runs.c.config_hash == request.config_hash,
-        runs.c.slot > other.slot,
-        runs.c.slot < request.before,
+        _is_earlier_of_config(request), runs.c.slot > last_before_change.slot
     )
     return connection.scalar(first) or request.before
 
 
 def _planned_share(connection: Connection, request: MemoryRequest) -> float | None:
-    """The planned share in the newest earlier run of the configuration, whatever its status."""
+    """Return the planned share in the newest earlier run of the configuration that has one.
+
+    The run may have any status. Returns None if there is no such run.
+    """
     query = (
         select(runs.c.unpaired)
-        .where(
-            runs.c.comparison == request.comparison,
-            runs.c.config_hash == request.config_hash,
-            runs.c.slot < request.before,
-            runs.c.unpaired.is_not(None),
-        )
+        .where(_is_earlier_of_config(request), runs.c.unpaired.is_not(None))
         .order_by(runs.c.slot.desc())
         .limit(1)
     )
@@ -191,7 +183,10 @@ def _planned_share(connection: Connection, request: MemoryRequest) -> float | No
 
 
 def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:
-    """Return the mean overlap of the noise floor's lists in each of these runs, in any order."""
+    """Return the mean overlap of the noise floor's lists in each of these runs, in any order.
+
+    Runs without a noise floor are left out.
+    """
     query = select(summaries.c.mean).where(
         summaries.c.run_id.in_([run.id for run in newest]),
         summaries.c.segment == ALL,
@@ -207,10 +202,12 @@ def _healthy_splits(
     """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
 
     A run is healthy if its status is ok, no drift alert was pending or firing after it, and no
-    expectation was suspicious. Runs without a split are skipped.
+    expectation was suspicious. At most ``request.splits`` runs without alerts are searched. Those
+    that are suspicious or have no split are skipped.
     """
     quiet = [run.id for run in newest if not run.states]
     if len(quiet) < request.splits and len(newest) >= _SEARCHED:
+        # Alerts have lasted for many runs, so the runs from before the alerts are searched too.
         further = _newest_ok(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
         quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
@@ -230,13 +227,13 @@ def _healthy_splits(
 def _last_explained(
     connection: Connection, newest: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of these runs, newest first."""
-    # If all alerts had ended after some run, the runs before it belong to another fault.
-    start = 0
-    for place, (before, after) in enumerate(pairwise(newest), start=1):
-        if before.states and not after.states:
-            start = place
-    of_fault = newest[start:]
+    """Return slot and explanation of the runs that belong to the present fault, newest first."""
+    of_fault: list[_OkRun] = []
+    for run in newest:
+        # If all alerts had ended after this run, the runs before it belong to another fault.
+        if of_fault and of_fault[-1].states and not run.states:
+            of_fault.clear()
+        of_fault.append(run)
     explanations = run_results.explanations_of(connection, [run.id for run in of_fault])
     explained = []
     for run in reversed(of_fault):
@@ -259,7 +256,17 @@ def _runs_with_lists(
     return last, last_run_with_lists(connection, request.comparison, onset)
 
 
+def _is_earlier_of_config(request: MemoryRequest) -> ColumnElement[bool]:
+    """Return the condition that a run has the configuration and an earlier slot."""
+    return and_(
+        runs.c.comparison == request.comparison,
+        runs.c.config_hash == request.config_hash,
+        runs.c.slot < request.before,
+    )
+
+
 def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a run is ok and has an earlier slot than the requesting run."""
     return runs.c.status == RunStatus.OK, runs.c.slot < request.before
 
 
@@ -272,13 +279,12 @@ def _newest_ok(
     """
     if not request.runs and not request.splits:
         return []
-    is_past = (runs.c.config_hash == request.config_hash, runs.c.slot < request.before)
-    query = run_results.newest_ok(request.comparison, *is_past)
+    query = run_results.newest_ok(request.comparison, _is_earlier_of_config(request))
     max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
     newest_first = connection.execute(query.limit(max_runs)).all()
     # Alerts on conditions, such as coverage, do not make a run unhealthy.
     columns = transitions.c
-    drift = (
+    drift_changes = (
         select(columns.alert, columns.segment, columns.slot, columns.to_state)
         .where(
             columns.comparison == request.comparison,
@@ -286,13 +292,14 @@ def _newest_ok(
         )
         .order_by(columns.slot, columns.id)
     )
-    changes = deque(connection.execute(drift))
+    changes = deque(connection.execute(drift_changes))
     states = {}
     newest = []
-    for row in reversed(newest_first):
-        while changes and changes[0].slot <= row.slot:
+    for run in reversed(newest_first):
+        # Apply all changes until this run, so that ``states`` are the alerts' states after it.
+        while changes and changes[0].slot <= run.slot:
             change = changes.popleft()
             states[change.alert, change.segment] = change.to_state
-        lasting = {watch: state for watch, state in states.items() if state is not State.QUIET}
-        newest.append(_OkRun(id=row.id, slot=row.slot, states=lasting))
+        not_quiet = {alert: state for alert, state in states.items() if state is not State.QUIET}
+        newest.append(_OkRun(id=run.id, slot=run.slot, states=not_quiet))
     return newest

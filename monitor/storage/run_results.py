@@ -81,12 +81,13 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     put_items(connection, run_id, ArmScore, result.arm_scores)
     put_items(connection, run_id, Expectation, result.expectations)
     put_items(connection, run_id, Evidence, result.evidence)
-    if result.explanation is not None:
-        new = {"sentence": result.explanation.sentence, "details": result.explanation}
-        connection.execute(explanations.insert().values(run_id=run_id, **new))
-    taught = lesson_row(result.expectations)
-    if taught:
-        connection.execute(lessons.insert().values(run_id=run_id, **taught))
+    explanation = result.explanation
+    if explanation is not None:
+        row = {"run_id": run_id, "sentence": explanation.sentence, "details": explanation}
+        connection.execute(explanations.insert().values(row))
+    packed_lessons = lesson_row(result.expectations)
+    if packed_lessons:
+        connection.execute(lessons.insert().values(run_id=run_id, **packed_lessons))
     if result.scores is not None:
         store_scores(connection, run_id, result.claim.slot, result.scores)
 
@@ -105,6 +106,7 @@ def put_items(
     for position, item in enumerate(items, start=first):
         row = to_row(item, table, run_id=run_id)
         if "position" in table.c:
+            # Evidence has a position of its own.
             row.setdefault("position", position)
         rows.append(row)
     if rows:
@@ -120,6 +122,7 @@ def items_of(
 ) -> dict[int, tuple[_T, ...]]:
     """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
     table, order = _TABLES[kind]
+    # The names of fields are the columns' keys, which may differ from their names in the database.
     columns = [column.label(key) for key, column in table.c.items()]
     query = select(*columns).where(table.c.run_id.in_(run_ids)).order_by(*order)
     if segment is not None:
@@ -168,17 +171,23 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
 
 
 def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
-    """Return the lessons of one run as a row. It is empty if no expectation names its series."""
-    by_alert = {
-        alert: lesson for alert, lesson in to_lessons(expectations).items() if lesson.series
-    }
-    if not by_alert:
+    """Return the lessons of one run as values of ``about`` and ``numbers``, two columns of a row.
+
+    The row is empty if no expectation names its series.
+    """
+    about = []
+    numbers = []
+    for alert, lesson in to_lessons(expectations).items():
+        if lesson.series:
+            about.append([alert, lesson.series, lesson.segments])
+            numbers.append(lesson.numbers)
+    if not numbers:
         return {}
     import numpy as np
 
-    about = [[alert, lesson.series, lesson.segments] for alert, lesson in by_alert.items()]
-    numbers = np.concatenate([lesson.numbers for lesson in by_alert.values()], axis=1)
-    return {"about": json.dumps(about), "numbers": numbers.astype(_DOUBLES).tobytes()}
+    # ``numbers`` have one row for each part of a lesson, and one column for each segment.
+    joined = np.concatenate(numbers, axis=1)
+    return {"about": json.dumps(about), "numbers": joined.astype(_DOUBLES).tobytes()}
 
 
 def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
@@ -187,23 +196,24 @@ def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict
     If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
     instead.
     """
-    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(
-        lessons.c.run_id.in_(run_ids)
-    )
+    query = select(lessons).where(lessons.c.run_id.in_(run_ids))
     return {
-        run_id: _unpack(_parse_about(about), numbers)
-        for run_id, about, numbers in connection.execute(query)
+        row.run_id: _unpack(_parse_about(row.about), row.numbers)
+        for row in connection.execute(query)
     }
 
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
-    """Return the lessons in these bytes by alert. Empty if their number does not fit ``about``."""
-    width = sum(len(segments) for _, _, segments in about)
-    if len(numbers) != PARTS * width * _DOUBLE_BYTES:
+    """Return the lessons in these bytes by alert: the reverse of `lesson_row`.
+
+    Returns no lessons if the number of bytes does not fit ``about``.
+    """
+    all_segments = sum(len(segments) for _, _, segments in about)
+    if len(numbers) != PARTS * all_segments * _DOUBLE_BYTES:
         return {}
     import numpy as np
 
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, width)
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, all_segments)
     by_alert = {}
     begin = 0
     for alert, series, segments in about:
@@ -215,7 +225,8 @@ def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
 
 @lru_cache(maxsize=64)
 def _parse_about(about: str) -> _About:
-    lessons = []
+    """Parse the text once for all runs of a comparison, whose texts are mostly equal."""
+    parsed = []
     for alert, series, segments in json.loads(about):
-        lessons.append((alert, series, tuple(segments)))
-    return tuple(lessons)
+        parsed.append((alert, series, tuple(segments)))
+    return tuple(parsed)

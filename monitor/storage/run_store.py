@@ -77,25 +77,24 @@ class SqlRunStore:
             "reason": None,
             "reasons": None,
         }
-        # The unique key lets only one of several callers insert the slot.
-        new = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
+        first_attempt = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
         is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
         is_finished = runs.c.status.in_(_FINISHED)
         may_run = or_(~is_finished, literal(rerun, Boolean))
         # The results of a finished run stay visible until `finish` replaces them.
         new_attempt = {"attempt": runs.c.attempt + 1, **holder, **_unless(is_finished, begun)}
-        take_over = (
-            update(runs).where(_is_slot(comparison, slot), is_free, may_run).values(new_attempt)
-        )
+        is_slot = _is_slot(comparison, slot)
+        take_over = update(runs).where(is_slot, is_free, may_run).values(new_attempt)
         with self._database.write() as connection:
-            # Without this option SQLAlchemy may not know the number of rows that an INSERT added.
+            # The unique key lets only one of several callers insert the slot. Without the option
+            # SQLAlchemy may not know the number of rows that an INSERT added.
             inserted = connection.execute(
-                insert(connection, runs).values(new).on_conflict_do_nothing(),
+                insert(connection, runs).values(first_attempt).on_conflict_do_nothing(),
                 execution_options={"preserve_rowcount": True},
             )
             if inserted.rowcount != 1 and connection.execute(take_over).rowcount != 1:
                 return None
-            row = connection.execute(select(runs).where(_is_slot(comparison, slot))).one()
+            row = connection.execute(select(runs).where(is_slot)).one()
         return _claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
@@ -113,13 +112,12 @@ class SqlRunStore:
         The row of a first attempt is deleted. After a rerun, the slot shows its earlier results
         again.
         """
-        never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        is_first = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
-        released = update(runs).where(_is_held(claim)).values(claimed_until=None, **abandoned)
+        release = update(runs).where(_is_held(claim)).values(claimed_until=None, **abandoned)
         with self._database.write() as connection:
-            # A slot that was never run leaves no row.
-            if connection.execute(delete(runs).where(never_run)).rowcount != 1:
-                connection.execute(released)
+            if connection.execute(delete(runs).where(is_first)).rowcount != 1:
+                connection.execute(release)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
         """Store a complete result in one transaction, and return the run's number.
@@ -135,11 +133,11 @@ class SqlRunStore:
         A second call changes nothing. If another process has taken over the claim, nothing is
         stored, and None is returned.
         """
-        # This is computed before the transaction begins, because other writers wait for its end.
+        # All that takes long is done before the transaction, because other writers wait for its end.
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
-            result = replace(result, scores=_begun(result.scores))
+            result = replace(result, scores=_with_first_batch(result.scores))
         with self._database.write() as connection:
             if result.claim.keeps_earlier:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
@@ -148,6 +146,7 @@ class SqlRunStore:
             _forget_day(connection, result.claim.comparison, result.claim.slot)
             replace_results(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
+            # The stored alert states decide which lists are still needed.
             list_pieces.store_lists(connection, result, pieces)
             return result.claim.run_id
 
@@ -156,14 +155,16 @@ class SqlRunStore:
 
         Returns the number of marked runs.
         """
-        abandoned = (
+        end_claims = (
             update(runs)
             .where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
             .values(claimed_until=None, **as_abandoned(_EXPIRED, now))
             .returning(runs.c.status)
         )
         with self._database.write() as connection:
-            return connection.scalars(abandoned).all().count(RunStatus.ABANDONED)
+            statuses = connection.scalars(end_claims).all()
+        # A rerun whose claim ends keeps the status of its earlier result.
+        return statuses.count(RunStatus.ABANDONED)
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         is_wanted = and_(
@@ -198,10 +199,14 @@ class SqlRunStore:
             return True
 
 
-def _begun(batches: Iterable[Scores]) -> Iterable[Scores]:
-    """Compute the first batch now. It may sort all users, which must not prolong a transaction."""
-    rest = iter(batches)
-    return chain(list(islice(rest, 1)), rest)
+def _with_first_batch(batches: Iterable[Scores]) -> Iterable[Scores]:
+    """Return the same batches, and compute the first one now.
+
+    The first batch may sort all users, which must not prolong a transaction.
+    """
+    remaining = iter(batches)
+    first = list(islice(remaining, 1))
+    return chain(first, remaining)
 
 
 def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
@@ -216,7 +221,10 @@ def _is_held(claim: Claim) -> ColumnElement[bool]:
 
 
 def _unless(condition: ColumnElement[bool], new: Mapping[str, object]) -> dict[str, Case[Any]]:
-    """Return new values of columns of ``runs``. Rows that meet the condition keep their values."""
+    """Return SQL for new values of columns of ``runs``, by the columns' names.
+
+    Rows that meet the condition keep their values.
+    """
     values = {}
     for name, value in new.items():
         column = runs.c[name]
@@ -225,12 +233,17 @@ def _unless(condition: ColumnElement[bool], new: Mapping[str, object]) -> dict[s
 
 
 def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
-    """Return the new values of a run whose claim ends. An unfinished run becomes abandoned."""
+    """Return the new values of a run whose claim ends.
+
+    A running run becomes abandoned. A run with another status is a rerun that has not finished, and
+    keeps the values of its earlier result.
+    """
     abandoned = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
     return _unless(runs.c.status != RunStatus.RUNNING, abandoned)
 
 
 def _claim(row: Row[Any], **others: object) -> Claim:
+    """Return the claim in a row of ``runs``. ``others`` replace values of the row."""
     return from_row(
         Claim,
         row,
@@ -253,14 +266,13 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
         return claim
     # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
-    earlier = update(runs).where(runs.c.id == claim.run_id)
-    connection.execute(
-        earlier.values(
-            claimed_until=None,
-            attempt=attempt,
-            comparison=kept_name(claim.comparison, attempt),
-        )
-    )
+    earlier = {
+        "claimed_until": None,
+        "attempt": attempt,
+        "comparison": kept_name(claim.comparison, attempt),
+    }
+    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier))
+    # The new row has the claim, as the earlier row had it.
     new = dict(row)
     del new["id"]
     run_id = connection.scalar(runs.insert().values(new).returning(runs.c.id))
@@ -268,7 +280,7 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
-    """Store the run's facts and end its claim. Return False if another process has the claim."""
+    """Store the run's facts and end its claim. Return False if the claim was taken over."""
     values = to_row(
         result,
         runs,

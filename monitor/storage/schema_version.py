@@ -18,7 +18,7 @@ from monitor.model.errors import DatabaseError, SchemaError
 from monitor.storage.database_errors import UPGRADE, problem_of_opening, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.leases import read_lease
-from monitor.storage.partitions import is_no_partition, is_of_dialect
+from monitor.storage.partitions import filter_of_dialect, is_no_partition
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import advise_on, find_damage, holder_of
 from monitor.storage.tables.metadata import metadata
@@ -57,9 +57,9 @@ def upgrade(url: SecretStr | str, revision: str = "head") -> None:
 
 
 def downgrade(url: SecretStr | str, revision: str) -> None:
-    """Migrate the schema back to ``revision``; ``base`` removes all tables.
+    """Migrate the schema back to ``revision``. The revision ``base`` removes all tables.
 
-    Data of newer versions is lost.
+    Data that the older version cannot store is lost.
     """
     from alembic import command
 
@@ -68,7 +68,7 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def current(url: SecretStr | str) -> str | None:
-    """Return the schema's version, or None without a SQLite file or without rankwatch's tables."""
+    """Return the schema's version. None if the SQLite file or rankwatch's tables are missing."""
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
         return None
@@ -79,7 +79,7 @@ def current(url: SecretStr | str) -> str | None:
 def probe(url: SecretStr | str) -> str | None:
     """Try the database as the daemon's start does, but change nothing.
 
-    Returns the schema's version; None if the daemon will create the file or the tables.
+    Returns the schema's version, or None if the daemon will create the file or the tables. Raises
     DatabaseError if the daemon could not use the database.
     """
     parsed = parse_url(url)
@@ -97,11 +97,12 @@ def probe(url: SecretStr | str) -> str | None:
 
 def _require_access(file: Path, place: str) -> None:
     """Raise DatabaseError if this account may not write the file, or create it in its directory."""
-    for path in (file.parent, file):
-        is_file_to_create = path == file and not file.exists()
-        if not is_file_to_create and not os.access(path, os.R_OK | os.W_OK):
-            problem, _, trouble = problem_of_opening(file)
-            raise DatabaseError(f"{place} {problem}", trouble=trouble)
+    # SQLite also creates log files in the directory of an existing file.
+    paths = [file.parent, file] if file.exists() else [file.parent]
+    for path in paths:
+        if not os.access(path, os.R_OK | os.W_OK):
+            problem = problem_of_opening(file)
+            raise DatabaseError(f"{place} {problem.text}", trouble=problem.trouble)
 
 
 def check(url: SecretStr | str) -> list[str]:
@@ -120,14 +121,14 @@ def check(url: SecretStr | str) -> list[str]:
             "compare_type": True,
             "compare_server_default": True,
             "include_name": is_no_partition,
-            "include_object": is_of_dialect(connection),
+            "include_object": filter_of_dialect(connection),
         }
         context = MigrationContext.configure(connection, opts=options)
         return list(map(str, compare_metadata(context, metadata)))
 
 
 def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
-    """Return the problems of a SQLite file, and what to do.
+    """Return the problems of a SQLite file, and what to do about them. Reads the whole file.
 
     Returns None on PostgreSQL or without a file.
     """
@@ -151,6 +152,7 @@ def create(database: Database) -> None:
 
 
 def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) -> None:
+    """Migrate forward. With ``only_if_empty``, do nothing if there are tables of rankwatch."""
     from alembic import command
 
     if database.is_sqlite:
@@ -227,7 +229,8 @@ def _existing(url: SecretStr | str) -> closing[Database]:
 def _migrating(database: Database) -> Iterator[Config]:
     """Yield Alembic's configuration in a transaction in which only this process migrates.
 
-    Raises SchemaError if the database or the wanted version is unknown to this program.
+    ``attributes["connection"]`` of the configuration is the transaction's connection. Raises
+    SchemaError if the database or the wanted version is unknown to this program.
     """
     from alembic.util import CommandError
 
@@ -248,6 +251,7 @@ def _migrating(database: Database) -> Iterator[Config]:
 
 
 def _require_postgres(connection: Connection, place: str) -> None:
+    """Raise DatabaseError if the server is older than `_OLDEST_POSTGRES`."""
     version = connection.dialect.server_version_info or _OLDEST_POSTGRES
     if version < _OLDEST_POSTGRES:
         msg = (
@@ -258,6 +262,10 @@ def _require_postgres(connection: Connection, place: str) -> None:
 
 
 def _supported_version(connection: Connection, place: str) -> str | None:
+    """Return the schema's version like `version_of`.
+
+    Raises SchemaError if this program does not know the version.
+    """
     version = version_of(connection)
     if version is not None and version not in _versions():
         raise SchemaError(
@@ -267,9 +275,11 @@ def _supported_version(connection: Connection, place: str) -> str | None:
 
 
 def _config(connection: Connection) -> Config:
+    """Return the configuration of Alembic for a migration with this connection."""
     from alembic.config import Config
 
     config = Config()
+    # Alembic reads a percent sign as the start of a placeholder.
     config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
@@ -286,8 +296,8 @@ def _versions() -> list[str]:
 def user_of(url: SecretStr | str) -> str | None:
     """Describe the process that uses the database. Return None if no process uses it.
 
-    On SQLite it is the process that has locked the file. On PostgreSQL it is the leader, or else a
-    process that runs a slot.
+    On SQLite it is the process that has locked the file. On PostgreSQL it is the leader. Without a
+    leader it is a process that runs a slot.
     """
     file = file_of(parse_url(url))
     if file is not None:
@@ -297,6 +307,7 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
+    """Describe the daemon that has the lease now. None without such a daemon or without tables."""
     if not inspect(connection).has_table(leases.name):
         return None
     _, leader = read_lease(connection)
@@ -306,12 +317,13 @@ def _leader(connection: Connection) -> str | None:
 
 
 def _runner(connection: Connection) -> str | None:
+    """Describe a process that runs a slot now. None without such a process or without tables."""
     if not inspect(connection).has_table(runs.name):
         return None
-    claimed = (
+    running = (
         select(runs.c.owner, runs.c.comparison)
         .where(runs.c.claimed_until > func.clock_timestamp())
         .limit(1)
     )
-    row = connection.execute(claimed).one_or_none()
+    row = connection.execute(running).one_or_none()
     return None if row is None else f"{row.owner} (runs {row.comparison})"

@@ -12,7 +12,7 @@ import numpy as np
 
 from monitor.model.arrays import Floats
 from monitor.model.runs import Scores
-from monitor.storage.column_types import keys
+from monitor.storage.column_types import stored_names
 
 CHUNK = 20_000
 """How many users' rows are in memory at once. They are about 2 MB in PostgreSQL's format."""
@@ -40,12 +40,15 @@ def insert_rows(
     """
     for users, part, values in _chunks(parts, batches):
         columns = [users, *(column.tolist() for column in values)]  # SQLite stores NaN as NULL
-        flat = list(chain.from_iterable(zip(*columns, strict=True)))
-        size = len(columns) * _USERS_A_STATEMENT
-        for start in range(0, len(flat), size):
-            numbers = flat[start : start + size]
-            users_at_once = len(numbers) // len(columns)
-            driver.execute(_statement(run_id, first + part, len(columns), users_at_once), numbers)
+        # The values of the first row, of the second row, and so on.
+        all_values = list(chain.from_iterable(zip(*columns, strict=True)))
+        row_size = len(columns)
+        step = row_size * _USERS_A_STATEMENT
+        for start in range(0, len(all_values), step):
+            parameters = all_values[start : start + step]
+            row_count = len(parameters) // row_size
+            statement = _statement(run_id, first + part, row_size, row_count)
+            driver.execute(statement, parameters)
 
 
 def copy_rows(
@@ -82,50 +85,57 @@ def _binary_rows(
     A row begins with the number of its fields. The length and the content of each field follow. All
     numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
     for each user.
+
+    numpy writes everything but the users, because these fields have the same length in each row.
+    The user is the last field of a row, and Arrow appends it.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     names = pa.array(users, pa.string()).cast(pa.binary())
+    # The second buffer of an Arrow array has the offsets of its texts, and the third one the bytes.
     offsets = np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1]
-    contents = [
+    fields = [
         ("run", ">i8", run_id),
         ("day", ">i4", (day - _EPOCH_OF_POSTGRES).days),
         ("part", ">i2", part),
         *((f"v{place}", ">f8", column) for place, column in enumerate(values)),
     ]
-    layout = [("fields", ">i2")]
-    for name, kind, _ in contents:
+    layout = [("field_count", ">i2")]
+    for name, kind, _ in fields:
         layout += [(f"{name}_length", ">i4"), (name, kind)]
-    rows = np.zeros(len(users), [*layout, ("user_length", ">i4")])
-    rows["fields"] = len(contents) + 1
-    rows["user_length"] = np.diff(offsets)
-    for name, _, content in contents:
-        rows[f"{name}_length"] = rows.dtype[name].itemsize
-        rows[name] = content
-    # The user comes last, because its length differs from row to row.
-    buffers = [None, pa.py_buffer(rows)]
-    starts = pa.Array.from_buffers(pa.binary(rows.dtype.itemsize), len(rows), buffers)
-    joined = pc.binary_join_element_wise(starts.cast(pa.binary()), names, b"")
-    bounds = np.frombuffer(joined.buffers()[1], np.int32)
-    return memoryview(joined.buffers()[2])[bounds[0] : bounds[len(users)]]
+    starts = np.zeros(len(users), [*layout, ("user_length", ">i4")])
+    starts["field_count"] = len(fields) + 1
+    starts["user_length"] = np.diff(offsets)
+    for name, _, content in fields:
+        starts[f"{name}_length"] = starts.dtype[name].itemsize
+        starts[name] = content
+    buffers = [None, pa.py_buffer(starts)]
+    arrow_starts = pa.Array.from_buffers(pa.binary(starts.dtype.itemsize), len(starts), buffers)
+    rows = pc.binary_join_element_wise(arrow_starts.cast(pa.binary()), names, b"")
+    bounds = np.frombuffer(rows.buffers()[1], np.int32)
+    return memoryview(rows.buffers()[2])[bounds[0] : bounds[len(users)]]
 
 
 def _chunks(
     parts: MetricsByPart, batches: Iterable[Scores]
 ) -> Iterator[tuple[list[str], int, list[Floats]]]:
-    """Yield the users' stored names, a part and its columns of values, `CHUNK` users at a time."""
+    """Yield `CHUNK` users at a time: their stored names, the number of a part, and its values.
+
+    The number counts from 0. The values are one array for each metric of the part.
+    """
     for batch in batches:
         for start in range(0, len(batch.users), CHUNK):
             chunk = slice(start, start + CHUNK)
-            users = keys(batch.users[chunk].tolist())
-            for part, names in enumerate(parts):
-                yield users, part, [batch.by_metric[name][chunk] for name in names]
+            users = stored_names(batch.users[chunk].tolist())
+            for part, metrics in enumerate(parts):
+                yield users, part, [batch.by_metric[metric][chunk] for metric in metrics]
 
 
 @lru_cache(maxsize=16)
-def _statement(run_id: int, part: int, width: int, users: int) -> str:
-    columns = ", ".join(f"v{place}" for place in range(1, width))
-    row = f"({run_id:d}, {part:d}{', ?' * width})"
-    rows = ", ".join([row] * users)
+def _statement(run_id: int, part: int, row_size: int, row_count: int) -> str:
+    """Return an INSERT of ``row_count`` rows. Each has ``row_size`` parameters, the user first."""
+    columns = ", ".join(f"v{place}" for place in range(1, row_size))
+    row = f"({run_id:d}, {part:d}{', ?' * row_size})"
+    rows = ", ".join([row] * row_count)
     return f"INSERT INTO scores (run_id, part, user_id, {columns}) VALUES {rows}"  # noqa: S608

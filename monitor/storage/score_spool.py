@@ -72,7 +72,7 @@ class DuckSpool:
 def _errors_translated() -> Iterator[None]:
     """Turn errors of the temporary files into OutputError.
 
-    It is never permanent, because the files of the next run are new.
+    The OutputError is never permanent, because the next run makes new files.
     """
     try:
         yield

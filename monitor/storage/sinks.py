@@ -86,6 +86,7 @@ class ScoreFiles:
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
+    """Append the scores. The first column has the users, and the others have the metrics' names."""
     import pyarrow as pa
 
     columns = [pa.array(scores.users.to_list(), pa.string())]

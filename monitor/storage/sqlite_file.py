@@ -120,8 +120,8 @@ class FileLock:
         Raises DatabaseError if the file cannot be locked. If another process has the lock, the
         error names that process.
         """
-        # If somebody deleted or replaced the locked file, its lock no longer keeps other daemons
-        # away.
+        # If somebody deleted or replaced the locked file, the lock no longer keeps other daemons
+        # away, and is taken again.
         if self._descriptor is not None and identity(self._descriptor) == identity(self.path):
             return
         self.release()
@@ -194,24 +194,23 @@ def holder_of(file: Path) -> str | None:
 def _holder_in(opened: int) -> str:
     """Return the holder that the text in a locked file names.
 
-    If this process of the same machine has ended, the holder is "an unknown process".
+    The holder is "an unknown process" if the text names a process of this machine that has ended.
     """
     content = os.pread(opened, _HOLDER_BYTES, 0).decode(errors="replace").strip()
     process = _PROCESS.match(content)
-    has_ended = (
-        process is not None
-        and process[1] == socket.gethostname()
-        and not _is_alive(int(process[2]))
-    )
+    has_ended = False
+    if process is not None:
+        host, process_id = process.groups()
+        has_ended = host == socket.gethostname() and not _is_alive(int(process_id))
     if not content or has_ended:
         return "an unknown process"
     # Any account that may write to the directory may have written this text.
     return "".join(char if char.isprintable() else "?" for char in content)
 
 
-def _is_alive(process: int) -> bool:
+def _is_alive(process_id: int) -> bool:
     try:
-        os.kill(process, 0)
+        os.kill(process_id, 0)  # signal 0 only checks whether the process exists
     except ProcessLookupError:
         return False
     except PermissionError:

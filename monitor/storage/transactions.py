@@ -187,6 +187,7 @@ class Database:
                 fence.leave(connection)
 
     def _turn(self, *, is_writing: bool) -> AbstractContextManager[None]:
+        """Return a ``with`` block in which a writer of SQLite has its turn. Others do not wait."""
         file = file_of(self.url)
         if file is None or not is_writing:
             return nullcontext()
@@ -215,7 +216,10 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
-        """Yield a connection in a transaction. Raises and reports errors as DatabaseError."""
+        """Yield a connection in a transaction. Raises and reports errors as DatabaseError.
+
+        ``options`` are SQLAlchemy's. The option ``is_writing`` is read by `_sqlite_engine`.
+        """
         pool = self._engine.pool
         try:
             self._require_same_file()
@@ -332,7 +336,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Return whether no other daemon has taken the lease."""
+    """Return the condition that no other daemon has taken the lease."""
     # The holder is compared too, because epochs may repeat after a backup was restored.
     return and_(
         leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder
@@ -340,6 +344,7 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
 
 
 def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
+    """Return the error of a lease that is over. It names the daemon that leads now."""
     query = select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
     row = connection.execute(query).one_or_none()
     leader = "no daemon has it now"
@@ -352,6 +357,7 @@ def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
 
 
 def _limit(after: timedelta) -> ColumnElement[str]:
+    """Return SQL that lets PostgreSQL end this transaction if it is idle for longer."""
     return func.set_config(
         "idle_in_transaction_session_timeout",
         str(round(after.total_seconds() * 1000)),

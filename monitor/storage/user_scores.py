@@ -28,21 +28,21 @@ def store_scores(
     # Imported here, because it needs numpy, which commands that only read do not load.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
-    batches = iter(batches)
-    head = next(batches, None)
-    if head is None or not head.by_metric:
+    remaining = iter(batches)
+    first_batch = next(remaining, None)
+    if first_batch is None or not first_batch.by_metric:
         return
-    names = list(head.by_metric)
-    metric_groups = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
-    first = _store_places(connection, run_id, metric_groups)
+    metrics = list(first_batch.by_metric)
+    parts = [metrics[start : start + PLACES] for start in range(0, len(metrics), PLACES)]
+    first_part = _store_places(connection, run_id, parts)
     # This uses the driver's own connection, because SQLAlchemy would take twice the time. It works
     # in the transaction that SQLAlchemy began.
     driver = connection.connection.driver_connection
-    batches = chain([head], batches)
+    all_batches = chain([first_batch], remaining)
     if is_sqlite(connection):
-        insert_rows(driver, run_id, first, metric_groups, batches)
+        insert_rows(driver, run_id, first_part, parts, all_batches)
     else:
-        copy_rows(driver, run_id, day_of_slot(slot), first, metric_groups, batches)
+        copy_rows(driver, run_id, day_of_slot(slot), first_part, parts, all_batches)
 
 
 def replace_scores(
@@ -59,32 +59,35 @@ def replace_scores(
     is_replaced = score_places.c.metric.in_(list(new.by_metric))
     connection.execute(delete(score_places).where(is_of_run, is_replaced))
     # Rows that also have another metric stay. ``score_places`` no longer names their old values.
-    placed = select(score_places.c.part).where(is_of_run)
-    connection.execute(
-        delete(scores).where(of_run(connection, run_id), scores.c.part.not_in(placed))
-    )
+    used_parts = select(score_places.c.part).where(is_of_run)
+    is_unused = scores.c.part.not_in(used_parts)
+    connection.execute(delete(scores).where(of_run(connection, run_id), is_unused))
     store_scores(connection, run_id, slot, [new])
 
 
 def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
-    """Return the scores of every user of the run; metrics without scores are left out."""
+    """Return the scores of every user of the run, ordered by user.
+
+    ``names`` are the wanted metrics. Metrics without scores are left out.
+    """
     import numpy as np
     import pandas as pd
 
     places = select(score_places).where(
         score_places.c.run_id == run_id, score_places.c.metric.in_(names)
     )
-    columns: dict[int, dict[str, ColumnElement[float]]] = {}
+    columns_by_part: dict[int, dict[str, ColumnElement[float]]] = {}
     for row in connection.execute(places):
-        columns.setdefault(row.part, {})[row.metric] = scores.c[f"v{row.place}"]
+        columns_by_part.setdefault(row.part, {})[row.metric] = scores.c[f"v{row.place}"]
+    # Without any scores, the result is this empty table.
     tables = [pd.DataFrame(index=pd.Index([], dtype="str"))]
-    for part, part_columns in columns.items():
-        query = select(scores.c.user_id, *part_columns.values()).where(
+    for part, columns in columns_by_part.items():
+        query = select(scores.c.user_id, *columns.values()).where(
             of_run(connection, run_id), scores.c.part == part
         )
         rows = list(map(tuple, connection.execute(query)))
         if rows:
-            table = pd.DataFrame(rows, columns=["user", *part_columns]).set_index("user")
+            table = pd.DataFrame(rows, columns=["user", *columns]).set_index("user")
             tables.append(table.astype(np.float64))
     joined = pd.concat(tables, axis=1).sort_index()
     by_metric = {}
@@ -95,14 +98,17 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
 
 
 def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
-    """Store the part and column of each metric; return the number of the first new part."""
+    """Store the part and column of each metric. Return the number of the first new part.
+
+    ``parts`` are the metrics of each new part.
+    """
     last = connection.scalar(
         select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id)
     )
     first = 0 if last is None else last + 1
     rows = []
-    for part, names in enumerate(parts, start=first):
-        for place, name in enumerate(names, start=1):
-            rows.append({"run_id": run_id, "metric": name, "part": part, "place": place})
+    for part, metrics in enumerate(parts, start=first):
+        for place, metric in enumerate(metrics, start=1):
+            rows.append({"run_id": run_id, "metric": metric, "part": part, "place": place})
     connection.execute(score_places.insert(), rows)
     return first

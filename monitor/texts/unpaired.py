@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm
-from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, UnpairedFindings
+from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
 from monitor.texts.wording import count_of
 
@@ -25,6 +25,11 @@ GAPS_EXPLAINED = (
     "more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
+_OUTCOMES_EXPLAINED = (
+    "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
+    "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "
+    "true difference in all runs."
+)
 _EQUAL = "The users of both arms moved about equally far from their lists of before."
 _LEAST_EXCESS = 0.00005
 _MOST_EVIDENCE = math.log(1e9)  # more is not shown
@@ -96,6 +101,39 @@ def _write_gap(gap: float) -> str:
         f"Users of the {arm} moved farther from their lists of before than users of the "
         f"{arm.other}, by {abs(gap):.4f}."
     )
+
+
+def write_outcomes(found: UnpairedFindings) -> tuple[str, ...]:
+    """Say for each outcome which arm has more of it, and how to read this. Empty without any."""
+    if not found.outcomes:
+        return ()
+    return (*map(_write_outcome, found.outcomes), _OUTCOMES_EXPLAINED)
+
+
+def _write_outcome(gap: OutcomeGap) -> str:
+    if gap.low is None or gap.high is None:
+        return f"{gap.column}: there are too few outcomes to compare the arms."
+    low, high = (f"{abs(100 * end):.2f} %" for end in (gap.low, gap.high))
+    if gap.low > 0:
+        return f"{gap.column}: the candidate is {low} to {high} above the baseline."
+    if gap.high < 0:
+        return f"{gap.column}: the candidate is {high} to {low} below the baseline."
+    return (
+        f"{gap.column}: the arms do not differ clearly. The candidate is between {low} below and "
+        f"{high} above the baseline."
+    )
+
+
+def write_preference(mean: float, low: float, high: float, users: int) -> str:
+    """Say which arm users prefer. The preference is from -1 to 1, and above 0 for the candidate."""
+    among = count_of(users, "user")
+    if not users:
+        return "No user has a click, so there is no preference."
+    interval = f"{mean:+.3f} over {among}, and with a chance of 95 % {low:+.3f} to {high:+.3f}"
+    if low > 0 or high < 0:
+        arm = Arm.CANDIDATE if low > 0 else Arm.BASELINE
+        return f"Users prefer the {arm}: the mean preference is {interval}."
+    return f"No arm is clearly preferred: the mean preference is {interval}."
 
 
 def write_split(found: UnpairedFindings) -> tuple[str, ...]:

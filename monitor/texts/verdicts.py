@@ -14,7 +14,14 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import RunReasons
-from monitor.model.statistics import GAPS, OF_SIMILARITY, Lack, parse_derived
+from monitor.model.statistics import (
+    GAPS,
+    OF_SIMILARITY,
+    OUTCOMES,
+    DerivedMetric,
+    Lack,
+    parse_derived,
+)
 from monitor.texts.run_reasons import write_lost_share
 from monitor.texts.wording import count_of
 
@@ -57,9 +64,18 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     return f"the {share.arm} {_LACKS[share.lack]} {count:,} of {among}{percent}"
 
 
+_OUTCOMES = {
+    DerivedMetric.OUTCOME: "the difference in {}",
+    DerivedMetric.OUTCOME_LOW: "the lowest likely difference in {}",
+    DerivedMetric.OUTCOME_HIGH: "the highest likely difference in {}",
+}
+
+
 def name_series(metric: str, statistic: str) -> str:
     """Name what a rule judges, such as ``mean of rbo(p=0.9)`` or ``self gap of rbo(p=0.9)``."""
     series, of_metric = parse_derived(metric)
+    if series in OUTCOMES:
+        return _OUTCOMES[series].format(of_metric)
     if series in GAPS:
         return f"{series.replace('_', ' ')} of {of_metric}"
     return f"{statistic} of {metric}"

@@ -36,6 +36,7 @@ _VALIDITY = re.compile(
 )
 """Finds when a certificate (DER) begins and ends. Years have 2 or 4 digits (RFC 5280, 4.1.2.5)."""
 _Stamp = tuple[tuple[int, ...] | None, ...]
+"""The state of each file, see `_state_of`. A new stamp means that a file has changed."""
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bcrypt uses only the first 72 bytes of a password
 _LEAST_COST = 4  # the lowest cost that bcrypt allows
@@ -151,8 +152,7 @@ class Credentials:
             costs.add(cost_of(hashed))
         lowest = min(costs, default=_LEAST_COST)
         self._highest = max(costs, default=_LEAST_COST)
-        # `verify` adds the rounds that a hash lacks by hashing decoys of all costs from its own
-        # cost to the highest cost.
+        # No password matches a decoy. `verify` hashes decoys only to take time.
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest, self._highest + 1):
             self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST
@@ -170,6 +170,7 @@ class Credentials:
     def verify(self, user: bytes, password: bytes) -> bool:
         """Return whether the password is right. bcrypt takes long, but releases Python's lock."""
         cut = password[:_LONGEST]
+        # An unknown user takes as long as the user with the costliest hash.
         hashed = self._hashes.get(user, self._decoys[self._highest])
         is_right = self._compare(cut, hashed)
         # A hash of cost c took 2^c rounds, and the highest cost h takes 2^h. Hashing decoys of the
@@ -182,7 +183,8 @@ class Credentials:
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
-        # Passwords with the same first 72 bytes are equal, so each user has one digest.
+        # For bcrypt, passwords with the same first 72 bytes are equal. So the digest uses only
+        # these bytes, and each user has one digest.
         login = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
         return hashlib.blake2b(login, key=self._key, digest_size=32).digest()
 
@@ -215,7 +217,10 @@ class CertificateStore:
         return self._context
 
     def _load_if_changed(self) -> None:
-        """Load the files if they have changed. After a failure this is retried silently."""
+        """Load the files if they have changed.
+
+        Refused files are loaded again each time, but their refusal is logged once.
+        """
         stamp = self._stamp()
         if stamp == self._loaded_stamp:
             # Refused files may have been replaced by the files that are in use.
@@ -299,6 +304,7 @@ def _no_password() -> str:
 
 
 def _describe_tls_error(error: Exception) -> str:
+    """Say why OpenSSL refused the certificate and its key."""
     if not isinstance(error, ssl.SSLError):
         return getattr(error, "strerror", None) or str(error)
     code = error.reason or "NO_START_LINE"
@@ -336,7 +342,7 @@ def _read_pem(path: str) -> str:
 
 
 def certificates_end(path: str) -> datetime | None:
-    """Return when the first certificate in a PEM file expires.
+    """Return the earliest time at which a certificate in a PEM file expires.
 
     Returns None if no certificate can be read.
     """
@@ -384,8 +390,9 @@ def _is_address(name: str) -> bool:
 
 def client_name(certificate: dict[str, object] | None) -> str:
     """Return the common name of a verified client, or its first alternative name if it has none."""
-    parts: Any = (certificate or {}).get("subject", ())
-    subject = dict(chain.from_iterable(parts))
+    # The subject is a sequence of groups, and a group is a sequence of names and values.
+    groups: Any = (certificate or {}).get("subject", ())
+    subject = dict(chain.from_iterable(groups))
     names = alternative_names(certificate)
     return subject.get("commonName") or min(names, default="a client without a name")
 

@@ -162,6 +162,7 @@ def create_app(
         Route("/-/ready", _probe(health.unready, "ready")),
         Route("/-/reload", _reloader(reload), methods=["POST"]),
     ]
+    # The handler of a kind of error also handles its subclasses, see `_FAILURES`.
     handlers: dict[Any, Any] = {HTTPException: _refuse_address}
     for kind in (ConfigError, InputError, SourceError, DatabaseError):
         handlers[kind] = partial(_answer_error, site)
@@ -171,6 +172,7 @@ def create_app(
 
 
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
+    """Return the data of the page for this request, an object of the type ``page.shows``."""
     chosen = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
     return page.read(site, Query(path=request.path_params, chosen=chosen))
 
@@ -193,7 +195,9 @@ async def _answer_error(site: Site, request: Request, error: MonitorError) -> Re
     reason = str(error)
     if isinstance(error, DatabaseError):
         reason += ". The overview shows the last state."
-    _, status, title = next(each for each in _FAILURES if isinstance(error, each[0]))
+    status, title = next(
+        (status, title) for kind, status, title in _FAILURES if isinstance(error, kind)
+    )
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
     return _error_page(site, status, title, reason)
@@ -292,6 +296,7 @@ def _describe_page(page: Page) -> dict[str, Any]:
         "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
     }
     return {
+        # The first line of the docstring says what the page has.
         "summary": (page.read.__doc__ or "").splitlines()[0],
         "parameters": parameters,
         "responses": {
@@ -315,7 +320,7 @@ async def _static(request: Request) -> Response:
 
 def _document(site: Site, documentation: Documentation, request: Request) -> Response:
     """Answer with a file of the documentation."""
-    path = request.path_params.get("path")
+    path = request.path_params.get("path")  # None for /docs without a slash at its end
     if path is None or documentation.is_folder(path):
         folder = f"{path}/" if path else ""
         return RedirectResponse(f"{site.prefix}/docs/{folder}", 308, PLAIN_HEADERS)
@@ -375,6 +380,7 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
 
 
 def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint that reads the configuration again."""
     threads = CapacityLimiter(1)  # one reload at a time
 
     async def page(request: Request) -> Response:

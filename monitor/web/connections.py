@@ -44,10 +44,12 @@ class Front:
         Among the connections that are not answering, the one with the lowest
         `Connection.claim_to_stay` is aborted. If all are answering, the newest one is aborted.
         """
-        if len(self.connections) > self.limits.connections:
-            others = self.connections - {newest}
-            waiting = [connection for connection in others if not connection.is_answering]
-            min(waiting, key=attrgetter("claim_to_stay"), default=newest).abort()
+        if len(self.connections) <= self.limits.connections:
+            return
+        others = self.connections - {newest}
+        waiting = [connection for connection in others if not connection.is_answering]
+        aborted = min(waiting, key=attrgetter("claim_to_stay"), default=newest)
+        aborted.abort()
 
     def end_connections(self) -> None:
         """End each connection after its answer. Any thread may call this."""
@@ -74,10 +76,12 @@ class Connection(H11Protocol):
         self._front = front
         self._born = self.loop.time()
         self._deadline = self.loop.call_later(front.limits.exchange_s, self._cut_off)
+        # Whether a request or its answer is under way. A new connection is expected to send one.
         self._is_busy = True
         self.is_known = False
         """Whether a client that may read everything has sent a request."""
         self._answering = 0
+        # The task of `_encrypt`. None without encryption, and after the handshake.
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
@@ -192,6 +196,8 @@ class Connection(H11Protocol):
             or not access.admits(encrypted.get_extra_info("peercert"))
         ):
             self.abort()
+            # While the handshake is set, `connection_lost` does not call uvicorn, which has never
+            # got this connection.
             self.connection_lost(None)
             self._handshake = None
             return
@@ -203,9 +209,11 @@ class Connection(H11Protocol):
         self._early.clear()
 
     def _restart_deadline(self) -> None:
+        """Give the current request and its answer the full time."""
         self._deadline.cancel()
         self._deadline = self.loop.call_later(self._front.limits.exchange_s, self._cut_off)
 
     def _cut_off(self) -> None:
+        """End the connection at its deadline, unless it is idle."""
         if self._is_busy or self._unsent:
             self.abort()

@@ -135,7 +135,7 @@ class Form:
 def act(site: Site, form: Form) -> str:
     """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
 
-    Raises ConfigError if a field is wrong.
+    The field ``do`` names the action. Raises ConfigError if a field is wrong.
     """
     alerts = site.store.alerts
     now = site.clock.now()
@@ -198,6 +198,7 @@ _WIDEST = 1e9
 """The largest margin and reference. No metric on lists of 10,000 items has a larger value."""
 _MOST_SEGMENTS = 50
 
+_AS_TEXT = {"text/plain": {"schema": {"type": "string"}}}
 FAILURE = {
     "type": "object",
     "required": ["error", "reason"],
@@ -215,12 +216,11 @@ def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
     """
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
     # Errors that occur before the server reads the address are answered in plain text.
-    as_text = {"text/plain": {"schema": {"type": "string"}}}
     contents = {
-        "400": {**as_json, **as_text},
-        "401": as_text,
-        "421": as_text,
-        "503": {**as_json, **as_text},
+        "400": as_json | _AS_TEXT,
+        "401": _AS_TEXT,
+        "421": _AS_TEXT,
+        "503": as_json | _AS_TEXT,
     }
     answers = {}
     for status, meaning in {**failures, **SERVER_ANSWERS}.items():
@@ -265,7 +265,7 @@ class GateQuery(BaseModel, extra="forbid"):
             ge=-_WIDEST,
             le=_WIDEST,
             allow_inf_nan=False,
-            description="The score that means no excess.",
+            description="The score of a user without excess.",
         ),
     ] = None
     verdict: Annotated[
@@ -318,9 +318,8 @@ def describe_gate() -> dict[str, Any]:
         ),
     }
     responses = describe_failures(failures)
-    as_text = {"text/plain": {"schema": {"type": "string"}}}
-    responses["409"]["content"] |= as_text
-    answer = {"application/json": {"schema": {"type": "object"}}, **as_text}
+    responses["409"]["content"] |= _AS_TEXT
+    answer = {"application/json": {"schema": {"type": "object"}}, **_AS_TEXT}
     responses["200"] = {
         "description": "The certificate. If the request asks for a verdict, one line of text.",
         "content": answer,

@@ -27,7 +27,6 @@ from monitor.web.connections import CONNECTION, Connection, Front, Limits
 _BACKLOG = 128  # so many connections may be accepted before we can abort one
 _START_S = 10.0
 _POLL_S = 0.005
-_LAST_PORT = 65535
 _EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - on request
 _ADVICE = {
     errno.EADDRINUSE: (
@@ -166,11 +165,6 @@ def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
 
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on this address. Raises ConfigError if this is impossible."""
-    if not 0 <= port <= _LAST_PORT:
-        raise ConfigError(
-            f"cannot listen on {_address(host, port)}: there is no such port; choose one from 1 to "
-            f"{_LAST_PORT}, or 0 for any free port"
-        )
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family = addresses[0][0]
@@ -308,7 +302,8 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
     """Return user and password of a header ``Authorization``. None if it is not valid Basic."""
     scheme, _, coded = header.strip().partition(b" ")
     try:
-        user, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")
+        login = base64.b64decode(coded.strip(), validate=True)
     except (binascii.Error, ValueError):
         return None
+    user, colon, password = login.partition(b":")
     return (user, password) if scheme.lower() == b"basic" and colon else None

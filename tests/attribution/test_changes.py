@@ -454,7 +454,7 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     found = find_outliers(now, USUAL)
     assert found is not None
     assert (found.least, found.usual) == (6, 0.0)
-    assert (found.beyond, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
+    assert (found.hit_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outliers(nothing, USUAL) is None
 

@@ -17,6 +17,7 @@ NAMES = [
     "calibration",
     "sequences",
     "unpaired",
+    "outcomes",
     "against_duckdb",
 ]
 

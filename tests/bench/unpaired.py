@@ -22,7 +22,6 @@ from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.far import FAR
-from monitor.statistics.unpaired.gaps import Moments, adjusted_gap
 from monitor.statistics.unpaired.rollout import pair_scores
 from monitor.statistics.unpaired.split import LIMIT, log_evidence
 
@@ -57,10 +56,6 @@ class Pool:
     before: np.ndarray
     baseline: np.ndarray
     candidate: dict[str, np.ndarray]  # by fault, and `healthy`  # type: ignore[type-arg]
-    novelty: (
-        np.ndarray
-    )  # mean log popularity of a user's list, of now (trainings, users) and of before
-    novelty_before: np.ndarray
 
 
 def score(now, before):
@@ -115,13 +110,11 @@ def make_pool(users, trainings):
     rng = np.random.default_rng(1)
     baseline, candidate = Model(2, users), Model(2, users, OTHER_MODEL)
     before = baseline.train(rng)
-    familiar = np.log1p(np.bincount(before.ravel(), minlength=ITEMS))
-    of_baseline, novelty = [], []
+    of_baseline = []
     of_candidate = {name: [] for name in ("healthy", "mixed", "popular", "reversed")}  # type: ignore[var-annotated]
     for _ in range(trainings):
         lists = baseline.train(rng)
         of_baseline.append(features(score(lists, before), find_shared(lists)))
-        novelty.append(familiar[lists].mean(axis=1))
         lists = candidate.train(rng)
         popular = np.argsort(-np.bincount(lists.ravel(), minlength=ITEMS))[:K].astype(np.int32)
         faulty = {
@@ -139,8 +132,6 @@ def make_pool(users, trainings):
         before=before,
         baseline=np.stack(of_baseline),
         candidate={name: np.stack(each) for name, each in of_candidate.items()},
-        novelty=np.stack(novelty),
-        novelty_before=familiar[before].mean(axis=1),
     )
 
 
@@ -267,33 +258,6 @@ def show_gaps(pool, repetitions):
     )
 
 
-def check_adjusted(pool, repetitions):
-    """A/A tests of novelty by arm, adjusted by before."""
-    rng = np.random.default_rng(4)
-    z, ratios = [], []
-    before = pool.novelty_before
-    for _ in range(repetitions):
-        now = pool.novelty[rng.integers(len(pool.novelty))]
-        is_candidate = rng.random(len(now)) < 0.5
-        arms = []
-        for mask in (~is_candidate, is_candidate):
-            c = np.cov(now[mask], before[mask])
-            means = {"mean_now": now[mask].mean(), "mean_before": before[mask].mean()}
-            arms.append(
-                Moments(
-                    n=int(mask.sum()),
-                    **means,
-                    variance_now=c[0, 0],
-                    variance_before=c[1, 1],
-                    covariance=c[0, 1],
-                )
-            )
-        gap = adjusted_gap(*arms)
-        z.append(gap.value / gap.error)
-        ratios.append(gap.error / math.sqrt(sum(arm.variance_now / arm.n for arm in arms)))
-    return percent(np.abs(z) > 2.5758), f"error {np.mean(ratios):.2f} of the plain one"
-
-
 def count_split_off(repetitions, planned=0.5, looks=100, users=2_000):
     """The share of tests with a planned split that are ever off, by the evidence and by chi-square at 0.001."""
     rng = np.random.default_rng(5)
@@ -344,7 +308,6 @@ def main(arguments):
     pool = make_pool(USERS, options.trainings)
     show_gaps(pool, repetitions)
     rows = [
-        ("adjusted gap, A/A beyond 1 %", *check_adjusted(pool, repetitions)),
         ("split off in 100 looks", *count_split_off(repetitions)),
         ("wrong `safe` at the margin, 1 % allowed", *count_wrong_safe(pool, repetitions)),
         ("arms differed before", count_differed(pool, repetitions), "2,000 users"),

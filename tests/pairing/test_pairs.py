@@ -223,7 +223,13 @@ def test_lists_that_were_kept_pair_again_as_they_did(long, short):
     every = np.ones(2, dtype=bool)
     segments = {"all": np.arange(2), "x=y": np.array([1])}
     shown = show_users(
-        first, scores, segments, [*segments], is_sampled=every, is_kept=every, badness=every * NAN
+        first,
+        scores,
+        segments,
+        [*segments],
+        is_sampled=every,
+        is_kept=every,
+        worst_similarity=every * NAN,
     )
     kept = kept_lists(shown, [*segments])
     ours, theirs = (Pull(rankings=each, failures={}) for each in (kept.baseline, kept.candidate))

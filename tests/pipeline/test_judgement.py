@@ -269,7 +269,7 @@ def scales(**changes):
         comparison=comparison(rules=(LOW,)),
         summaries=(summary(mean=0.254),),
         expectations=(),
-        past=(),
+        recent=(),
     )
     return replace(base, **changes)
 
@@ -294,13 +294,13 @@ def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and
     assert mean.interval == pytest.approx((0.254 - 0.0196, 0.254 + 0.0196), abs=1e-4)
     assert mean.normal is None
     assert of_asked.interval == pytest.approx((0.12710, 0.28433), abs=5e-5)
-    assert scales(past=past(0.5)).add_to([nothing]) == (neither,) == (nothing,)
+    assert scales(recent=past(0.5)).add_to([nothing]) == (neither,) == (nothing,)
 
 
 def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series():
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
     (told,) = scales(
-        comparison=learned, expectations=(expected("SimilarityLow", 0.51),), past=past(0.9)
+        comparison=learned, expectations=(expected("SimilarityLow", 0.51),), recent=past(0.9)
     ).add_to([transition()])
     assert told.normal == 0.51
     rules = (LOW, rule(alert="Dropped", learned=Learning.DROP), rule(alert="Tail", statistic="p05"))
@@ -321,7 +321,7 @@ def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_
         *past(0.1, alarmed=True),
         *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5),
     )
-    (told,) = scales(past=before).add_to([transition()])
+    (told,) = scales(recent=before).add_to([transition()])
     assert told.normal == pytest.approx(0.5)
 
 

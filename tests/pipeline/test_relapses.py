@@ -1,5 +1,7 @@
 """A fault that heals teaches nothing: when it comes back, the default rules fire as though it came for the first time."""
 
+from collections import deque
+
 import numpy as np
 import pytest
 
@@ -52,7 +54,7 @@ def fired(every, faults):
         found = record(start + run * every, *measure(what, run, is_ill=is_ill))
         if run < LEARNED:
             past = PastRun(slot=found.slot, summaries=found.summaries, states={})
-            rejudging.past[found.config_hash].append(past)
+            rejudging.past.setdefault(found.config_hash, deque()).append(past)
             continue
         rejudging.judge(found)
         states = rejudging.states.items()

@@ -12,8 +12,9 @@ from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule, Direction, Keep
-from monitor.model.runs import RunStatus
-from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
+from monitor.model.runs import Findings, RunStatus
+from monitor.pipeline.alert_explanations import add_explanations, recall_fault
+from monitor.pipeline.run_explanation import choose_metric
 from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
 from tables import cells
@@ -23,6 +24,7 @@ SAME = {name: [1, 2, 3] for name in NAMES}
 OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
 TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
+UNMEASURED = Findings(slot=SLOT)
 
 
 def run(candidate, what=TWO, memory=None, **more):
@@ -239,7 +241,9 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     recalled = f"{since}{came.explanation.sentence}"
     assert told == replace(came.explanation, sentence=recalled, is_recalled=True)
     assert unchanged.finding is None
-    (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told)
+    (alert,) = add_explanations(
+        (transition(metric="coverage", statistic="unchanged_list"),), told, UNMEASURED
+    )
     assert str(alert.explanation).startswith(f"Measured by extended_tau: {since}")
     stale, vague = (
         replace(
@@ -278,11 +282,13 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
         transition(metric="over_floor(extended_tau)"),
     )
     found = run(OTHER).explanation
-    *nothing, other, excess = (alert.explanation for alert in add_explanations(alerts, found))
+    *nothing, other, excess = (
+        alert.explanation for alert in add_explanations(alerts, found, UNMEASURED)
+    )
     assert nothing == [None, None]
     assert str(other).startswith("Measured by extended_tau: No earlier lists")
     assert str(excess).startswith("No earlier lists")
-    assert {alert.explanation for alert in add_explanations(alerts, None)} == {None}
+    assert {alert.explanation for alert in add_explanations(alerts, None, UNMEASURED)} == {None}
 
 
 def test_items_bear_their_titles_where_a_catalogue_knows_them():

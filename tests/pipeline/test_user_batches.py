@@ -22,9 +22,10 @@ from monitor.model.runs import EvidenceKind, Findings
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import draw_panel, pull_all
-from monitor.pipeline.run_measurement import Stopwatch, measure_slot
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.sources import SampleOptions
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 

@@ -42,6 +42,8 @@ from runbooks.world import (
 PAGES = Path(__file__).parents[2] / "docs/runbooks"
 MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
 _MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
+_ITEMS = re.compile(r"\n\n(?:Items that|Lists of) .*", re.DOTALL)
+"""The end of a message: items and lists. A page whose block ends with ``...`` leaves them out."""
 _OUTPUT = re.compile(
     r"(<!-- output with (\w+)(?: at (\S+))? -->\n```console\n\$ (rankwatch.*?)\n)(.*?)(?=```)",
     re.DOTALL,
@@ -82,7 +84,10 @@ def with_samples(page: str, worlds: Worlds) -> str:
     """The page with its messages and outputs as they are now."""
 
     def message(block: re.Match[str]) -> str:
-        return f"{block[1]}{message_about(block[2], worlds)}\n"
+        text = message_about(block[2], worlds)
+        if block[3].endswith("...\n"):
+            text = _ITEMS.sub("\n...", text)
+        return f"{block[1]}{text}\n"
 
     def output(block: re.Match[str]) -> str:
         command = block[4].replace("COMPARISON", NAME).replace("SLOT", block[3] or "")

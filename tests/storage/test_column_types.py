@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import factories
 from factories import SLOT
-from monitor.storage.column_types import KEY_BYTES, escape, key, unescape
+from monitor.storage.column_types import KEY_BYTES, escape, stored_name, unescape
 from storage.worked import claimed, evidence, fired, result, runs_of, transitions
 
 HOSTILE = [
@@ -57,15 +57,15 @@ def test_escaped_text_is_storable_and_comes_back(text):
 
 @given(any_text, any_text)
 def test_different_names_have_different_keys(one, other):
-    assert (key(one) == key(other)) is (one == other)
+    assert (stored_name(one) == stored_name(other)) is (one == other)
 
 
 @given(st.integers(0, 900), any_text)
 def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times, text):
-    stored = key(text * times)
+    stored = stored_name(text * times)
 
     assert len(stored.encode()) <= KEY_BYTES
-    assert key(unescape(stored)) == stored
+    assert stored_name(unescape(stored)) == stored
 
 
 def test_names_and_texts_of_any_content_are_stored(store):

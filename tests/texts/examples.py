@@ -46,10 +46,10 @@ from monitor.model.run_reasons import (
     RunReasonKind,
     UnmatchedName,
 )
-from monitor.model.runs import ArmScore, RunStatus
-from monitor.model.statistics import Lack
+from monitor.model.runs import ArmScore, Run, RunStatus
+from monitor.model.statistics import OUTCOMES, Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import ArmCounts, BetweenExcess, UnpairedFindings
+from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.model.urgency import Concern
 from monitor.texts.actions import (
     write_condition_step,
@@ -140,6 +140,7 @@ from monitor.texts.root_causes import (
     write_removed,
     write_stale,
 )
+from monitor.texts.run_notes import write_run_notes
 from monitor.texts.run_reasons import (
     write_causes,
     write_failure,
@@ -156,10 +157,18 @@ from monitor.texts.unpaired import (
     write_arms,
     write_changed_split,
     write_needs_pairs,
+    write_outcomes,
+    write_preference,
     write_split,
     write_unpaired,
 )
-from monitor.texts.verdicts import write_breach, write_normal, write_threshold, write_value
+from monitor.texts.verdicts import (
+    name_series,
+    write_breach,
+    write_normal,
+    write_threshold,
+    write_value,
+)
 from monitor.texts.wording import write_extra
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
@@ -245,6 +254,24 @@ EXPECTED = Expectation(
 )
 FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
 MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
+MIXED = ArmModel(now="v7", users={"v7": 600, "v6": 100})
+RUN = Run(
+    slot=SLOT,
+    status=RunStatus.OK,
+    id=7,
+    comparison="home-feed",
+    reason=None,
+    attempt=1,
+    owner="host",
+    config_hash="hash",
+    k=10,
+    asked=700,
+    paired=690,
+    started_at=SLOT,
+    finished_at=SLOT,
+    models=MODELS | {Arm.BASELINE: MIXED},
+    labels_until=SLOT + DAY,
+)
 POINT = SeriesPoint(
     run_id=7,
     slot=SLOT - DAY,
@@ -303,6 +330,17 @@ def undecided(**values: Any) -> partial[str]:
 
 
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
+GAPS_OF_OUTCOMES = tuple(
+    OutcomeGap(
+        column="clicks",
+        means=dict.fromkeys(Arm, 3.5),
+        users=700,
+        difference=None if low is None else -0.01,
+        low=low,
+        high=high,
+    )
+    for low, high in ((-0.03, 0.01), (-0.03, -0.005), (0.005, 0.03), (None, None))
+)
 UNPAIRED = UnpairedFindings(
     baseline_share=0.5,
     users={
@@ -521,6 +559,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_model_changes, MODELS, SLOT, SLOT - DAY),
         partial(write_models, MODELS, SLOT + DAY),
         partial(write_changes, POINT, SLOT, "newer hash", 20, MODELS),
+        partial(write_run_notes, RUN, SLOT - DAY),
+        partial(write_run_notes, replace(RUN, labelled_at=SLOT + DAY), None),
     ],
     "Ids that do not match": [
         *(partial(write_mismatch, MISMATCH, surface) for surface in Surface),
@@ -634,6 +674,12 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_needs_pairs, "checkout-test", "plan"),
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
+        partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
+        partial(write_preference, 0.25, 0.125, 0.375, 900),
+        partial(write_preference, -0.25, -0.375, -0.125, 1),
+        partial(write_preference, 0.0, -0.125, 0.125, 900),
+        partial(write_preference, 0.0, -1.0, 1.0, 0),
+        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOMES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }

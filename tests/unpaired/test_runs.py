@@ -17,9 +17,9 @@ from monitor.model.unpaired import ArmCounts, UnpairedPlan
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.run import execute
-from monitor.pipeline.run_measurement import Stopwatch
+from monitor.pipeline.run_assessment import MOST_SWITCHED
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.unpaired_measurement import measure_unpaired
-from monitor.pipeline.unpaired_reasons import MOST_SWITCHED
 from monitor.statistics.unpaired import split
 from monitor.statistics.unpaired.arms_differed import BeforeCheck
 from pipeline.canned import Canned, StillClock, users

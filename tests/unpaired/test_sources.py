@@ -17,7 +17,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.unpaired import ArmCounts
 from monitor.pipeline.run import measure
-from monitor.pipeline.run_measurement import Stopwatch
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.analysis import preview
 from monitor.service.composition import require_reloadable, wire
 from pipeline.canned import StillClock

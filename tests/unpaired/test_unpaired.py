@@ -21,8 +21,6 @@ from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import ItemExposure, find_shifted
 from monitor.statistics.unpaired.gaps import (
     Count,
-    Moments,
-    adjusted_gap,
     angle_gap,
     mean_gap,
     share_gap,
@@ -129,47 +127,6 @@ def test_the_benchmark_computes_the_same_gaps():
     for name, gap in expected.items():
         look = unpaired.LOOKS.index(name)
         assert [values[look], errors[look]] == pytest.approx([gap.value, gap.error], rel=1e-4)
-
-
-def moments(now, before):
-    covariance = np.cov(now, before)
-    return Moments(
-        n=len(now),
-        mean_now=now.mean(),
-        mean_before=before.mean(),
-        variance_now=covariance[0, 0],
-        variance_before=covariance[1, 1],
-        covariance=covariance[0, 1],
-    )
-
-
-def test_the_adjusted_gap_is_that_of_a_regression_on_arm_and_before():
-    rng = np.random.default_rng(2)
-    before = rng.normal(size=300)
-    is_candidate = np.arange(300) >= 100
-    now = 0.8 * before - 0.5 * is_candidate + rng.normal(size=300) / 5
-    design = np.column_stack((np.ones(300), ~is_candidate, before))
-    coefficients = np.linalg.lstsq(design, now, rcond=None)[0]  # type: ignore[arg-type]
-    gap = adjusted_gap(moments(now[:100], before[:100]), moments(now[100:], before[100:]))
-    assert gap.value == pytest.approx(coefficients[1])
-    left = now - coefficients[2] * before
-    expected = math.sqrt(left[:100].var(ddof=1) / 100 + left[100:].var(ddof=1) / 200)
-    assert gap.error == pytest.approx(expected)
-
-
-def test_without_before_or_with_one_user_nothing_is_adjusted():
-    arms = moments(np.array([1.0, 3.0]), np.zeros(2)), moments(np.array([0.0, 1.0]), np.zeros(2))
-    assert adjusted_gap(*arms).value == 1.5
-    one = Moments(
-        n=1,
-        mean_now=2.0,
-        mean_before=9.0,
-        variance_now=math.nan,
-        variance_before=math.nan,
-        covariance=math.nan,
-    )
-    assert adjusted_gap(one, arms[1]).value == 1.5
-    assert math.isnan(adjusted_gap(one, arms[1]).error)
 
 
 P = 0.8

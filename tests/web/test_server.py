@@ -50,7 +50,6 @@ ADDRESSES = yaml.safe_load("""
 - [127.0.0.1, TAKEN, "address already in use; "]
 - [192.0.2.1, 29108, cannot assign requested address; this machine does not]
 - [no.such.host.invalid, 29108, the host is unknown; write listen as]
-- [127.0.0.1, 70000, there is no such port; choose one from 1 to 65535]
 - [x23456789112345678921234567893123456789412345678951234567896123x, 29108, "the host is unknown; "]
 """)
 

@@ -245,7 +245,7 @@ class AppendedTau(metric.Correlation):
 
 
 class ElementWeightedTau(metric.Correlation):
-    """Order and membership together. An item of weight w has the effect of w items."""
+    """Order and membership together. An item of weight 3 has the effect of three items."""
 
     kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0

@@ -16,9 +16,9 @@ from monitor.model.rankings import Labels
 class OfArm(Metric, ABC):
     """A metric of one arm's lists, or the difference of both arms.
 
-    The ``difference`` is the candidate's score minus the baseline's score. If it is above 0, the
-    candidate is better. It is 0 for identical lists. The metric is undefined for users without
-    relevant items.
+    The ``difference`` is the candidate's score minus the baseline's score. A difference above 0
+    means that the candidate is better. It is 0 for identical lists. The metric is undefined for
+    users without relevant items.
     """
 
     arm: str = relevance.DIFFERENCE

@@ -38,6 +38,7 @@ from monitor.model.rankings import (
     Pull,
     RelevanceTable,
 )
+from monitor.model.runs import KeptLists
 
 LISTED = 0
 """The outcome for a user whose list can be compared."""
@@ -92,6 +93,18 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
         coverage=count_coverage(panel.segments, outcomes),
         input_hashes=_hash_input(padded, rows, vocabulary),
     )
+
+
+def pair_kept(
+    lists: KeptLists,
+    k: int,
+    weights: ItemWeights | None = None,
+    relevance: RelevanceTable | None = None,
+) -> Pairing:
+    """Pair lists of users that were paired before, cut to k. The rows are those of the lists."""
+    baseline = Pull(rankings=lists.baseline, failures={})
+    candidate = Pull(rankings=lists.candidate, failures={})
+    return pair(lists.panel, baseline, candidate, k, item_weights=weights, relevance=relevance)
 
 
 def _hash_input(

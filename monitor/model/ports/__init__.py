@@ -25,6 +25,7 @@ from monitor.model.rankings import (
     Pull,
     RelevanceTable,
     UserBatch,
+    UserSums,
     UserTable,
 )
 from monitor.model.runs import JoinRequest, PullRequest, Scores
@@ -156,6 +157,16 @@ class UserSource(Protocol):
         """Return all users for this slot with these dimensions, each user once.
 
         Raises SourceError if a dimension is missing, or if there are no users.
+        """
+
+
+class OutcomeSource(Protocol):
+    """Provides outcomes of users, such as clicks, from a log."""
+
+    def sums(self, slot: datetime, outcomes: Sequence[str]) -> UserSums:
+        """Return the sums of these columns for each user, over the log's rows for this slot.
+
+        Null counts as 0. Raises SourceError if a column is missing, or if it has no numbers.
         """
 
 

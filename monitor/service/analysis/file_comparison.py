@@ -142,8 +142,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
-    sample = results.sample()
-    run = results.findings(slot, sample)
+    run, sample = results.finish(slot)
     items = results.part.listed.count
     if catalogue is None:
         catalogue = items
@@ -210,6 +209,7 @@ def _compare_users(
     listed: Sequence[FileUsersOptions],
     slot: datetime,
 ) -> tuple[IdMismatch, ...]:
+    """Return why the user ids of the two files do not match, if most users could not be paired."""
     if coverage.paired >= LEAST_COMMON * coverage.asked:
         return ()
     baseline, candidate = (FileUsers(options).users(slot, ()).users for options in listed)
@@ -225,6 +225,7 @@ def _require_pairs(
     listed: Sequence[FileUsersOptions],
     slot: datetime,
 ) -> None:
+    """Raise InputError if no user could be compared. The error has all that explains it."""
     if coverage.paired:
         return
     reasons = ", ".join(
@@ -241,6 +242,7 @@ def _require_pairs(
 
 
 def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
+    """Return a comparison of all users that stores no scores and has no rules."""
     measuring = MeasuringPlan(
         k=k,
         metrics=tuple(map(str, metrics)),

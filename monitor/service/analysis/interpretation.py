@@ -77,8 +77,9 @@ def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | N
     total = differences.sum()
     if not total > 0.0:
         return None
-    added = np.cumsum(np.sort(differences)[::-1])
-    half_share = (np.searchsorted(added, total / 2.0) + 1) / len(differences)
+    # The smallest share of users who cause half of the total difference.
+    largest_first = np.sort(differences)[::-1]
+    half_share = (np.searchsorted(np.cumsum(largest_first), total / 2.0) + 1) / len(differences)
     concentration = Concentration.MANY_USERS
     if half_share <= _FEW_USERS:
         concentration = Concentration.FEW_USERS

@@ -28,6 +28,7 @@ class LoggedTest:
     arms: tuple[str, str]  # the values of the baseline and of the candidate
     before: datetime  # when the test began
     baseline_share: float  # planned
+    outcomes: tuple[str, ...] = ()  # columns
 
 
 def compare_log(  # noqa: PLR0913 - the options of the command
@@ -58,6 +59,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         "split": {baseline: test.baseline_share, candidate: 1 - test.baseline_share},
         "before": test.before.isoformat(),
         "segments": [] if by is None else [by],
+        "outcomes": list(test.outcomes),
     }
     comparison = {
         "name": _NAME,
@@ -87,7 +89,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
 def as_record(result: RunResult) -> RunRecord:
     """Return the result as a run, which is shown like a stored run."""
     claim = result.claim
-    everybody = result.coverage.all if result.coverage else None
+    all_users = result.coverage.all if result.coverage else None
     return RunRecord(
         id=claim.run_id,
         comparison=claim.comparison,
@@ -99,8 +101,8 @@ def as_record(result: RunResult) -> RunRecord:
         owner=claim.owner,
         config_hash=result.config_hash,
         k=result.k,
-        asked=everybody.asked if everybody else None,
-        paired=everybody.paired if everybody else None,
+        asked=all_users.asked if all_users else None,
+        paired=all_users.paired if all_users else None,
         started_at=claim.started_at,
         finished_at=result.finished_at,
         unpaired=result.unpaired,

@@ -16,9 +16,11 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
 from monitor.model.unpaired import UnpairedFindings
-from monitor.pipeline.pull import Arms, draw_panel, pull_titles
+from monitor.pipeline.pull import Arms, draw_panel
+from monitor.pipeline.respelled import compare_users
 from monitor.pipeline.run import measure
-from monitor.pipeline.run_measurement import Stopwatch, compare_users
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
 from monitor.sources import SampleOptions
@@ -59,6 +61,7 @@ class Preview:
             return None
         if self.coverage is None:
             return "users"
+        # An arm whose requests all failed for one reason.
         for (arm, reason), count in self.coverage.all.users_by_reason.items():
             if count == self.coverage.all.asked and (arm, reason) in self.notes:
                 return str(arm)
@@ -85,11 +88,14 @@ def preview_users(watched: Watched, count: int) -> Preview:
     except MonitorError as error:
         return preview(problems=(str(error),))
     titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    problems = dict.fromkeys(filter(None, [untitled]))
+    if measured.run.unpaired is not None:
+        problems |= dict.fromkeys(measured.left_out)  # such as outcomes without numbers
     return preview(
         coverage=measured.coverage,
         unpaired=measured.run.unpaired,
         evidence=measured.run.evidence,
-        problems=tuple(filter(None, [untitled])),
+        problems=tuple(problems),
         matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),

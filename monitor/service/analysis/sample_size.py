@@ -111,9 +111,10 @@ def read_rule_inputs(
     series = _series_of(rules, Figures.of(past[-1].summaries))
     if not series:
         return []
+    # Each series may use a share of the accepted probability of a false alert.
     shares = share_out(comparison, series)
     alphas = dict(zip((each.key for each in series), shares, strict=True))
-    name = metric and str(parse(metric))
+    name = None if metric is None else str(parse(metric))
     all_inputs = []
     for rule in comparison.judging.similarity_rules:
         is_drop = isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP
@@ -126,6 +127,7 @@ def read_rule_inputs(
 
 
 def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSeries[SeriesRuleT]]:
+    """Return a series for each rule and each segment that it judges in a run with these figures."""
     series = []
     for rule in rules:
         for segment in segments_of(rule, figures.segments(rule), ()):
@@ -151,22 +153,28 @@ def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[in
         summary = figures.summaries.get((series.segment, series.rule.metric))
         if summary is not None:
             shares.append(_shares_asked(series.rule, summary))
+    # A run ends when its last rule is certain. This is the mean over the random orders.
     share = float(np.max(shares, axis=0).mean()) if shares else 1.0
     users = max((each.n for each in figures.summaries.values()), default=0)
     return round(share * users), users
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
-    """Return the share of users after which the rule is certain, for five random orders."""
-    bars = summary.histogram
-    edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
-    scores = np.repeat((edges[1:] + edges[:-1]) / 2, bars.counts)
+    """Return the share of users after which the rule is certain, for five random orders.
+
+    The scores are not stored with the run, so they are taken from the histogram.
+    """
+    histogram = summary.histogram
+    edges = np.linspace(histogram.low, histogram.high, len(histogram.counts) + 1)
+    middles = (edges[1:] + edges[:-1]) / 2
+    scores = np.repeat(middles, histogram.counts)
     orders = np.random.default_rng(0).permuted(np.tile(scores, (5, 1)), axis=1)
     shares = np.ones(len(orders))
+    # A run asks for users in rounds, and the rule is checked after each round.
     for end in round_ends(len(scores))[:-1]:
-        is_open = shares == 1.0
-        certain = is_certain(rule, orders[is_open, :end], len(scores))
-        shares[is_open] -= certain * (1 - end / len(scores))
+        is_uncertain = shares == 1.0
+        is_now_certain = is_certain(rule, orders[is_uncertain, :end], len(scores))
+        shares[is_uncertain] = np.where(is_now_certain, end / len(scores), 1.0)
     return shares
 
 
@@ -177,6 +185,7 @@ def _read(
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
+    # Each measure is a value and its sampling error. `refer` takes a column for each series.
     values, errors = np.array([series.measure(each) for each in healthy]).T[..., np.newaxis]
     if np.isnan(errors).all():
         return None, 0
@@ -230,6 +239,7 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     if statistic.floor is not None:
         if end >= statistic.floor:
             return 0.0
+        # The figures of a share are angles, see `to_angle`.
         users = inputs.users or 1
         below = float(from_angle(inputs.mean, users))
         return float(to_angle(below + share * (1 - below), users)[0]) - inputs.mean
@@ -295,6 +305,7 @@ def plan_sample_size(
 
 
 def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
+    """Add the number of users, or the reason why no number is enough in so many runs."""
     search = plan.search
     users = search.users_for(plan.drop, runs)
     if users is not None:
@@ -310,6 +321,7 @@ def _with_users(plan: SampleSizePlan, runs: int) -> SampleSizePlan:
 
 
 def _with_runs(plan: SampleSizePlan, users: int) -> SampleSizePlan:
+    """Add the number of runs, or the reason why no number is enough with so many users."""
     search = plan.search
     runs = search.runs_for(plan.drop, users)
     if runs is not None:

@@ -132,6 +132,7 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
 
 
 def _uniquely_named(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return the suggestions. If an alert's name is used again, a number is appended to it."""
     counts: Counter[str] = Counter()
     named = []
     for suggestion in suggestions:
@@ -190,7 +191,10 @@ def _all_series(
 
 
 def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    # The rule watches for lists that become less similar.
+    """Return a rule that watches for lists that become less similar, still without a threshold.
+
+    ``name`` is the word for the metric in the names of alerts.
+    """
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
@@ -213,24 +217,30 @@ def _suggest(
     interval: timedelta,
     worst: float,
 ) -> Suggestion:
+    """Propose a threshold for one series, or say why there is none.
+
+    ``interval`` is the time between two runs, and ``worst`` the worst value of the statistic.
+    """
     healthy, note = pick_healthy(past, look)
-    typical = int(np.median([each.n for each in healthy])) if healthy else 0
-    series = replace(look, rule=replace(look.rule, min_users=max(1, typical // 2)))
-    # Without runs the shape must be (0, 2).
+    users = int(np.median([each.n for each in healthy])) if healthy else 0
+    series = replace(look, rule=replace(look.rule, min_users=max(1, users // 2)))
+    # Each measure is a value and its sampling error. Without runs the shape must be (0, 2).
     measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
     values, errors = measured.T[..., np.newaxis]
     reference = refer(values, errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
-        return _none(series, runs, _why_so_few(series, healthy, runs))
+        return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
     share = budget.share(series.segment, _name(look.rule))
     largest = np.nanmax(errors, axis=0)
     threshold = propose(reference, largest, share, direction=series.rule.direction, worst=worst)
     least_share = float(threshold.least_share[0])
     if least_share > share:
+        # So few runs cannot show what is as rare as the accepted false alerts.
         accepted = budget.runs * interval
-        return _none(series, runs, write_too_rare(runs, accepted, accepted * share / least_share))
-    return replace(_suggestion(series, typical, runs, threshold), note=note)
+        obstacle = write_too_rare(runs, accepted, accepted * share / least_share)
+        return _no_threshold(series, runs, obstacle)
+    return replace(_with_threshold(series, users, runs, threshold), note=note)
 
 
 def pick_healthy(
@@ -257,11 +267,12 @@ def pick_healthy(
     return summaries, "learned from all runs, because alerts were active after most of them"
 
 
-def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
+def _no_threshold(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
     return Suggestion(rule=series.rule, segment=series.segment, runs=runs, reason=obstacle)
 
 
 def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
+    """Say why only ``runs`` of the healthy runs have the statistic with a sampling error."""
     statistic = str(series.rule.statistic)
     if len(healthy) >= MIN_HEALTHY_RUNS:
         if all(each.value(statistic) is None for each in healthy):
@@ -271,12 +282,13 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
     return write_too_few_healthy(runs, MIN_HEALTHY_RUNS)
 
 
-def _suggestion(
+def _with_threshold(
     series: RuleSeries[SimilarityRule],
     users: int,
     runs: int,
     proposed: Threshold,
 ) -> Suggestion:
+    """Return the proposed threshold in the unit of the statistic, for runs with so many users."""
     expected, limit, usually, nearly_always = (
         series.show(float(each[0]), users) or 0.0
         for each in (proposed.expected, proposed.limit, proposed.usually, proposed.nearly_always)

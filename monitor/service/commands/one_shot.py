@@ -192,12 +192,15 @@ class OneShot:
                 troubles.append(str(error))
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
-        names = [name for name in self.wiring.receiver_names if name in pending]
-        if names:
-            late = ", ".join(f"{pending[name][0]} to {name}" for name in names)
+        late = []
+        for name in self.wiring.receiver_names:
+            if name in pending:
+                count, _ = pending[name]
+                late.append(f"{count} to {name}")
+        if late:
             troubles.append(
-                f"messages not delivered: {late}. They stay pending, and the daemon or the next "
-                "run-once tries again"
+                f"messages not delivered: {', '.join(late)}. They stay pending, and the daemon or "
+                "the next run-once tries again"
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
@@ -215,6 +218,7 @@ class OneShot:
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
+        """Raise ConfigError for an instant in the future. ``name`` is its option."""
         # Slots before the newest run are not judged. So after a run in the future no alert would
         # change.
         if instant > self.clock.now():
@@ -247,6 +251,10 @@ class OneShot:
         is_announced: bool,
         judged_at: Clock | None = None,
     ) -> RunResult:
+        """Run the slot, even if it was run before. With ``judged_at``, this is part of a replay.
+
+        Raises SlotTakenError if another process runs the slot.
+        """
         receivers = self.wiring.receiver_names if is_announced else ()
         pings = self.wiring.pings if judged_at is None else ()
         runner = Runner(
@@ -265,6 +273,7 @@ class OneShot:
         return result
 
     def _explain_taken(self, comparison: str, slot: datetime) -> str:
+        """Say which process runs the slot, and what to do."""
         taken = f"{comparison}: another process is running slot {format_instant(slot)} now"
         holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:

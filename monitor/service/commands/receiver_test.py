@@ -71,6 +71,7 @@ def send_test(
 
 
 def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
+    """Open the named receiver, or all. Raises ConfigError if there is no such receiver."""
     if not settings.receivers:
         raise ConfigError("the configuration has no receivers: add one under receivers")
     entries = settings.receivers
@@ -84,6 +85,7 @@ def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver
 
 
 def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
+    """Send the message once, and return what happened."""
     try:
         receiver.send(message, now=clock.now())
     except DeliveryError as error:

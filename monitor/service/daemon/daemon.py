@@ -156,6 +156,10 @@ class Daemon:
         )
 
     def _assemble(self) -> None:
+        """Make the parts of the daemon. Each part gets the parts that are made before it.
+
+        Parts that need a later part get a method or a lambda, which reads it when it is called.
+        """
         store = self.store
         clock = self._clock
         publisher = self._publisher
@@ -228,6 +232,7 @@ class Daemon:
         return plain_text(content_of(message, self._wiring.settings.external_url))
 
     def _sender_of(self, receiver: Receiver) -> OutboxSender:
+        """Return what sends the deliveries of one receiver, by the policy in force now."""
         return OutboxSender(
             outbox=self.store.outbox,
             receiver=receiver,
@@ -240,6 +245,7 @@ class Daemon:
         )
 
     def _alert_after(self) -> timedelta:
+        """Return how long an outage must last before this daemon sends an alert about it."""
         after = self._wiring.settings.database_alert_after
         # A standby waits longer, so that usually only the leader sends the alert.
         if self._has_database and not self._role.leads:
@@ -247,6 +253,7 @@ class Daemon:
         return after
 
     def _pages(self) -> Starlette:
+        """Return the application of the web server, with this daemon's data."""
         site = Site(
             store=self.store,
             clock=self._clock,
@@ -270,6 +277,7 @@ class Daemon:
         )
 
     def _state(self) -> DaemonState:
+        """Return the state that every page shows."""
         certificates = self._web.access.certificates
         refusals = (self._refusal, certificates.refusal if certificates else None)
         return DaemonState(
@@ -279,6 +287,7 @@ class Daemon:
         )
 
     def _status(self) -> Status:
+        """Return the state that the daemon's page shows."""
         wiring = self._wiring
         return Status(
             version=__version__,
@@ -351,6 +360,7 @@ class Daemon:
         return True
 
     def _refuse(self, reason: str) -> bool:
+        """Log, show and export that the new configuration is refused. Returns False, for `reload`."""
         log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
         self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
@@ -358,6 +368,7 @@ class Daemon:
         return False
 
     def _put_in_force(self) -> None:
+        """Let all parts use the present wiring, after the start and after a reload."""
         with self._changing:
             self._runner.pings = self._wiring.pings
             pings = tuple(each.name for each in self._wiring.settings.pings)
@@ -366,6 +377,7 @@ class Daemon:
             self._publisher.reloaded(ok=True, at=self._clock.now())
 
     def _begin_work(self) -> None:
+        """Adapt the stored alerts and the scheduler's jobs to the wiring and to the role."""
         if self._has_database:
             self._jobs.refresh()
         if self._role.leads:
@@ -391,6 +403,7 @@ class Daemon:
         return True
 
     def _open(self) -> None:
+        """Try again to open a database that did not answer at the start."""
         with self._changing:
             with errors_logged("database cannot be used"):
                 self._has_database = not self._stopping.is_set() and self._is_opened()
@@ -398,6 +411,7 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
+        """Change the role of this daemon, and its work, if the lease was won or lost."""
         with self._changing, errors_logged("this daemon's role not changed yet"):
             if not self._stopping.is_set() and self._role.follow(self._wiring):
                 self._begin_work()

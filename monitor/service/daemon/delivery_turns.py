@@ -44,6 +44,10 @@ class DeliveryTurns:
                 self._rest(max(FAILED_REST_S, asked_pause_s(error.retry_after_s)))
 
     def _deliver(self) -> None:
+        """Send due deliveries, then repetitions, then alerts that the receiver forgets.
+
+        Raises MonitorError if the receiver or the database fails.
+        """
         clock = self.sender.clock
         ends_at_s = clock.monotonic() + TURN_S
 
@@ -52,6 +56,7 @@ class DeliveryTurns:
 
         pause = self.sender.deliver_due(should_stop=is_over)
         if pause is not None and pause.asked_s > 0:
+            # The receiver asked for a pause, so it gets no repetitions either.
             self._rest(pause.asked_s)
             return
         if pause is not None:

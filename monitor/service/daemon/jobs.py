@@ -136,6 +136,7 @@ class DaemonJobs:
         return plans
 
     def _delivery(self, receiver: Receiver) -> JobPlan:
+        """Plan the deliveries to one receiver, which stop when a reload replaces the wiring."""
         wiring = self.wiring()
 
         def is_outdated() -> bool:
@@ -196,6 +197,10 @@ class DaemonJobs:
         self._take_turn(name, watched, partial(self._run_newest, name, due=now))
 
     def _run_newest(self, name: str, due: datetime) -> None:
+        """Run the newest slot, and count the slots since the newest run that were skipped.
+
+        ``due`` is when the run began to wait for a place.
+        """
         wiring = self.wiring()
         watched = wiring.watched.get(name)
         if watched is None:  # a reload removed it
@@ -232,6 +237,10 @@ class DaemonJobs:
         self.runner.patiently(partial(rewind, now=self.runner.clock.now()))
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
+        """Start what comes after a run: deliveries, late relevance, and the check for staleness.
+
+        ``wiring`` was in force when the run began.
+        """
         if wiring is not self.wiring():
             # If the run began before a reload, it may have started alerts of rules that the reload
             # removed.
@@ -252,6 +261,7 @@ class DaemonJobs:
             self._take_turn(f"-backfill-{name}", watched, partial(self._backfill, name, watched))
 
     def _backfill(self, name: str, watched: Watched) -> None:
+        """Measure late relevance run by run, until a stop or a reload."""
         wiring = self.wiring()
         measured = 0
         with errors_logged("relevance not measured", comparison=name):

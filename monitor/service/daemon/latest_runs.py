@@ -30,6 +30,7 @@ class LatestRuns:
         self._names: tuple[str, ...] = ()
         self._seen: Watermark | None = None
         self.read_at: datetime | None = None  # when all comparisons were last read
+        # The newest run of each comparison, after the number of the read that returned it.
         self._cached: dict[str, tuple[int, LatestRun | None]] = {}
 
     @property
@@ -41,7 +42,8 @@ class LatestRuns:
 
     def of(self, name: str) -> LatestRun | None:
         """Return the newest run of one comparison, from memory."""
-        return self._cached.get(name, (0, None))[1]
+        _, latest = self._cached.get(name, (0, None))
+        return latest
 
     def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
         """Return the newest run of each of these comparisons, from memory."""
@@ -69,12 +71,15 @@ class LatestRuns:
         before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = [name for name in names if name not in self._cached]
-        self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
+        # In each refresh another twentieth of the comparisons is read without a known change.
+        in_turn = names[next(self._refreshes) % ROUNDS :: ROUNDS]
+        self._read({*changed, *unread, *in_turn})
         self._seen = seen
         self.read_at = began
 
     def _read(self, names: Collection[str]) -> None:
-        ticket = next(self._reads)
+        """Read these comparisons, forget removed ones, and publish all."""
+        number = next(self._reads)
         latest: Sequence[LatestRun] = ()
         if names:
             until = self._clock.now() + SKEW
@@ -82,11 +87,12 @@ class LatestRuns:
         by_name = {each.comparison: each for each in latest}
         with self._lock:
             for name in names:
-                read_by, before = self._cached.get(name, (-1, None))
+                number_before, before = self._cached.get(name, (-1, None))
                 # If two reads overlap, keep the result of the read that began later.
-                if ticket > read_by:
+                if number > number_before:
                     after = by_name.get(name)
-                    self._cached[name] = ticket, before if before == after else after
+                    # An equal run stays the same object, so that pages can reuse its row.
+                    self._cached[name] = number, before if before == after else after
             for name in self._cached.keys() - set(self._names):
                 del self._cached[name]
             self._publisher.publish(self.of_all(self._cached))

@@ -126,6 +126,7 @@ class Leadership:
             return self._lasts_s / 15
 
     def _advance(self) -> float:
+        """Do what `step` does, but raise DatabaseError."""
         began = self._boottime()
         # The lease is counted from this moment, before the database gets the statement. So a slow
         # answer never makes this daemon lead for too long.
@@ -137,6 +138,7 @@ class Leadership:
         return rest_s
 
     def _acquire(self, began: float) -> float:
+        """Take the lease if it is free. Returns the seconds until the next step."""
         before = self._leader
         self._leader = self._leases.acquire()
         if isinstance(self._leader, Occupied):
@@ -150,6 +152,7 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
+        """Renew the lease, or note that it is lost. Returns the seconds until the next step."""
         # A lease is lost only if the database says so. While the database does not answer, runs
         # continue, but nothing is sent.
         if self._leases.renew(lease):
@@ -161,6 +164,7 @@ class Leadership:
         return 0.0
 
     def _note(self, error: DatabaseError) -> None:
+        """Remember the error as the trouble, and log it once."""
         reason = str(error)
         if reason != self.trouble:
             log.warning("lease not renewed" if self.lease else "lease not taken", reason=reason)
@@ -183,7 +187,7 @@ class DaemonRole:
         self._clock = clock
         self._publisher = publisher
         self._lasts = lasts
-        self._led: Lease | None = None
+        self._led: Lease | None = None  # the lease under which the store writes
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=on_change)
         store.maintenance.stand_by()

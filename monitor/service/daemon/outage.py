@@ -88,6 +88,7 @@ class OutageMonitor:
             self.failures += 1
             if self.outage is not None:
                 return
+            # Soon after another outage, this is the same outage, which goes on.
             last = self.lasting
             now = self.clock.now()
             now_s = self.clock.monotonic()
@@ -255,6 +256,7 @@ class OutageAlert:
         log.warning("receiver notified of the outage", receiver=name, status=message.status)
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
+        """Return the start, repetition or end that this receiver should get now, if any."""
         clock = self.database.clock
         steady_s = clock.monotonic()
         if steady_s < state.rests_until_s:
@@ -273,6 +275,7 @@ class OutageAlert:
         return _outage_message(state.start, is_repetition=state.sent_s is not None)
 
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
+        """Remember what the receiver may have got, and when to send again."""
         pause_s = REFUSED_PAUSE_S if error.permanent else PAUSE_S
         pause_s = max(pause_s, error.retry_after_s or 0.0)
         state.rests_until_s = self.database.clock.monotonic() + pause_s

@@ -109,6 +109,7 @@ class StalenessMonitor:
         wait: Staleness,
         receivers: tuple[str, ...],
     ) -> bool:
+        """Store the changes of the alert on staleness. Returns whether there are any."""
         name = watched.comparison.name
         wait = replace(wait, cause=self._find_cause(watched, wait.since, newest))
         before = self.alerts.states(name)

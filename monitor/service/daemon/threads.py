@@ -84,7 +84,7 @@ class Ticket:
     admitted: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def is_slow(self, now_s: float) -> bool:
-        """Return whether the run is slow. Other runs may begin beside a slow run."""
+        """Return whether the run is slow. Other runs may begin while a slow run works."""
         return self.begun_s is not None and now_s - self.begun_s >= self.slow_after_s
 
 

@@ -4,6 +4,7 @@ The certificate contains everything that the answer depends on. The same data gi
 certificate.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field
 from datetime import datetime
@@ -155,7 +156,8 @@ def judge_stored(
     if sampled:
         names = _segment_names(question, sampled)
         segments = _judge(question, sampled, names, looks)
-        ends = {-(-len(sampled) * step // most_looks) for step in range(1, most_looks + 1)}
+        # Judge again as if only the runs up to some slot were stored, at ``most_looks`` slots.
+        ends = {math.ceil(len(sampled) * step / most_looks) for step in range(1, most_looks + 1)}
         for end in sorted(ends):
             course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
@@ -184,6 +186,10 @@ def judge_stored(
 def _sample(
     selected: RunSelection, history: SqlHistory, question: Question, users_at: UsersAt | None
 ) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
+    """Read the drawn users of the selected runs, oldest run first.
+
+    Also return how many runs are left out for which reason.
+    """
     sampled: list[SampledRun] = []
     unscored = 0
     for run in reversed(selected.runs):
@@ -206,6 +212,7 @@ def _sample(
 def _judge(
     question: Question, runs: Sequence[SampledRun], names: Sequence[str], looks: int
 ) -> tuple[GateResult, ...]:
+    """Judge the users of all these runs together, in each of the named segments."""
     samples = {}
     for name in names:
         parts = [run.segments.get(name, _NOBODY) for run in runs]
@@ -218,6 +225,7 @@ def _judge(
 
 
 def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[str]:
+    """Return the segments to judge. Raises InputError for a segment that no run has."""
     stored: dict[str, None] = {}
     for run in sampled:
         stored |= dict.fromkeys(run.segments)
@@ -236,12 +244,12 @@ def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[st
 
 
 def _judged_run(sampled: SampledRun) -> JudgedRun:
-    total = sampled.segments[ALL]
+    all_users = sampled.segments[ALL]
     return JudgedRun(
         run_id=sampled.run.id,
         slot=sampled.run.slot,
-        users=len(total.unit) + total.missing,
-        missing=total.missing,
+        users=len(all_users.unit) + all_users.missing,
+        missing=all_users.missing,
     )
 
 
@@ -279,6 +287,7 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
 
 
 def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
+    """Return the JSON of one segment. ``level`` is the accepted probability for each side."""
     return {
         "segment": result.segment,
         "verdict": result.verdict,
@@ -328,6 +337,7 @@ class GateAnswers:
                 if answer is None:
                     certificate = decide(self._history, settings, question, self._clock)
                     answer = describe_certificate(certificate)
+                # With the new answer, at most `_MOST_CACHED` answers are kept.
                 newest = list(self._answers.items())[1 - _MOST_CACHED :]
                 self._answers = {**dict(newest), key: answer}
         return answer

@@ -131,14 +131,18 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
             f"reference {zero:g} is not a score of {metric}: choose one from {low:g} to {high:g}"
         )
     sign = 1.0 if metric.higher_is_more_alike else -1.0
-    ends = sorted((sign * (zero - low), sign * (zero - high)))
-    yardstick = Yardstick.IDENTICAL if reference is None else Yardstick.REFERENCE
+    lowest, highest = sorted((sign * (zero - low), sign * (zero - high)))
     return Excess(
-        yardstick=yardstick, series=str(metric), scale=Scale(*ends), reference=zero, sign=sign
+        yardstick=Yardstick.IDENTICAL if reference is None else Yardstick.REFERENCE,
+        series=str(metric),
+        scale=Scale(lowest, highest),
+        reference=zero,
+        sign=sign,
     )
 
 
 def _bounds(metric: Metric, k: int) -> tuple[float, float]:
+    """Return the lowest and the highest score. Raises InputError if one of them is not finite."""
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
@@ -266,6 +270,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
 
 
 def _choose(comparison: Comparison, name: str | None) -> Metric:
+    """Return the metric with this name, or the first one. Raises InputError if it is not measured."""
     metrics = comparison.measuring.metrics
     if name is None:
         return parse(metrics[0])
@@ -316,6 +321,7 @@ def select_runs(history: History, question: Question) -> RunSelection:
 
 
 def _reason(run: Run, question: Question) -> LeftOut | None:
+    """Return why the run cannot be judged, or None if it can."""
     if run.config_hash != question.comparison.config_hash:
         return LeftOut.OTHER_CONFIGURATION
     if run.status is not RunStatus.OK:
@@ -368,6 +374,7 @@ def read_run(
     # are counted as rotating users, so that the bounds are never too narrow.
     is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
     everyone = np.arange(len(scores.users), dtype=np.intp)
+    # For each segment, the rows of its users with stored scores, and the number of asked users.
     members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
     record = history.record(run.id) if question.needs_panel else None
     if users_at is not None and record is not None and record.coverage is not None:
@@ -379,9 +386,9 @@ def read_run(
         is_rotating &= np.isin(everyone, members[ALL][0]) | question.is_census
     excesses = excess.of(scores.by_metric[excess.series])
     segments = {}
-    for name, (rows, drawn) in members.items():
+    for name, (rows, asked) in members.items():
         rotating = excesses[rows][is_rotating[rows]]
-        segments[name] = _sampled_segment(rotating, drawn - len(rows), excess.scale)
+        segments[name] = _sampled_segment(rotating, asked - len(rows), excess.scale)
     return SampledRun(run=run, segments=segments)
 
 
@@ -398,20 +405,21 @@ def _read_arms(run: Run, history: History, question: Question) -> SampledRun | N
     if len(scores.by_metric) < len(names):
         return None
     baseline, candidate = (scores.by_metric[name] for name in names)
-    # Seeded, so that the same run has the same pairs.
+    # The seed gives the same run the same pairs.
     rng = np.random.default_rng(int(run.slot.timestamp()))
     pairs = excess.sign * pair_scores(baseline, candidate, rng)
     record = history.record(run.id)
     lost = 0.0 if record is None or record.coverage is None else _lost_share(record.coverage.all)
+    # If the share ``lost`` of all pairs is missing, the stored pairs are the rest.
     missing = round(lost / (1.0 - lost) * len(pairs)) if lost < 1.0 else 0
     segment = SampledSegment(unit=excess.scale.to_unit(pairs), missing=missing)
     return SampledRun(run=run, segments={ALL: segment})
 
 
 def _lost_share(row: CoverageRow) -> float:
-    """Share of the candidate's users without a list of now, minus this share of the baseline.
+    """Return the share of the candidate's users without a list of now, minus the baseline's share.
 
-    At least 0.
+    Returns 0 if the baseline's share is larger.
     """
     shares = {}
     for arm in Arm:
@@ -420,6 +428,7 @@ def _lost_share(row: CoverageRow) -> float:
 
 
 def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
+    """Return a segment. ``rotating`` are its users' excesses, ``unscored`` users have no row."""
     has_score = ~np.isnan(rotating)
     missing = max(unscored + int((~has_score).sum()), 0)
     return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=missing)
@@ -428,6 +437,10 @@ def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSe
 def _panel(
     run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
 ) -> Panel:
+    """Return the panel that the run drew, from its stored lists or drawn again.
+
+    ``scored`` are the users with stored scores. Raises InputError if the panel would differ.
+    """
     stored = history.kept_lists(run.id)
     if stored is not None and scored.isin(stored.panel.users).all():
         return stored.panel
@@ -443,6 +456,7 @@ def _panel(
 
 
 def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
+    """Return the rows of the segment's users among ``scored``, in ascending order."""
     if segment not in panel.segments:  # the segment had too few users, so it is not in the panel
         return np.empty(0, dtype=np.intp)
     rows = scored.get_indexer(panel.users[panel.segments[segment]])

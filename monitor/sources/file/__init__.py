@@ -40,9 +40,10 @@ class FileOptions(Options):
     )
     """Path of a file, a pattern such as `lists/*.parquet`, or a folder. All files of a folder are
     read, except files whose names begin with `_` or `.`. The path is on disk or in object storage
-    (`s3://`, `gs://`, `abfs://`). Each object storage needs an extra, and its credentials come from
-    the environment. `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime
-    format. A relative path starts at the configuration file's directory."""
+    (`s3://`, `gs://`, `abfs://`). Each object storage needs an extra. Credentials for object
+    storage come from environment variables. The run's scheduled time (UTC) replaces
+    `{slot:%Y-%m-%d}`, in any strftime format. A relative path starts at the configuration file's
+    directory."""
     format: FileFormat | None = None
     """Format of the files. By default the suffix decides: `.parquet`, `.csv`, `.tsv` (with tabs) or
     `.jsonl`. All formats except Parquet may be compressed (`.gz`)."""
@@ -50,13 +51,13 @@ class FileOptions(Options):
     """Whether symbolic links may lead out of the folder in `path`. By default such a link is an
     error."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2 * _GIB, ge=2**20, le=1024 * _GIB)
-    """The largest memory for the rows that a run needs from the files, in bytes."""
+    """The most memory that rows of these files may use in a run, in bytes."""
 
 
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="The files are a log of served lists. CSV and JSON lines on disk may grow "
+        description="For files that are a log of served lists. CSV and JSON lines on disk may grow "
         "while they are read, so rankwatch reads a copy that ends after the last complete line."
     ),
 ]
@@ -66,8 +67,8 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = None
-    """States that each user's rows are in order, best item first. This key is for the long form
-    without `rank`. Several files are read in the order of their paths."""
+    """Set `true` if each user's rows are in order, best item first. This key is only for the long
+    form without `rank`. Several files are read in the order of their paths."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:
@@ -78,7 +79,7 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
     """Users in a file, one in each row.
 
-    A user in two rows counts once. A row without a user is unreadable.
+    A user with two rows counts once. A row without a user is unreadable.
     """
 
     served: _Log = None
@@ -96,7 +97,10 @@ class FileItemTitlesOptions(table_options.TitleColumnOptions, FileOptions):
 
 
 class FileRelevanceOptions(table_options.GradeColumnOptions, FileOptions):
-    """What users found relevant, with one file for each slot. A run waits for a missing file."""
+    """Files with the items that users found relevant, one file for each slot.
+
+    If the file of its slot is missing, a run waits for the file.
+    """
 
 
 def _is_live(options: FileSourceOptions) -> bool:
@@ -118,6 +122,7 @@ FILE = SourceKind(
     is_live=_is_live,
     all_users=_all_users,
     joined="monitor.sources.file.joined:JoinedFiles",
+    outcomes=f"{_SOURCE}:FileOutcomes",
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, _TABLE, _ABOUT),
     item_titles=Reader(FileItemTitlesOptions, _TABLE, _ABOUT),

@@ -271,6 +271,27 @@ class FileView:
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
 
+    def is_of_arm(self, served: ServedOptions) -> str:
+        """The SQL condition for the rows of the arm that ``served`` selects."""
+        conditions = ["TRUE"]
+        for column, value in served.arm.items():
+            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
+        return " AND ".join(conditions)
+
+    def instant(self, column: str) -> str:
+        """The SQL expression for the times in a column, in microseconds since 1970."""
+        if str(self._types[column]) in _INSTANTS:
+            return f"epoch_us({sql_name(column)})"
+        return _instant_sql(self.raw_text(column))
+
+    def is_in_time(self, instant: str, served: ServedOptions, slot: datetime) -> str:
+        """The SQL condition for a time in the period of ``served``."""
+        start, end = served.period(slot)
+        condition = f"{instant} <= {_microseconds(end)}"
+        if start is not None:
+            condition += f" AND {instant} > {_microseconds(start)}"
+        return condition
+
     def _select_served(
         self,
         served: ServedOptions,
@@ -282,12 +303,6 @@ class FileView:
         If two lists of a user have the same time, the list with the greater request id is selected.
         """
         execute = self._database.execute
-        conditions = ["TRUE"]
-        for column, value in served.arm.items():
-            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
-        time = _instant_sql(self.raw_text(served.time))
-        if str(self._types[served.time]) in _INSTANTS:
-            time = f"epoch_us({sql_name(served.time)})"
         checks = [
             (served.time, Need.TIMES, "rankwatch_at IS NULL"),
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
@@ -300,14 +315,12 @@ class FileView:
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
         arm = f"arm_{self.name}"
         execute(
-            f"CREATE TEMP VIEW {arm} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, {time} "
-            f"AS rankwatch_at, {request} AS rankwatch_as FROM {self.name} "
-            f"WHERE {' AND '.join(conditions)}"
+            f"CREATE TEMP VIEW {arm} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
+            f"{self.instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as "
+            f"FROM {self.name} WHERE {self.is_of_arm(served)}"
         )
-        start, end = served.period(slot)
-        is_in_time = f"rankwatch_at <= {_microseconds(end)}"
-        if start is not None:
-            is_in_time += f" AND rankwatch_at > {_microseconds(start)}"
+        end = served.period(slot)[1]
+        is_in_time = self.is_in_time("rankwatch_at", served, slot)
         aggregates = [f"count(*) FILTER (WHERE {is_in_time})", "max(rankwatch_at)"]
         self.unreadable, (count, last_at) = self.count(arm, checks, aggregates)
         require_readable(self.unreadable, log.max_unreadable)

@@ -25,9 +25,9 @@ from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database
-from monitor.sources.file.file_set import FileSet, find_files, read_files
+from monitor.sources.file.file_set import FileSet, find_files, held_files, read_files
 from monitor.sources.file.formats import sql_name
-from monitor.sources.lookup_tables import SegmentValues, segment_labels, user_table
+from monitor.sources.lookup_tables import ROW_COUNT, SegmentValues, segment_labels, user_table
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
@@ -36,6 +36,7 @@ GIVEN = "rankwatch_user"
 them."""
 _BATCH_ITEMS = 40_000  # an id may be long
 _BATCH_ROWS = 8192
+_OUTCOME_ROWS = 100_000
 _USER_BYTES = 64  # the number of bytes that one user takes at least
 _CACHED_USERS = 100_000  # the largest number of users that are cached
 
@@ -379,3 +380,35 @@ class FileTable(Table):
                 yield {name: rows.values(name, record[name]) for name in columns}
             yield rows.empty(columns)
         files.require_unchanged()
+
+
+class FileOutcomes(FileTable):
+    """Outcomes in a log of files. Equal rows of a user are one row. Port: OutcomeSource.
+
+    Without ``served``, all rows are read.
+    """
+
+    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
+        """The rows of the log's period, and how often each of them occurs.
+
+        Raises SourceError if the files cannot be read.
+        """
+        served = self._options.served
+        names = list(columns)
+        if served is not None:
+            names += [served.time, *served.arm]
+        chosen = ", ".join(map(sql_name, columns))
+        with held_files(self._options, slot) as files, open_database([files]) as database:
+            rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
+            is_wanted = "TRUE"
+            if served is not None:
+                is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
+                is_wanted = f"{rows.is_of_arm(served)} AND {is_in_time}"
+            query = (
+                f"SELECT {chosen}, count(*) AS {ROW_COUNT} FROM {rows.name} "
+                f"WHERE {is_wanted} GROUP BY {chosen}"
+            )
+            for record in database.sql(query).to_arrow_reader(_OUTCOME_ROWS):
+                batch = {name: rows.values(name, record[name]) for name in columns}
+                yield {**batch, ROW_COUNT: record[ROW_COUNT]}
+            files.require_unchanged()

@@ -69,19 +69,20 @@ _is_safe_method = must(
 
 
 class HmacOptions(Options):
-    """A keyed hash (HMAC) of each request. The hash and the time are sent with the request."""
+    """A keyed hash (HMAC) of each request. The request contains the hash and the time."""
 
     secret: SecretStr = Field(min_length=1)
     """The secret key of the hash."""
     signs: str = "{timestamp}.{body}"
-    """The text to hash. `{method}`, `{target}`, `{timestamp}` and `{body}` are filled in.
-    `{target}` is the path and the query as they are sent."""
+    """The text to hash. rankwatch fills in `{method}`, `{target}`, `{timestamp}` and `{body}`.
+    `{target}` is the path with the query, percent-encoded as in the request."""
     digest: Literal["sha256", "sha1", "sha512"] = "sha256"
     """The hash function."""
     encoding: Literal["hex", "base64"] = "hex"
     """The encoding of the hash."""
     place: Literal["header", "query"] = "header"
-    """Where to send the hash and the time. With `query`, `{target}` contains the time."""
+    """Where to send the hash and the time. With `query`, the query in `{target}` contains the
+    time."""
     timestamp: HeaderText = "X-Timestamp"
     """Name of the header or parameter with the time, in Unix seconds."""
     signature: HeaderText = "X-Signature"
@@ -96,7 +97,7 @@ class AwsOptions(Options):
     service: HeaderText = "execute-api"
     """The name of the service in signatures."""
     access_key: SecretStr | None = None
-    """Access key. Without it, rankwatch looks for credentials in the same places as AWS's own
+    """Access key. Without this key, rankwatch looks for credentials in the same places as AWS's own
     tools."""
     secret_key: SecretStr | None = None
     """Secret key of the access key."""
@@ -119,7 +120,7 @@ class OAuth2Options(Options):
     """
 
     token_url: Annotated[SecretStr, _is_token_url]
-    """URL that gives tokens. It is a secret and is never shown."""
+    """URL that gives tokens. This value is a secret, and rankwatch never shows it."""
     client_id: HeaderText
     """Id of the client."""
     client_secret: SecretStr
@@ -153,25 +154,25 @@ class HttpOptions(Options):
     token: HeaderSecret | None = None
     """Token for the header `Authorization: Bearer`."""
     auth: Annotated[AuthOptions | None, NOT_IN_HASH] = None
-    """How requests authenticate. You can use `token`, `headers`, or user and password in `url`
-    instead."""
+    """How requests authenticate. Instead of `auth` you can use `token` or `headers`, or write user
+    and password into `url`."""
     ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
     """PEM file of the certificate authorities to trust for https, instead of the system's
     authorities."""
     cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
     """PEM file with the client's certificate, for https."""
     key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
-    """PEM file with the certificate's key, without a password. Not needed if `cert_file` contains
-    the key."""
+    """PEM file with the certificate's key, without a password. This file is not needed if
+    `cert_file` also contains the key."""
     proxy: Proxy = None
     allow_link_local: Annotated[bool, NOT_IN_HASH] = False
-    """Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or
-    to other addresses where clouds provide a machine's credentials. Private addresses are always
-    allowed."""
+    """Whether `url` and `token_url` may lead to addresses where clouds provide a machine's
+    credentials, such as 169.254.169.254 and other link-local addresses. Private addresses are
+    always allowed."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
-    """The longest time for one request, from the connection to the last byte."""
+    """The longest time for one request, from connecting to the last byte."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**20, ge=1024, le=2**30)
-    """The largest answer, in bytes after decompression. A larger answer is an error."""
+    """The largest size of an answer, in bytes after decompression. A larger answer is an error."""
 
     @property
     def host(self) -> str:
@@ -198,26 +199,27 @@ class HttpSourceOptions(HttpOptions):
     """
 
     url: Annotated[SecretStr, readable_by(_check_url)]
-    """The address. `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. `{users}`
-    is a batch of users, separated by commas. Redirects are not followed."""
+    """The address. rankwatch fills in `{user}`, `{k}` and `{slot:%Y-%m-%d}`, percent-encoded.
+    `{users}` is a batch of users, separated by commas. Redirects are not followed."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
     """A profile with default options for a known API (docs/reference/http-profiles.md), or your own
-    file, `./FILE.yaml`. With a profile, `url` is the server's address. Mappings are merged
-    with those of the profile."""
+    file, `./FILE.yaml`. With a profile, `url` is the server's address. Mappings that you set, such
+    as `headers`, are merged with the mappings of the profile."""
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None, alias="with", repr=False, exclude=True
     )
     """Values of the profile's variables."""
     endpoint: str | None = None
-    """Path that is appended to `url`. It may have placeholders. All built-in profiles set it."""
+    """Path that is appended to `url`. The path may have placeholders. All built-in profiles set
+    this path."""
     batch: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1, le=10_000)
-    """The largest number of users in one request. If the server answers 413, or sends more than
-    `max_bytes`, all further requests ask for half as many users."""
+    """The largest number of users in one request. If the server answers with status 413, or with
+    more than `max_bytes`, later requests ask for half as many users."""
     answers: Expression | None = None
-    """With `batch`: JMESPath to the part of the answer that has one entry for each user (default:
-    the whole answer). This part is an object with one key for each user, or an array. If `user` is
-    not set, the entries of an array must be in the order of the request. `items`, `scores` and
-    `user` are applied to each entry."""
+    """With `batch`: JMESPath to the users' entries in the answer (default: the whole answer). The
+    entries are an array, or an object with one key for each user. If `user` is not set, the array
+    must have the order of the request. The paths `items`, `scores` and `user` start at each
+    entry."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the answer, best first."""
     scores: Expression | None = None
@@ -229,39 +231,38 @@ class HttpSourceOptions(HttpOptions):
     """JMESPath to the user's key in the answer. An answer about another user is counted as
     wrong_user."""
     error: Expression | None = None
-    """JMESPath to an error in the answer. If its value is true, the answer is counted as
-    http_error. With `batch`, the path is applied to the whole answer and to the answer of each
-    user."""
+    """JMESPath to an error in the answer. If the path leads to a true value, the answer is counted
+    as http_error. With `batch`, rankwatch looks for an error in the whole answer and in each user's
+    part."""
     model_version: Annotated[Expression | None, NOT_IN_HASH] = None
-    """JMESPath to the version of the model that answered. With `batch`, the path is applied to
-    each user's answer. If it finds nothing there, it is applied to the whole answer."""
+    """JMESPath to the version of the model that answered. With `batch`, rankwatch looks for the
+    version in each user's part of the answer, and then in the whole answer."""
     model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = None
     """Name of the answer's header with the version, used if `model_version` finds nothing."""
     method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = "GET"
     """The HTTP method. The request must be safe to repeat."""
     # The body may contain a key, so neither repr nor a dump shows it.
     body: Any = Field(default=None, repr=False, exclude=True)
-    """JSON to POST. `{user}`, `{k}` and `{slot:...}` in the texts of this JSON are filled in. The
-    text `"{k}"` becomes a number. `"{user:int}"` and `"{users:int}"` write the keys of users as
-    numbers. With `batch`, the text `"{users}"` becomes the array of keys, and `"{count}"` becomes
-    their number. If an array has only one element, which contains `{user}`, this element is
-    repeated for each user."""
+    """JSON to POST. rankwatch fills in `{user}`, `{k}` and `{slot:...}` in the texts of this JSON.
+    The text `"{k}"` becomes a number. In place of `"{user:int}"` and `"{users:int}"`, users' keys
+    are written as numbers. With `batch`, the text `"{users}"` becomes the array of keys, and
+    `"{count}"` becomes their number. With `batch`, `[{"id": "{user}"}]` becomes an array with one
+    such element for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
     """The largest number of requests at the same time."""
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = None
     """The largest number of requests at the same time to the host of `url`, from all comparisons of
-    the daemon. At this limit, requests of this source wait. `adaptive` learns how many requests the
-    host can answer before requests queue there."""
+    the daemon. Further requests wait. With `adaptive`, rankwatch learns how many requests the host
+    can answer at the same time without a queue."""
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(default=None, gt=0, le=1e6)
     """The largest number of requests in a second to the host of `url`, from all comparisons of the
     daemon."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The largest number of requests in a day (UTC) to the host of `url`, from all sources that set
-    this. Retries are counted too. Users that are not asked because of this are counted as
-    `too_slow`. The
-    count begins at zero when the daemon starts, and in each command."""
+    this. Retries are counted too. After the last request of the day, further users are counted as
+    `too_slow`. The count of requests begins at zero when the daemon starts, and in each command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How often a request is retried after a failed connection, a timeout, 429 or 5xx. If the host
     asks for a pause (Retry-After), all requests to this host wait."""
@@ -322,7 +323,7 @@ class HttpSourceOptions(HttpOptions):
 class HttpUsersOptions(UserColumnOptions, HttpOptions):
     """All users, in the answer to one GET.
 
-    The answer has an array of keys, or of objects with segments.
+    The answer has an array of users: their keys, or objects with the key and the segments.
     """
 
     user: ColumnName = "user"

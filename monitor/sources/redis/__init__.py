@@ -44,36 +44,35 @@ class RedisOptions(Options):
     """The address of Redis or Valkey."""
 
     url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
-    """`redis://user:password@host:6379/0`, `unix:///path?db=0`,
-    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. Write `rediss` instead of
-    `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
+    """One of `redis://user:password@host:6379/0`, `unix:///path?db=0`,
+    `redis+sentinel://host,host/service/0` and `redis+cluster://host,host`. Write `rediss` instead
+    of `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
     `&sentinel_password=...`. rankwatch only reads, so use an account that may only read."""
 
 
 class RedisSourceOptions(RedisOptions):
-    """One arm's lists in Redis. Each list has its own key, or its own field of a hash."""
+    """One arm's lists in Redis. Each user's list has its own key, or its own field of a hash."""
 
     type: Literal["zset", "list", "string", "hash"]
     """Type of the key. `zset` is a sorted set of ids, and `list` is a list of ids. `string` is a
     text with JSON, and `hash` has JSON in a field."""
     key: Template
-    """The key, such as `recs:v2:{user}`. `{k}` and `{slot:%Y-%m-%d}` are replaced too. The
-    outer braces of `recs:{{user}}` are not replaced, because they are the hash tag of a
-    cluster."""
+    """The key, such as `recs:v2:{user}`. rankwatch also fills in `{k}` and `{slot:%Y-%m-%d}`. In
+    `recs:{{user}}` the outer braces stay: they are the hash tag of a cluster."""
     field: Template | None = None
     """The field of a hash. Write `{user}` either here or in `key`."""
     items: Expression = "@"
     """JMESPath to the array of item ids in the JSON, best first."""
     scores: Expression | Literal[True] | None = None
-    """The model's own scores: `true` for the scores of a sorted set, or JMESPath to their array in
-    the JSON, in the order of the items. Items with equal scores are tied."""
+    """The model's own scores. Write `true` for the scores of a sorted set. For JSON, write the
+    JMESPath to the array of scores, in the order of the items. Items with equal scores are tied."""
     item_ids: IdForms = None
     no_item: NoItem = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000)
     """The number of users in one request."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
-    """The longest time to connect, and to wait for the next part of an answer."""
+    """The longest time to wait for a connection, and for the next part of an answer."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**17, ge=1024, le=2**29)
     """The largest JSON of one user, in bytes. Larger JSON is an error."""
 
@@ -99,8 +98,8 @@ class RedisUsersOptions(RedisOptions):
 
     key: Template
     """The key of a set whose members are the users. A key with `{user}`, such as `recs:v2:{user}`,
-    is a pattern instead. SCAN finds the keys that match the pattern. The part of a key in place of
-    `{user}` is a user. `{slot:%Y-%m-%d}` is replaced."""
+    is a pattern. SCAN finds the keys that match the pattern: the key `recs:v2:ann` is the user
+    `ann`. `{slot:%Y-%m-%d}` is replaced."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE

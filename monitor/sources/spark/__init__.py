@@ -37,8 +37,8 @@ class SparkOptions(Options):
     """Address of the Spark Connect server: `sc://host:15002`. Both arms and the users must have the
     same address."""
     table: _Place | None = None
-    """Name of a table in a catalogue of the cluster: `lake.recs.lists`. `{slot:%Y%m%d}` becomes the
-    run's scheduled time (UTC)."""
+    """Name of a table in a catalogue of the cluster: `lake.recs.lists`. The run's scheduled time
+    (UTC) replaces `{slot:%Y%m%d}`."""
     path: _Place | None = None
     """A path that the cluster can read, in place of `table`, such as
     `s3a://lake/lists/{slot:%Y-%m-%d}`."""
@@ -62,7 +62,7 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
     """Users in Spark, one in each row.
 
-    A user in two rows counts once. A row without a user is unreadable.
+    A user with two rows counts once. A row without a user is unreadable.
     """
 
 
@@ -82,9 +82,9 @@ SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
         _NOT_PULLED,
-        "A table or path that Spark reads. The cluster joins the lists of both arms with the users "
-        "and computes the metrics. So both arms and `users` must be `spark`, and all users are "
-        "asked. Needs the extra `spark`.",
+        "A table or path that Spark reads. The cluster joins the lists of both arms with the "
+        "users, and computes the metrics. So both arms and `users` must be `spark`. A run uses all "
+        "users. Needs the extra `spark`.",
     ),
     is_live=_is_live,
     all_users=_all_users,

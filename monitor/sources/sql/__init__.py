@@ -22,8 +22,8 @@ _ABOUT = "A database: a query or a whole table."
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="The table is a log of served lists. Times have the database's own type. In "
-        "SQLite, times are text in ISO 8601, or numbers since 1970.",
+        description="For a table that is a log of served lists. Times must have the database's own "
+        "type for times. In SQLite, times are texts in ISO 8601, or numbers since 1970.",
     ),
 ]
 
@@ -51,7 +51,7 @@ def is_file(database: str | None) -> bool:
 
 
 class SqlOptions(Options):
-    """A query or a table. Give only one of them."""
+    """Give a query or a table, but not both."""
 
     binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # the names that a query may bind
 
@@ -59,12 +59,12 @@ class SqlOptions(Options):
     """URL of the database, as SQLAlchemy writes it. rankwatch only reads, so use an account that
     may only read."""
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Table or view that is read completely, with its schema if needed: `recs.lists`."""
+    """Name of a table or view, with its schema if needed: `recs.lists`. All its rows are read."""
     query: QueryText | None = None
     """One SELECT that returns the columns whose names you give here. It may bind `:slot`."""
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=20_000_000, ge=1, le=10**10)
-    """The largest number of rows that a run reads from this source. A value may have at most 4 MiB
-    of text."""
+    """The largest number of rows that a run reads from this source. The text of one value may have
+    at most 4 MiB."""
 
     def _problems(self) -> Iterator[str]:
         if (self.query is None) == (self.table is None):
@@ -98,7 +98,7 @@ class SqlOptions(Options):
 
 
 class SqlTableOptions(SqlOptions):
-    """A query or a table. One statement reads it completely."""
+    """Give a query or a table. One statement reads all its rows."""
 
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """The longest time to read all rows."""
@@ -111,17 +111,17 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
     query: QueryText | None = None
     """One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's users, batch by
-    batch. It may also bind `:k` and `:slot`. In PostgreSQL you can use `:users` as an array, as
-    in `unnest(:users)`."""
+    batch. The query may also bind `:k` and `:slot`. In PostgreSQL you can use `:users` as an array,
+    as in `unnest(:users)`."""
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(default=1000, ge=1, le=30_000)
-    """The number of users that one statement binds to `:users`."""
+    """The number of users in one statement, bound to `:users`."""
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
     """Users in a database, one in each row.
 
-    A user in two rows counts once. A row without a user is unreadable.
+    A user with two rows counts once. A row without a user is unreadable.
     """
 
     served: _Log = None
@@ -142,7 +142,10 @@ class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
 
 
 class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
-    """What users found relevant, in a database. A run waits while its slot has no rows."""
+    """A database with the items that users found relevant.
+
+    A run waits until there are rows for its slot.
+    """
 
 
 def _is_live(options: SqlSourceOptions) -> bool:
@@ -162,6 +165,7 @@ SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
     is_live=_is_live,
     all_users=_all_users,
+    outcomes=f"{_SOURCE}:SqlOutcomes",
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlTable", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),
     item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:SqlTable", _ABOUT),

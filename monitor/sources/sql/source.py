@@ -19,6 +19,7 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.list_collector import pull_without
+from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.sql.database import ReadOnlyDatabase, table_of
 from monitor.sources.table_lists import TableBatch, TableLists
@@ -56,19 +57,26 @@ def _newest(
     If two lists of a user have the same time, the list with the greater request id is selected.
     """
     time = _instant(served, dialect)
-    # PostgreSQL ignores the time zone if the column has none.
-    time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
-    start, end = served.period(slot)
     request = time if served.request is None else sa.column(served.request)
     newest = sa.func.first_value(request).over(
         partition_by=sa.column(user), order_by=[time.desc(), request.desc()]
     )
     log = rows.add_columns((request == newest).label("rankwatch_is_newest"))
-    log = log.where(time <= _untyped(end.strftime(time_format)), *_of_arm(served))
-    if start is not None:
-        log = log.where(time > _untyped(start.strftime(time_format)))
+    log = log.where(*_in_period(served, slot, dialect))
     *columns, is_newest = log.subquery().c
     return sa.select(*columns).where(is_newest)
+
+
+def _in_period(served: ServedOptions, slot: datetime, dialect: str) -> list[sa.ColumnElement[bool]]:
+    """The conditions for rows of the arm, in the period of the slot."""
+    time = _instant(served, dialect)
+    # PostgreSQL ignores the time zone if the column has none.
+    time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
+    start, end = served.period(slot)
+    conditions = [time <= _untyped(end.strftime(time_format)), *_of_arm(served)]
+    if start is not None:
+        conditions.append(time > _untyped(start.strftime(time_format)))
+    return conditions
 
 
 def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
@@ -158,14 +166,8 @@ class SqlTable(Table):
         options = self._options
         database = self._database
         deadline = Deadline.after(options.timeout.total_seconds())
-        parameters = {"slot": slot} if options.bound_names else {}
         try:
-            roots = database.roots_of(options, columns, deadline)
-            statement = statement_of(options, roots, slot, database.dialect)
-            unserved = count_unserved(database, options, deadline)
-            if unserved:
-                require_readable(unserved, options.max_unreadable)
-            yield from database.read(statement, [parameters], columns, deadline)
+            yield from self._read(slot, columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
             msg = (
@@ -173,6 +175,33 @@ class SqlTable(Table):
                 "select fewer rows"
             )
             raise SourceError(msg, permanent=False) from None
+
+    def _read(
+        self, slot: datetime, columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
+        options = self._options
+        database = self._database
+        parameters = {"slot": slot} if options.bound_names else {}
+        roots = database.roots_of(options, columns, deadline)
+        statement = statement_of(options, roots, slot, database.dialect)
+        unserved = count_unserved(database, options, deadline)
+        if unserved:
+            require_readable(unserved, options.max_unreadable)
+        yield from database.read(statement, [parameters], columns, deadline)
+
+
+class SqlOutcomes(SqlTable):
+    """Outcomes in a log. Equal rows of a user are one row. Port: OutcomeSource."""
+
+    def _read(
+        self, slot: datetime, columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
+        options = self._options
+        database = self._database
+        log = table_of(options.table, database.roots_of(options, columns, deadline))
+        statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
+        statement = statement.where(*_in_period(options.served, slot, database.dialect))
+        return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)
 
 
 class SqlSource:

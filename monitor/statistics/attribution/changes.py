@@ -17,11 +17,12 @@ from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps,
 
 _TOP = 3
 
-# An item counts as removed if it is still in at most this share of the lists that it was in.
-LEFT = 0.02
+# An item counts as removed if at most this share of the lists that had it still has it.
+STILL_LISTED = 0.02
 
-Kinds: TypeAlias = npt.NDArray[np.int8]
 CHANGES = tuple(Change)
+Kinds: TypeAlias = npt.NDArray[np.int8]
+"""The kind of change of each pair, int8 (n,), as an index in `CHANGES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,8 @@ class OwnLists:
 
         NaN if either list is empty.
         """
-        return self._aligned[0]
+        kept_share, _ = self._kept_and_turned
+        return kept_share
 
     @property
     def turned_share(self) -> Floats:
@@ -50,11 +52,32 @@ class OwnLists:
 
         It is 0 if there are no pairs.
         """
-        return self._aligned[1]
+        _, turned_share = self._kept_and_turned
+        return turned_share
 
     @cached_property
-    def _aligned(self) -> tuple[Floats, Floats]:
-        return _align(self.former, self.former_lengths, self.present, self.lengths)
+    def _kept_and_turned(self) -> tuple[Floats, Floats]:
+        """The values of `kept_share` and of `turned_share`, from one alignment."""
+        common = np.zeros(len(self.lengths))
+        turned = np.zeros(len(self.lengths))
+        runs = PairBatch(
+            baseline=self.former,
+            candidate=self.present,
+            baseline_lengths=self.former_lengths,
+            candidate_lengths=self.lengths,
+        )
+        for rows, alignment in blocks(runs):
+            common[rows] = alignment.common
+            pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
+            # The kernel places an item last if the other list does not have it. So each common item
+            # behind such an item adds an inversion. These inversions are subtracted.
+            is_absent = alignment.positions == alignment.k
+            absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
+            behind = (absent_before * ~is_absent).sum(axis=0)
+            turned[rows] = (alignment.inversions - behind) / pairs
+        has_lists = (self.lengths > 0) & (self.former_lengths > 0)
+        longer = np.maximum(1, np.maximum(self.lengths, self.former_lengths))
+        return np.where(has_lists, common / longer, np.nan), turned
 
     @cached_property
     def is_same(self) -> Flags:
@@ -83,9 +106,9 @@ class OwnLists:
 
     @cached_property
     def item_counts(self) -> tuple[Codes, Integers, Integers]:
-        """All items, and in how many former and present lists each is, (items,) each.
+        """All items, their numbers of former lists, and their numbers of present lists.
 
-        Only users with lists in both runs are counted.
+        Each array has the shape (items,). Only users with lists in both runs are counted.
         """
         has_both = (self.former_lengths > 0) & (self.lengths > 0)
         former, present, items = compact_codes(self.former[has_both], self.present[has_both])
@@ -113,17 +136,19 @@ class OwnLists:
         return has_changed
 
     def find_removed(self, least_lists: int) -> tuple[Codes, float]:
-        """Items that were in at least ``least_lists`` lists and that hardly any list still has.
+        """Return the items that were in at least ``least_lists`` lists and that were removed.
 
         The second value is the share of all places in the former lists that these items filled.
         """
         former, present, items = compact_codes(self.former, self.present)
-        before, after = _count_items(former, len(items)), _count_items(present, len(items))
-        is_removed = (before >= least_lists) & (after <= LEFT * before)
+        before = _count_items(former, len(items))
+        after = _count_items(present, len(items))
+        is_removed = (before >= least_lists) & (after <= STILL_LISTED * before)
         return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
+    """Return the number of lists with each item. The codes of items are 0 to ``items`` - 1."""
     # The padding has the code -1, so it is counted at index 0. This count is dropped.
     return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
@@ -157,67 +182,47 @@ def compare_pairs(
 
     ``former`` has the earlier lists of the same users, in the same codes. A user without earlier
     lists has empty lists there. ``last`` has the lists of the last run, if the last run is not the
-    earlier run. ``is_still`` marks lists that are equal to the list of the earlier run or of the
-    last run.
+    earlier run. Item scores, weights and grades are ignored.
 
-    Let (B', C') be a former pair and (B, C) the pair in this run. Two ways lead from the former
-    pair to this pair. The first one changes B' before C', and the second one changes C' before B'.
-    An arm's share is the mean cost of its step on the two ways (Shapley 1953). `walk_to` splits
-    each step into parts. The share is 0 if the arm's list is unchanged, and NaN if a score is
-    undefined. The part ``membership`` is exactly 0 if the list has the same items as before. Item
-    scores, weights and grades are ignored. The cost is two walks and at most 24 scorings, usually
-    16.
+    The change of one arm may cost more or less if the other arm's list changes first. So an arm's
+    share is its mean cost over both orders (Shapley 1953). `walk_to` splits it into parts. The
+    share is 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
+    ``membership`` is exactly 0 if the list has the same items as before. The cost is two walks and
+    at most 24 scorings, usually 16.
     """
     lists = _pair_runs(former, present)
 
     # `walk_to` changes only the candidate's list. So the arms are swapped to split the baseline's
     # change. They are swapped back before they are scored.
     def score_swapped(batch: PairBatch) -> Floats:
-        return score(
-            _pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths)
+        swapped_back = PairBatch(
+            baseline=batch.candidate,
+            candidate=batch.baseline,
+            baseline_lengths=batch.candidate_lengths,
+            candidate_lengths=batch.baseline_lengths,
         )
+        return score(swapped_back)
 
     baseline, candidate = lists[Arm.BASELINE], lists[Arm.CANDIDATE]
-    parts = {
-        Arm.BASELINE: _split_change(baseline, candidate, score_swapped),
-        Arm.CANDIDATE: _split_change(candidate, baseline, score),
-    }
+    by_baseline = _split_change(baseline, candidate, score_swapped)
+    by_candidate = _split_change(candidate, baseline, score)
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
-    total = parts[Arm.BASELINE].total + parts[Arm.CANDIDATE].total
-    # Adding the mask makes all parts NaN if the total is not known.
-    mask = np.where(is_known & ~np.isnan(total), 0.0, np.nan)
-    masks = Parts(membership=mask, order=mask, length=mask)
-    lists_since = lists if last is None else _pair_runs(last, present)
+    # A user's change is known only if the changes by both arms are.
+    is_defined = is_known & ~np.isnan(by_baseline.total + by_candidate.total)
+    is_still = {arm: of_arm.is_same for arm, of_arm in lists.items()}
+    if last is not None:
+        for arm, of_arm in _pair_runs(last, present).items():
+            is_still[arm] = is_still[arm] | of_arm.is_same
     return PairChanges(
         former=former,
         is_known=is_known,
         lists=lists,
-        by_arm={arm: _add(arm_parts, masks) for arm, arm_parts in parts.items()},
-        is_still={arm: lists[arm].is_same | lists_since[arm].is_same for arm in lists},
+        by_arm={
+            Arm.BASELINE: by_baseline.where(is_defined),
+            Arm.CANDIDATE: by_candidate.where(is_defined),
+        },
+        is_still=is_still,
     )
-
-
-def _align(
-    former: Codes,
-    former_lengths: Codes,
-    present: Codes,
-    lengths: Codes,
-) -> tuple[Floats, Floats]:
-    """Compute ``kept_share`` and ``turned_share`` of `OwnLists`."""
-    common = np.zeros(len(lengths))
-    turned = np.zeros(len(lengths))
-    for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
-        common[rows] = alignment.common
-        pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-        # The kernel places an item last if the other list does not have it. So each common item
-        # behind such an item adds an inversion. These inversions are subtracted.
-        is_absent = alignment.positions == alignment.k
-        absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
-        behind = (absent_before * ~is_absent).sum(axis=0)
-        turned[rows] = (alignment.inversions - behind) / pairs
-    has_lists = (lengths > 0) & (former_lengths > 0)
-    longer = np.maximum(1, np.maximum(lengths, former_lengths))
-    return np.where(has_lists, common / longer, np.nan), turned
 
 
 def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
@@ -246,47 +251,33 @@ def _widen(codes: Codes, k: int) -> Codes:
     return np.pad(codes, ((0, 0), (0, missing)), constant_values=PAD)
 
 
-def _pair(
-    baseline: Codes,
-    lengths: Codes,
-    candidate: Codes,
-    candidate_lengths: Codes,
-) -> PairBatch:
-    return PairBatch(
-        baseline=baseline,
-        candidate=candidate,
-        baseline_lengths=lengths,
-        candidate_lengths=candidate_lengths,
-    )
-
-
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
-    """Cost of the arm's change, averaged over two cases.
+    """Return the cost of the arm's change from its former to its present lists, by part.
 
-    In the first case, the other arm has its former lists. In the second case, it has its lists of
-    this run. In both cases the other arm's lists are the baseline of the scored pairs, so ``score``
-    must swap the arms if ``lists`` are the baseline's.
+    It is the mean of two cases. In the first case the other arm has its former lists, and in the
+    second case its present lists. In both cases the other arm's lists are the baseline of the
+    scored pairs. So ``score`` must swap the arms if ``lists`` are the baseline's.
     """
-    fixed = (other.former, other.former_lengths)
-    walk = walk_to(
-        _pair(*fixed, lists.former, lists.former_lengths),
-        _pair(*fixed, lists.present, lists.lengths),
+    before = PairBatch(
+        baseline=other.former,
+        candidate=lists.former,
+        baseline_lengths=other.former_lengths,
+        candidate_lengths=lists.former_lengths,
     )
-    # The walk does not depend on the other arm's lists, so it is computed once. A step that occurs
-    # twice in the walk is one object, and `share_steps` scores it once. It must remain one object.
-    present_steps = {}
-    for step in walk:
-        present_steps[id(step)] = replace(
-            step,
-            baseline=other.present,
-            baseline_lengths=other.lengths,
-        )
+    after = replace(before, candidate=lists.present, candidate_lengths=lists.lengths)
+    # The steps do not depend on the other arm's lists, so they are computed once for both cases.
+    walk = walk_to(before, after)
+
+    def score_with_present(step: PairBatch) -> Floats:
+        return score(replace(step, baseline=other.present, baseline_lengths=other.lengths))
+
     over_former = share_steps(walk, score)
-    over_present = share_steps([present_steps[id(step)] for step in walk], score)
+    over_present = share_steps(walk, score_with_present)
     return _add(over_former, over_present, weight=0.5)
 
 
 def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
+    """Return the sum of the parts, times ``weight``."""
     return Parts(
         membership=weight * (first.membership + second.membership),
         order=weight * (first.order + second.order),
@@ -295,7 +286,7 @@ def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
 
 
 def classify(batch: PairBatch) -> Kinds:
-    """Return each pair's kind of change, as an index in `CHANGES`, int8 (n,).
+    """Return the kind of change from the baseline's list to the candidate's list, for each pair.
 
     The first kind that fits is used:
 
@@ -314,6 +305,7 @@ def classify(batch: PairBatch) -> Kinds:
         common = alignment.common.astype(np.int64)
         baseline_length = alignment.baseline_lengths
         candidate_length = alignment.candidate_lengths
+        # The order of the rules matters, because `np.select` uses the first rule that holds.
         rules = {
             Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
             Change.REPLACED: common == 0,
@@ -329,7 +321,7 @@ def classify(batch: PairBatch) -> Kinds:
 
 
 def share_kinds(kinds: Kinds) -> dict[Change, float]:
-    """Share of the users with each kind of change. Kinds without users have the share 0."""
+    """Return the share of the users with each kind of change. It is 0 for a kind without users."""
     shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
     return dict(zip(CHANGES, shares.tolist(), strict=True))
 
@@ -344,50 +336,50 @@ def group_users(  # noqa: PLR0913 - what is known of the users
     examples: int = 1,
     hit: Flags | None = None,
 ) -> tuple[UserGroup, ...]:
-    """Group the users of these rows by kind of change.
+    """Group the users of these rows by kind of change. Kinds without users have no group.
 
     ``before`` has the share of each kind of change in the earlier run. If it is given, the groups
     that grew most come first. A group's growth is the growth of its share, times its mean distance.
     If ``before`` is None, the groups with the largest distance come first.
 
     Users with undefined parts are in no group. They are still counted when a share of all users is
-    computed. ``show`` returns the lists of a row. It is called for the most central users of each
-    group, at most ``examples`` of them. Users in ``hit`` come before other users.
+    computed. Each group shows ``examples`` users with typical parts. Users in ``hit`` are shown
+    before other users. ``show`` returns the lists of the user in a row.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
-    for place, change in enumerate(CHANGES):
-        members = defined[kinds[defined] == place]
+    for index, change in enumerate(CHANGES):
+        members = defined[kinds[defined] == index]
         if not len(members):
             continue
-        central = members[find_central(parts, members)]
+        typical = _most_typical_first(parts, members)
         if hit is not None:
-            central = central[np.argsort(~hit[central], kind="stable")]
-        central = central[:examples]
+            typical = typical[np.argsort(~hit[typical], kind="stable")]
         group = UserGroup(
             change=change,
             users=len(members),
             share=len(members) / len(rows),
             share_before=None if before is None else before[change],
             distance=float(parts.total[members].sum()) / len(rows),
-            examples=tuple(show(int(row)) for row in central),
+            examples=tuple(show(int(row)) for row in typical[:examples]),
         )
         groups.append(group)
 
     def growth(group: UserGroup) -> float:
-        # The growth includes the distance. Otherwise a group with small changes of many lists would
-        # come before a group with replaced lists.
+        # This is (share - share_before) * distance / share, where distance / share is the mean. The
+        # distance is a factor because otherwise a group with small changes of many lists would come
+        # before a group with replaced lists.
         return group.distance * (1 - (group.share_before or 0.0) / group.share)
 
     return tuple(sorted(groups, key=growth, reverse=True))
 
 
-def find_central(parts: Parts, rows: Rows) -> Rows:
-    """Sort the users in ``rows`` by how near their parts are to the median of each part.
+def _most_typical_first(parts: Parts, rows: Rows) -> Rows:
+    """Return ``rows``, sorted by how far the user's parts are from the medians of the parts.
 
-    Returns places in ``rows``. Users at the same distance keep their order.
+    Users at the same distance keep their order.
     """
     values = np.column_stack([parts.membership[rows], parts.order[rows], parts.length[rows]])
     distances = np.abs(values - np.median(values, axis=0)).sum(axis=1)
     # Distances are rounded, so that rounding errors do not separate equal distances.
-    return np.argsort(np.round(distances, 9), kind="stable")
+    return rows[np.argsort(np.round(distances, 9), kind="stable")]

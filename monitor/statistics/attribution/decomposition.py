@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -45,17 +44,10 @@ def decompose_drop(
     changes: PairChanges,
     segments: Mapping[str, Rows],
 ) -> MeanDrop | None:
-    """Decompose the drop into what each user adds to it, and add this up by part and segment.
+    """Return what each part and each segment adds to the drop. None if no user's change is known.
 
-    None if no user's change is known. A drop of the mean score is a rise of the mean ``distance``.
-
-    The ``distance`` of N users is known. For P of these users, the change of the distance is known
-    too. Each of the P users adds its change divided by P.
-
-    The part ``composition`` exists because the mean is now taken over other users than before. Let
-    d be a user's distance, and let m be the mean distance of the P users. Each of the N users adds
-    (d - m) / N to this part, because it is in the mean now. Each of the P users subtracts
-    (d - m) / P, because it was in the mean before.
+    A drop of the mean score is a rise of the mean ``distance``. The ``distance`` (n,) is NaN for
+    users without a score. ``changes`` are the changes of these users since the earlier run.
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
@@ -68,7 +60,8 @@ def decompose_drop(
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
         dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_in_both))
-    dimensions.sort(key=partial(_variance_between, noise=noise), reverse=True)
+    # The dimension whose segments fell most differently comes first, and has the leader.
+    dimensions.sort(key=lambda falls: _variance_between(falls, noise), reverse=True)
     mean = float(distance[is_scored].mean())
     return MeanDrop(
         before=mean - math.fsum(parts.values()),
@@ -88,14 +81,20 @@ def _add_by_part(
 ) -> dict[Part, Floats]:
     """Return for each part what each user adds to the drop, float64 (n,).
 
-    ``distance`` is each user's distance in this run. ``is_scored`` marks the users whose distance
-    is defined, and ``is_in_both`` marks those whose change since the earlier run is known too.
+    ``is_scored`` marks the users whose distance is defined. There are N such users. ``is_in_both``
+    marks those whose change since the earlier run is known too. There are P such users. Each of the
+    P users adds its change divided by P.
+
+    The part ``composition`` exists because the mean is now taken over other users than before. Let
+    d be a user's distance, and let m be the mean distance of the P users. Each of the N users adds
+    (d - m) / N to this part, because it is in the mean now. Each of the P users subtracts
+    (d - m) / P, because it was in the mean before.
     """
     scored = int(is_scored.sum())
     in_both = int(is_in_both.sum())
     above_mean = distance - distance[is_in_both].mean()
     composition = np.where(is_scored, above_mean / scored, 0.0)
-    # These terms add up to 0. They only move composition between segments.
+    # The sum of these terms over all users is 0. They only move composition between segments.
     composition -= np.where(is_in_both, above_mean / in_both, 0.0)
     parts = changes.parts
     return {
@@ -141,13 +140,13 @@ def _list_falls(
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
     The excess is what the segment adds without composition, minus what it would add if all users
-    fell alike.
+    fell alike. ``added``, ``is_scored`` and ``is_in_both`` are those of `_add_by_part`.
     """
-    sums = []
+    sums_within = []
     for part, values in added.items():
         if part is not Part.COMPOSITION:
-            sums.append(float(values.sum()))
-    total_within = math.fsum(sums)
+            sums_within.append(float(values.sum()))
+    total_within = math.fsum(sums_within)
     falls = []
     for segment, rows in segments.items():
         fall = SegmentFall(
@@ -162,7 +161,7 @@ def _list_falls(
 
 
 def _variance_between(falls: Sequence[SegmentFall], noise: float) -> float:
-    """Variance of the change between a dimension's segments, minus what chance would cause."""
+    """Return the variance of the change between a dimension's segments, above that by chance."""
     squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
     return math.fsum(squares) - (len(squares) - 1) * noise**2
 
@@ -172,11 +171,12 @@ def _find_leader(
     parts: Mapping[Part, float],
     noise: float,
 ) -> SegmentFall | None:
-    """The segment that fell clearly more than the other segments. None if there is no such segment.
+    """Return the segment that fell clearly more than the other segments, or None.
 
     ``falls`` has the segments of one dimension. The segment with the largest excess is first.
-    ``noise`` ignores how a segment varies between runs, so the limit `_SURE` alone is not enough.
-    Therefore the segment must also reach the limit `_CONCENTRATED`.
+    ``parts`` add up to the drop. ``noise`` is the standard error of the drop. It ignores how a
+    segment varies between runs, so the limit `_SURE` alone is not enough. Therefore the segment
+    must also reach the limit `_CONCENTRATED`.
     """
     if len(falls) == 1:
         return None
@@ -187,45 +187,47 @@ def _find_leader(
     # If the parts cancel out, the total is small, and every excess would be a large share of it.
     # Then the largest part is used instead of the total.
     total = math.fsum(parts.values())
-    moved = max(abs(total), *map(abs, parts.values()))
+    amount = max(abs(total), *map(abs, parts.values()))
     # If only this segment fell, it added the whole drop. Then its excess is the drop, times the
     # share of the users in other segments.
-    excess_if_alone = share_of_others * moved
+    excess_if_alone = share_of_others * amount
     is_sure = first.excess > _SURE * error
-    is_own = first.excess >= _CONCENTRATED * excess_if_alone
+    is_concentrated = first.excess >= _CONCENTRATED * excess_if_alone
     # The excess is also large if the other segments rose. So the segment's own fall must be at
     # least half of the excess.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
-    return first if is_sure and is_own and has_fallen else None
+    return first if is_sure and is_concentrated and has_fallen else None
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
-    """The segment that describes best which users were hit, or ``all``.
+    """Return the name of the segment that describes best which users were hit, or ``all``.
 
-    ``usual`` is the share of healthy users that look as if they were hit.
+    ``hit`` marks the users that look as if they were hit, (n,). ``usual`` is the share of healthy
+    users that look so too.
 
     The best segment has the greatest F1, which is the harmonic mean of two shares. The first is the
     share of all hit users that are in the segment. The second is the share of the segment's users
     that were hit. The segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them
     than a random group of its size would. Two segments of different dimensions are named together
-    if the users in both have a clearly greater F1.
+    if the users in both have a clearly greater F1. `rows_of_place` reads such a joined name.
     """
     users = len(segments[ALL])
     # If ``usual`` is too high for most users, the estimate for a segment can exceed the estimate
     # for all users. So the largest estimate is used.
-    total = max(_beyond(hit, usual, rows) for rows in segments.values())
-    if total <= 0:
+    hit_users = max(_estimate_hit(hit, usual, rows) for rows in segments.values())
+    if hit_users <= 0:
         return ALL
 
     def score(rows: Rows) -> float:
-        inside = _beyond(hit, usual, rows)
-        by_chance = total * len(rows) / users
-        is_sure = inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
+        """Return the F1, or 0 if the segment does not contain enough of the hit users."""
+        hit_inside = _estimate_hit(hit, usual, rows)
+        by_chance = hit_users * len(rows) / users
+        is_sure = hit_inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
         is_everybody = len(rows) == users
-        if inside < _IN_SEGMENT * total or not (is_sure or is_everybody):
+        if hit_inside < _IN_SEGMENT * hit_users or not (is_sure or is_everybody):
             return 0.0
-        # The F1 is the harmonic mean of inside / total and inside / len(rows).
-        return 2 * inside / (total + len(rows))
+        # This is the harmonic mean of hit_inside / hit_users and hit_inside / len(rows).
+        return 2 * hit_inside / (hit_users + len(rows))
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
     names = [name for name in scores if name != ALL and scores[name] > 0]
@@ -243,11 +245,14 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     return best
 
 
-def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
-    """Estimate how many of these users were hit. Subtracts the healthy users that look hit."""
-    beyond = float(hit[rows].sum()) - usual * len(rows)
+def _estimate_hit(hit: Flags, usual: float, rows: Rows) -> float:
+    """Estimate how many of the users in these rows were hit.
+
+    The healthy users that look hit, a share ``usual`` of all healthy users, are subtracted.
+    """
+    beyond_usual = float(hit[rows].sum()) - usual * len(rows)
     # If all healthy users look hit, 1 - usual is 0. The limit avoids a division by 0.
-    return max(0.0, beyond) / max(_LEAST_UNUSUAL, 1 - usual)
+    return max(0.0, beyond_usual) / max(_LEAST_UNUSUAL, 1 - usual)
 
 
 def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
@@ -288,11 +293,11 @@ def compare_exposure(
     top: int,
     name: Callable[[int], str] = str,
 ) -> ExposureShift:
-    """The ``top`` items that gained most exposure, and the ``top`` items that lost most.
+    """Return the ``top`` items that gained most exposure, and the ``top`` items that lost most.
 
     Items with equal changes are ordered by code. An item that is now in fewer lists is never among
-    the gains. An item that is now in more lists is never among the losses. Shares of lists are
-    compared in whole per cent.
+    the gains. An item that is now in more lists is never among the losses. For this, shares of
+    lists are compared in whole per cent, as texts show them.
 
     ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has each code at most
     once. The end of a row is padded with -1. ``name`` returns the id of a code. An item at rank r
@@ -327,19 +332,25 @@ def compare_exposure(
 
 
 def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
-    """Mean exposure of each item over the lists, and the share of the lists that have the item."""
+    """Return each item's mean exposure over the lists, and the share of the lists that have it.
+
+    ``codes`` (n, k) has only the codes 0 to ``items`` - 1. Both results have the shape (items,).
+    """
     exposure = np.zeros(items)
     lists = np.zeros(items, dtype=np.int64)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
-    for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
-        counts = np.bincount(places[places >= 0], minlength=items)
-        exposure += weight * counts
+    for discount, codes_at_rank in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
+        counts = np.bincount(codes_at_rank[codes_at_rank >= 0], minlength=items)
+        exposure += discount * counts
         lists += counts
     # Both are divided by the number of lists, so that sets of different size can be compared.
     return exposure / max(1, len(codes)), lists / max(1, len(codes))
 
 
 def _highest(change: Floats, top: int) -> list[int]:
-    """Indexes of the highest positive changes, highest first. Equal changes keep their order."""
-    order = np.argsort(-change, kind="stable")[: max(0, top)]
+    """Return the indexes of the ``top`` highest positive changes, highest first.
+
+    Equal changes keep their order.
+    """
+    order = np.argsort(-change, kind="stable")[:top]
     return [int(index) for index in order if change[index] > _DUST]

@@ -8,6 +8,7 @@ import numpy as np
 
 from monitor.model.arrays import Flags, Rows
 from monitor.model.explanation import FaultKind, Finding
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
 from monitor.statistics.attribution.habits import Habit, find_outliers, least_share
@@ -58,10 +59,11 @@ _OTHER_PLACES = 2
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
-    """Report the users without a list, for the arm with the largest number of them.
+    """Return a finding about the users without a list of the arm that has most of them.
 
-    None if there are hardly more than usual. ``usual`` is the usual share of users without a list.
-    If it is None, 0 is used.
+    The finding also names the other arm if at least half as many of its users are without a list.
+    None if there are hardly more such users than usual. ``usual`` is the usual share of users
+    without a list. None means that it is not known, and then 0 is used.
     """
     rows = {row.segment: row for row in coverage}
     everybody = rows.get(ALL)
@@ -76,8 +78,8 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     if lost - expected < least_excess:
         return None
     segment = _find_segment_of_lost(rows, lost_by_segment)
-    share_of_lost = lost_by_segment[segment] / lost
-    share_of_segment = lost_by_segment[segment] / rows[segment].asked
+    lost_there = lost_by_segment[segment]
+    users_there = rows[segment].asked
     detail = {"empty": everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
         detail["before"] = usual
@@ -85,20 +87,21 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
         kind=FaultKind.MISSING,
         arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
         segment=segment,
-        segment_share=share_of_segment,
+        segment_share=lost_there / users_there,
         users=lost,
         compared=users,
         detail=detail,
-        is_exact=segment != ALL and share_of_lost == share_of_segment == 1,
+        is_exact=segment != ALL and lost_there == lost == users_there,
     )
 
 
 def _find_segment_of_lost(
     rows: Mapping[str, CoverageRow], lost_by_segment: Mapping[str, int]
 ) -> str:
-    """Find the segment that contains most users without a list, and clearly more than its share.
+    """Return the segment that contains most users without a list, and clearly more than its share.
 
-    Returns ``all`` if there is no such segment.
+    ``lost_by_segment`` has the number of such users in each segment. Returns ``all`` if there is no
+    such segment.
     """
     lost = lost_by_segment[ALL]
 
@@ -118,26 +121,35 @@ def _find_segment_of_lost(
     return likeliest
 
 
-def find_fault(scene: Scene) -> tuple[Finding, bool | None, Flags | None] | None:
+@immutable
+class Fault:
+    """The fault of a run.
+
+    ``is_other_unchanged`` is True if hardly any list of the arm without the fault changed. It is
+    False if its lists changed, but no more than usual. Otherwise it is None.
+    """
+
+    finding: Finding
+    hit: Flags | None = None  # users that look as if they were hit, None if they have no lists
+    is_other_unchanged: bool | None = None
+
+
+def find_fault(scene: Scene) -> Fault | None:
     """Find the fault that explains best what happened. None if no hypothesis holds.
 
-    The second value concerns the other arm. It is True if hardly any list of that arm changed. It
-    is False if its lists changed, but no more than usual. Otherwise it is None.
-
-    The third value has the users that look as if the fault hit them. It is None if they have no
-    lists.
+    Whether a hypothesis holds depends only on counts of users, and not on the drop.
 
     We report the most specific kind that explains at least half as much of the drop as the best
     kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
     instead. In this case, kinds that a worse model causes too are reported only if no other kind is
-    found. Whether a hypothesis holds depends only on counts of users, and not on the drop.
+    found.
 
     If more users than usual are without a list, they are reported instead of a fault that explains
     less than half of the drop. This is only possible if the usual share of such users is known.
     """
     suspicions = find_suspicions(scene)
     # An arm counts as suspected even if its suspicion is covered by another one and dropped.
-    suspected = {suspicion.arm for suspicion in suspicions}
+    suspected_arms = {suspicion.arm for suspicion in suspicions}
     suspicions = [each for each in suspicions if not _is_covered(each, suspicions)]
     findings = [_make_finding(suspicion, scene) for suspicion in suspicions]
     weigh = _explained
@@ -152,17 +164,23 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None, Flags | None] | None
             finding = missing
     if finding is None:
         return None
+    # If both arms have the fault, the users that either of them hit are joined.
     hit = None
     for suspicion in suspicions:
         if suspicion.kind is finding.kind and suspicion.arm in finding.arms:
             hit = suspicion.hit if hit is None else hit | suspicion.hit
-    return finding, _is_other_arm_unchanged(scene, finding, suspected), hit
+    return Fault(
+        finding=finding,
+        hit=hit,
+        is_other_unchanged=_is_other_unchanged(scene, finding, suspected_arms),
+    )
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether a more specific fault of the same arm hit nearly all of these users.
+    """Whether the suspicion only repeats a more specific suspicion of the same arm.
 
-    Shorter lists are an example of a more specific fault.
+    For example, if lists became shorter, their items seem to be replaced too. The suspicion is
+    covered if the more specific fault hit nearly all of its users.
     """
     if suspicion.kind not in _MODEL_KINDS:
         return False
@@ -176,17 +194,18 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
 def _select_finding(
     findings: Sequence[Finding], weigh: Callable[[Finding], float]
 ) -> Finding | None:
-    """Select the most specific finding that explains enough. None if there are no findings.
+    """Select the finding of the most specific kind that explains enough.
 
-    ``findings`` are ordered from the most to the least specific kind. ``weigh`` returns how much a
-    finding explains. The result names both arms if both have the fault.
+    None if there are no findings. ``findings`` are ordered from the most to the least specific
+    kind. ``weigh`` returns how much a finding explains. The result names both arms if both have the
+    fault.
     """
     if not findings:
         return None
     greatest = max(map(weigh, findings))
     good_enough = [finding for finding in findings if weigh(finding) >= _GOOD_ENOUGH * greatest]
-    kind = good_enough[0].kind
-    best = max((finding for finding in good_enough if finding.kind is kind), key=weigh)
+    most_specific = good_enough[0].kind
+    best = max((each for each in good_enough if each.kind is most_specific), key=weigh)
     for other in findings:
         if weigh(other) >= _WORTH_NAMING * greatest and _is_same_fault(best, other):
             return replace(best, arms=tuple(Arm))
@@ -214,7 +233,7 @@ def _share(finding: Finding) -> float:
 
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
-    """Return a suspicion's segment, its number of users, and how much of the drop it explains."""
+    """Return a suspicion with its segment, its number of users, and its share of the drop."""
     # Users that cannot be judged are assumed to behave like the users that can be judged.
     judged_rows = {name: rows[suspicion.judged[rows]] for name, rows in scene.segments.items()}
     segment = suspicion.segment
@@ -222,9 +241,11 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         segment = find_place(suspicion.hit, suspicion.usual, judged_rows)
     rows = rows_of_place(segment, scene.segments)
     judged = rows_of_place(segment, judged_rows)
+    # Many new items also change the order of the common items. Then the new items are the fault.
     if suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
     if suspicion.habit is None:
+        # ``hit`` shows exactly who was hit, also outside of the segment.
         share = float(suspicion.hit[judged].mean())
         users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_rows[ALL])
     else:
@@ -239,27 +260,28 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         segment_share=share,
         users=round(users),
         compared=len(scene.batch),
-        explained=_explain(likely_hit, scene, is_order=is_order),
+        explained=_share_of_drop(likely_hit, scene, is_order=is_order),
         detail=suspicion.detail,
         is_exact=bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)),
     )
 
 
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
-    """Select the users that were probably hit, (n,).
+    """Return the users that were probably hit, (n,).
 
     ``share`` is the share of the users in ``rows`` that was hit. If nearly all were hit, all users
     in ``rows`` are returned. All habits except `Habit.MOVED` show which users were hit. How far a
     list moved does not show this, because some healthy lists move as far. But hit lists move
     farther on average. So the users whose lists moved farthest are returned.
     """
-    is_nearly_all = share >= _NEARLY_ALL
-    if not is_nearly_all and suspicion.habit is not Habit.MOVED:
-        return suspicion.hit
-    likeliest = rows
-    if not is_nearly_all:
+    if share >= _NEARLY_ALL:
+        likeliest = rows
+    elif suspicion.habit is Habit.MOVED:
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
-        likeliest = rows[np.argsort(-bins, kind="stable")][: round(share * len(rows))]
+        farthest_first = rows[np.argsort(-bins, kind="stable")]
+        likeliest = farthest_first[: round(share * len(rows))]
+    else:
+        return suspicion.hit
     hit = np.zeros(len(scene.batch), dtype=np.bool_)
     hit[likeliest] = True
     return hit
@@ -273,7 +295,8 @@ def _estimate_share(
 ) -> float:
     """Estimate the share of the users in ``rows`` that was hit, 0 to 1.
 
-    The estimate is made from how far their lists exceed the habit.
+    The estimate is made from how much more their lists changed than is usual. ``habit`` is the way
+    of change by which the suspicion was found.
     """
     bins = scene.bins[suspicion.arm][habit][rows]
     # A suspicion of one segment was found by the usual shares of this segment, see `_exceed_habit`.
@@ -281,41 +304,41 @@ def _estimate_share(
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         outliers = find_outliers(bins, usual)
-        # `REPLACED` finds lists of other users and random lists, which are always outliers.
-        # `TURNED` finds reversed lists. They are outliers only if usual lists would become outliers
-        # by being reversed.
-        if outliers is not None and (habit is Habit.REPLACED or outliers.reversed >= _APART):
-            return outliers.beyond
-    hit_share = float(suspicion.hit[rows].mean())
-    share = max(least_share(bins, usual), hit_share - suspicion.usual)
+        # The share of outliers is used if all hit lists are outliers. `REPLACED` finds lists of
+        # other users and random lists, which are always outliers. `TURNED` finds reversed lists.
+        # They are outliers only if usual lists would become outliers by being reversed.
+        if outliers is not None and (habit is Habit.REPLACED or outliers.reversed_share >= _APART):
+            return outliers.hit_share
+    share_above_usual = float(suspicion.hit[rows].mean()) - suspicion.usual
+    share = max(least_share(bins, usual), share_above_usual)
     if habit is Habit.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
     if habit is Habit.FIRST_GONE:
-        # If the best items are dropped, a user's former first item is gone only if it would be
-        # among them now.
-        places = usual_shares(scene, suspicion.arm, Habit.FIRST_MOVED)
-        seen = sum(places[: round(suspicion.detail["places"])])
+        # The lists are shifted: their first items were dropped. The former first item of a hit user
+        # is gone only if it would usually be among these items now. So not all hit users are seen.
+        shares_by_place = usual_shares(scene, suspicion.arm, Habit.FIRST_MOVED)
+        seen = sum(shares_by_place[: round(suspicion.detail["places"])])
         return min(1.0, share / max(_LEAST_SEEN, seen))
     return share
 
 
 def _correct_for_unmoved(share: float, usual: Sequence[float]) -> float:
-    """Correct the ``share`` of hit users for those whose first item is in the first place.
+    """Return the ``share`` of hit users, corrected for hit users that look healthy.
 
-    These users look healthy. ``usual`` has the usual shares of `Habit.FIRST_MOVED`. Usually the
-    first item stays for ``first`` of the users. It moves to each of the two other places for
-    ``moved_away`` of the users, on average. We assume that a shuffle leaves the first item of
-    ``moved_away`` of the hit users in the first place, or moves it back there. Then only
-    (first - moved_away) / first of the hit users are seen.
+    If lists are shuffled, the first item of some users stays in the first place. These users look
+    healthy. ``usual`` has the usual shares of `Habit.FIRST_MOVED`. Usually the first item stays for
+    ``stays`` of the users. It moves to each of the two other places for ``moves`` of the users, on
+    average. We assume that a shuffle leaves ``moves`` of the hit users in the first place. Then
+    only (stays - moves) / stays of the hit users are seen.
 
     If half of the hit users or fewer are seen, the correction would at least double the share. So
     the share is not corrected.
     """
-    first = usual[0]
-    moved_away = sum(usual[1:]) / _OTHER_PLACES
-    if first <= 2 * moved_away:
+    stays = usual[0]
+    moves = sum(usual[1:]) / _OTHER_PLACES
+    if stays <= 2 * moves:
         return share
-    return min(1.0, share * first / (first - moved_away))
+    return min(1.0, share * stays / (stays - moves))
 
 
 def _has_replaced(hit: Flags, scene: Scene) -> bool:
@@ -328,39 +351,40 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
     return bool(from_new_items > from_order)
 
 
-def _explain(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
-    """Share of the drop that the hit users explain, 0 to 1. None without a drop.
+def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
+    """Return the share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    The mean change of the other users is subtracted from the change of each hit user.
+    The mean change of the other users is subtracted from the change of each hit user. With
+    ``is_order``, only the changed order of lists counts.
     """
     if scene.changes is None or scene.drop is None:
         return None
     parts = scene.changes.parts
-    moved = parts.order if is_order else parts.total
-    is_known = ~np.isnan(moved)
-    hit_moved = moved[is_known & hit]
-    other_moved = moved[is_known & ~hit]
-    if not len(hit_moved):
+    change = parts.order if is_order else parts.total
+    is_known = ~np.isnan(change)
+    hit_change = change[is_known & hit]
+    other_change = change[is_known & ~hit]
+    if not len(hit_change):
         return 0.0
-    beyond = hit_moved.mean()
-    if len(other_moved):
-        beyond -= other_moved.mean()
-    share = float(beyond) * len(hit_moved) / (int(is_known.sum()) * scene.drop)
+    beyond_others = hit_change.mean()
+    if len(other_change):
+        beyond_others -= other_change.mean()
+    # The drop is the mean change, so the drop times the number of users is the total change.
+    share = float(beyond_others) * len(hit_change) / (int(is_known.sum()) * scene.drop)
     return min(1.0, max(0.0, share))
 
 
-def _is_other_arm_unchanged(
+def _is_other_unchanged(
     scene: Scene,
     finding: Finding,
-    suspected: Collection[Arm],
+    suspected_arms: Collection[Arm],
 ) -> bool | None:
-    """Whether the arm without the fault returned the lists of the earlier run.
+    """Return the value of `Fault.is_other_unchanged`.
 
-    True if nearly all of its lists are unchanged. False if its lists changed, but no more than
-    usual. None if its usual changes are not known, or if this arm may have a fault too.
+    It is None if the arm's usual changes are not known, or if this arm may have a fault too.
     """
     other = finding.arms[0].other
-    if scene.changes is None or len(finding.arms) > 1 or other in suspected:
+    if scene.changes is None or len(finding.arms) > 1 or other in suspected_arms:
         return None
     is_same = scene.changes.lists[other].is_same
     if is_same[scene.changes.is_known].mean() >= _UNCHANGED:

@@ -13,18 +13,22 @@ from monitor.model.explanation import FaultKind
 from monitor.model.immutable import immutable
 from monitor.statistics.attribution.changes import OwnLists
 
+# A habit that measures a share from 0 to 1 has the bins 0 to `BINS`.
 BINS = 10
+
+# The users in high bins must exceed the usual number by at least so many users, plus so many
+# standard deviations.
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
 # A share of users is normal up to this multiple of the usual share, because trainings differ. The
-# second multiple is for habits with few bins.
+# second multiple is for habits with at most `_FEW_BINS` bins.
 _WANDERS = 3.0
 _HARDLY_WANDERS = 1.5
+_FEW_BINS = 4
 
 # A bin is ignored if more than this share of the users is usually in it or above it.
 _SAYS_LITTLE = 0.95
-_FEW_BINS = 4
 
 
 class Habit(StrEnum):
@@ -49,13 +53,15 @@ class Habit(StrEnum):
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
-    """Return the bin of each user for each habit, integers (n,) from 0.
+    """Return the bin of each user for each habit except `Habit.IDENTICAL`, integers (n,) from 0.
 
     The bin is -1 if the user cannot be judged. Users without former lists cannot be judged.
+    ``is_still`` marks the users with unchanged lists.
     """
     is_known = ~np.isnan(lists.kept_share)
     replaced = np.rint(BINS * (1 - np.nan_to_num(lists.kept_share)))
     turned = np.floor(BINS * lists.turned_share)
+    is_shared, _ = find_shared(lists.present)
     bins = {
         Habit.REPLACED: replaced,
         Habit.TURNED: turned,
@@ -65,7 +71,7 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
         Habit.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
         Habit.ITEM_MOVED: lists.has_most_moved,
         Habit.STILL: is_still,
-        Habit.SHARED: find_shared(lists.present)[0],
+        Habit.SHARED: is_shared,
     }
     for habit, values in bins.items():
         bins[habit] = np.where(is_known, values, -1).astype(np.int64)
@@ -73,7 +79,7 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
 
 
 def share_bins(bins: Integers) -> tuple[float, ...]:
-    """Share of the users in each bin, up to the last bin with a user.
+    """Return the share of the users in each bin, up to the last bin with a user.
 
     Users that cannot be judged are left out.
     """
@@ -82,7 +88,7 @@ def share_bins(bins: Integers) -> tuple[float, ...]:
 
 
 def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """The mean share of each bin over the runs. All runs have the same weight."""
+    """Return the mean share of each bin over the runs. All runs have the same weight."""
     return tuple(_pad(runs).mean(axis=0).tolist())
 
 
@@ -92,48 +98,46 @@ class Outliers:
 
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
-    reversed: float  # share of ordinary users that would be there if their lists were reversed
+    reversed_share: float  # share of ordinary users that would be there with reversed lists
     # Estimated share of hit users. It is the share of users in these bins minus the usual share,
     # divided by the share of users that are usually in lower bins.
-    beyond: float
+    hit_share: float
 
 
 def find_outliers(bins: Integers, usual: Sequence[float]) -> Outliers | None:
-    """Find a bin for which far more users than usual are in this bin or in higher bins.
+    """Find the lowest bin of the outliers. None if high bins do not have far more users than usual.
 
-    None if there is no such bin.
-
-    ``bins`` is the result of `bin_lists`. ``usual`` has the usual share of each bin. For each bin,
-    p is the present share of users in this bin or above it, and r is the usual share. Only bins
-    with a significant p - r are considered. The bin with the greatest p - 3 r is returned. If there
-    are few bins, it is the bin with the greatest p - 1.5 r.
+    ``bins`` has the bin of each user for one habit, see `bin_lists`. ``usual`` has the usual share
+    of each bin. For each bin, p is the present share of users in this bin or above it, and r is the
+    usual share. Only bins with a significant p - r are considered. The bin with the greatest
+    p - 3 r is selected. If there are few bins, it is the bin with the greatest p - 1.5 r.
     """
     judged = bins[bins >= 0]
     if not len(judged):
         return None
     present, usually = _tails(share_bins(judged), usual)
-    # All users are in the first bin or above it, so this bin is never an outlier.
     if len(present) == 1:
         return None
-    wanders = _HARDLY_WANDERS if len(present) <= _FEW_BINS else _WANDERS
-    at_most = wanders * usually
-    surplus = present - at_most
-    doubt = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually)) / len(judged)
-    surplus[present - usually < doubt] = -np.inf
+    factor = _HARDLY_WANDERS if len(present) <= _FEW_BINS else _WANDERS
+    most_usual = factor * usually
+    surplus = present - most_usual
+    least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually)) / len(judged)
+    surplus[present - usually < least_rise] = -np.inf
+    # All users are in the first bin or above it, so this bin is left out.
     least = 1 + int(np.argmax(surplus[1:]))
     if surplus[least] <= 0:
         return None
     return Outliers(
         least=least,
-        usual=float(at_most[least]),
+        usual=float(most_usual[least]),
         # Reversing a list moves it from bin b to bin BINS - b.
-        reversed=float(sum(usual[: BINS - least + 1])),
-        beyond=float((present - usually)[least] / (1 - usually[least])),
+        reversed_share=float(sum(usual[: BINS - least + 1])),
+        hit_share=float((present - usually)[least] / (1 - usually[least])),
     )
 
 
 def least_share(bins: Integers, usual: Sequence[float]) -> float:
-    """A lower bound on the share of users that were hit, 0 to 1.
+    """Return a lower bound on the share of users that were hit, 0 to 1.
 
     If users were hit, the ordinary bins have fewer users than usual. For each bin, ``above`` is the
     present share of users in this bin or above it, and ``usually_above`` is the usual share. So the
@@ -144,16 +148,16 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
     returned. A bin is ignored if hardly any user is usually below it.
     """
     # The first bin is left out, because no user is below it.
-    above, usually_above = (tails[1:] for tails in _tails(share_bins(bins), usual))
-    is_ignored = usually_above > _SAYS_LITTLE
-    above = above[~is_ignored]
-    usually_above = usually_above[~is_ignored]
+    above, usually_above = _tails(share_bins(bins), usual)[:, 1:]
+    is_used = usually_above <= _SAYS_LITTLE
+    above = above[is_used]
+    usually_above = usually_above[is_used]
     bounds = (above - usually_above) / (1 - usually_above)
     return float(bounds.max(initial=0.0))
 
 
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
-    """Combine habits into one habit.
+    """Combine the usual shares of several habits into those of one habit.
 
     For every bin, the share of users in this bin or above it is the largest share among the habits.
     """
@@ -162,12 +166,16 @@ def widest(*habits: Sequence[float]) -> tuple[float, ...]:
 
 
 def _tails(*habits: Sequence[float]) -> Floats:
-    """For each bin, the share of users in this bin or in a higher one."""
+    """Return for each habit and bin the share of users in this bin or in a higher one.
+
+    All habits get as many bins as the longest one.
+    """
     from_last_bin = _pad(habits)[:, ::-1]
     return np.asarray(np.cumsum(from_last_bin, axis=1)[:, ::-1])
 
 
 def _pad(habits: Sequence[Sequence[float]]) -> Floats:
+    """Return the shares as an array (habits, bins). Missing bins have the share 0."""
     return np.array(list(zip_longest(*habits, fillvalue=0.0))).T
 
 
@@ -175,8 +183,7 @@ def _pad(habits: Sequence[Sequence[float]]) -> Floats:
 _MANY = 5
 _LEAST_SHARE = 0.001
 
-# About this many former lists are used for comparison. The lists of about this many hit users are
-# compared with them.
+# To judge lists, about so many former lists are compared with the lists of about so many hit users.
 _OTHER_LISTS = 500
 _SAMPLE = 300
 
@@ -198,25 +205,26 @@ def find_shared(codes: Codes, many: int = _MANY) -> tuple[Flags, Integers]:
     Equal lists have the same number. The number is -1 if only one user has the list.
     """
     group = number_repeated(codes)
-    users = np.bincount(group + 1, minlength=1)[group + 1]
-    return (users >= max(many, _LEAST_SHARE * len(codes))) & (group >= 0), group
+    users_with_list = np.bincount(group + 1, minlength=1)[group + 1]
+    is_shared = (users_with_list >= max(many, _LEAST_SHARE * len(codes))) & (group >= 0)
+    return is_shared, group
 
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
-    """Decide whether these lists are other users' lists, random lists, or the user's own new lists.
+    """Decide where the lists of the hit users come from.
 
-    The results are `MIXED_UP`, `NOISE` and `REPLACED`, in this order. The ``hit`` users must have
-    lists in both runs.
+    Returns `MIXED_UP` for other users' lists, `NOISE` for random lists, and `REPLACED` for the
+    user's own new lists. The ``hit`` users must have lists in both runs.
     """
     hit_users = _thin(np.flatnonzero(hit), _SAMPLE)
     other_users = _thin(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
     other_lists = lists.former[other_users]
-    common_before = _count_common(
-        lists.former[hit_users], other_lists, code_users=hit_users, other_users=other_users
-    )
-    common_now = _count_common(
-        lists.present[hit_users], other_lists, code_users=hit_users, other_users=other_users
-    )
+    common_before = _count_common(lists.former[hit_users], other_lists)
+    common_now = _count_common(lists.present[hit_users], other_lists)
+    # A user's list is not compared with the user's own former list.
+    is_own = hit_users[:, np.newaxis] == other_users
+    common_before[is_own] = 0
+    common_now[is_own] = 0
     own_share = lists.kept_share[hit_users].mean()
     # Another user's list is as far from the user's former list as the lists of any two users are
     # from each other.
@@ -226,12 +234,11 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     least_own_share = strangers_share + _STILL_OWN * (usual_share - strangers_share)
     if own_share > least_own_share:
         return FaultKind.REPLACED
-    likest_now = common_now.max(axis=1).mean()
-    likest_before = common_before.max(axis=1).mean()
-    is_like_one = likest_now >= _LIKE_ONE * likest_before
-    if is_like_one and common_now.mean() >= _LIKE_ALL * common_before.mean():
-        return FaultKind.MIXED_UP
-    return FaultKind.NOISE
+    most_common_now = common_now.max(axis=1).mean()
+    most_common_before = common_before.max(axis=1).mean()
+    is_like_one = most_common_now >= _LIKE_ONE * most_common_before
+    is_like_all = common_now.mean() >= _LIKE_ALL * common_before.mean()
+    return FaultKind.MIXED_UP if is_like_one and is_like_all else FaultKind.NOISE
 
 
 def _thin(rows: Rows, count: int) -> Rows:
@@ -239,28 +246,20 @@ def _thin(rows: Rows, count: int) -> Rows:
     return rows[:: max(1, len(rows) // count)]
 
 
-def _count_common(
-    codes: Codes,
-    other_lists: Codes,
-    *,
-    code_users: Rows,
-    other_users: Rows,
-) -> npt.NDArray[np.float32]:
-    """Count the items that each list has in common with each other list, (lists, other lists).
-
-    The count is 0 if both lists belong to the same user.
-    """
-    listed = other_lists >= 0
-    items = np.unique(other_lists[listed])
+def _count_common(lists: Codes, other_lists: Codes) -> npt.NDArray[np.float32]:
+    """Count the items that each list has in common with each other list, (lists, other lists)."""
+    is_item = other_lists >= 0
+    items = np.unique(other_lists[is_item])
+    # Row i of ``has_item`` says which other lists have the item items[i].
     has_item = np.zeros((len(items), len(other_lists)), dtype=np.float32)
-    has_item[np.searchsorted(items, other_lists[listed]), np.nonzero(listed)[0]] = 1
-    # A code above all items would get the place len(items), which does not exist. It is clipped
+    list_of_item, _ = np.nonzero(is_item)
+    has_item[np.searchsorted(items, other_lists[is_item]), list_of_item] = 1
+    # A code above all items would get the index len(items), which does not exist. It is clipped
     # here, and the next statement ignores it.
-    item_places = np.searchsorted(items, codes).clip(max=len(items) - 1)
-    is_there = (codes >= 0) & (items[item_places] == codes)
-    common = np.zeros((len(codes), len(other_lists)), dtype=np.float32)
+    item_index = np.searchsorted(items, lists).clip(max=len(items) - 1)
+    is_there = (lists >= 0) & (items[item_index] == lists)
+    common = np.zeros((len(lists), len(other_lists)), dtype=np.float32)
     # The loop adds one rank after the other, because an array of all ranks would be too large.
-    for rank in range(codes.shape[1]):
-        common += np.where(is_there[:, rank, None], has_item[item_places[:, rank]], 0)
-    common[code_users[:, None] == other_users] = 0
+    for rank in range(lists.shape[1]):
+        common += np.where(is_there[:, rank, np.newaxis], has_item[item_index[:, rank]], 0)
     return common

@@ -1,7 +1,7 @@
 """Tests which faults can explain the lists of a run. Each kind of fault has one function."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from monitor.measures.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
-from monitor.statistics.attribution.changes import LEFT, OwnLists, PairChanges
+from monitor.statistics.attribution.changes import STILL_LISTED, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
     BINS,
     Habit,
@@ -162,18 +162,22 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
         ):
             suspicions += [find(scene, scene.changes, arm) for arm in Arm]
     if not any(suspicions):
+        # A few users with one list prove little, so they are searched only if nothing was found.
         suspicions = [_find_few_sharing(scene, arm) for arm in Arm]
     return [suspicion for suspicion in suspicions if suspicion is not None]
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
-    """Whether significantly more users are in ``gained`` than in ``lost``."""
-    more, fewer = int(gained.sum()), int(lost.sum())
-    return more - fewer >= max(least, _MORE * math.sqrt(more + fewer))
+    """Whether significantly more users are in ``gained`` than in ``lost``.
+
+    There must be at least ``least`` more.
+    """
+    gains, losses = int(gained.sum()), int(lost.sum())
+    return gains - losses >= max(least, _MORE * math.sqrt(gains + losses))
 
 
 def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
-    """Find users with a list that many users have.
+    """Find users of the arm with a list that many users have.
 
     There are two tests. The result is that of the test that finds more users. It is None if
     neither test finds any.
@@ -186,7 +190,8 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     is_shared, group = find_shared(codes)
     if not is_shared.any():
         return None
-    was_shared, _ = find_shared(_lists_before(scene, arm)[0])
+    codes_before, _ = _lists_before(scene, arm)
+    was_shared, _ = find_shared(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
@@ -199,9 +204,9 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
         )
         suspicions.append(suspicion)
     if scene.bins:
-        beyond_usual = _exceed_habit(scene, arm, Habit.SHARED)
-        if beyond_usual is not None:
-            suspicions.append(beyond_usual)
+        above_usual = _exceed_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
+        if above_usual is not None:
+            suspicions.append(above_usual)
     if not suspicions:
         return None
     largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
@@ -213,8 +218,9 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
     if scene.changes is None:
         return None
     codes, _ = scene.batch.of(arm)
+    codes_before, _ = _lists_before(scene, arm)
     is_shared, group = find_shared(codes, _FEW)
-    was_shared, _ = find_shared(_lists_before(scene, arm)[0], _FEW)
+    was_shared, _ = find_shared(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=np.bool_)
@@ -224,9 +230,10 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
 
 
 def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
-    """Add the number of shared lists, and the share of popular items in the most common one.
+    """Return the suspicion of shared lists with its ``detail``, which describes the lists.
 
-    ``group`` has a number for each user. Users with the same shared list have the same number.
+    The detail has the number of shared lists, and the share of popular items in the most common
+    one. ``group`` has a number for each user (see `find_shared`).
     """
     codes, _ = scene.batch.of(suspicion.arm)
     hit_groups = group[suspicion.hit]
@@ -234,13 +241,16 @@ def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Sus
     first_user = int(np.argmax(suspicion.hit & (group == most_common)))
     detail = {
         "lists": float(len(np.unique(hit_groups))),
-        "popular": _popularity(codes[first_user], scene, suspicion.arm),
+        "popular": _share_popular(codes[first_user], scene, suspicion.arm),
     }
     return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
-def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
-    """Share of these items that were among the most frequent items in the earlier lists."""
+def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
+    """Return the share of one list's items that are popular.
+
+    If the list has k places, the 2 k most frequent items of the earlier lists are popular.
+    """
     before, _ = _lists_before(scene, arm)
     items, counts = np.unique(before[before >= 0], return_counts=True)
     most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
@@ -278,7 +288,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     count = int((bins_before[users] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
-        count = round(outliers.beyond * len(rows))
+        count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[users[:count]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
@@ -311,7 +321,11 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
-    """The bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown."""
+    """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
+
+    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to 2 `BINS`.
+    """
+    # `OwnLists` compares any two lists of a user. Here they are those of both arms.
     lists = OwnLists(
         former=batch.baseline,
         former_lengths=batch.baseline_lengths,
@@ -320,6 +334,20 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     )
     distances = bin_lists(lists, is_known)[Habit.MOVED]
     return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
+
+
+def _changed_more(scene: Scene, hit: Flags) -> Arm:
+    """Return the arm whose lists of these users changed more. If in doubt, it is the candidate.
+
+    This is used if the lists of both arms became alike. Usually this happens because the experiment
+    is not applied, and then the candidate has the baseline's lists.
+    """
+    if scene.changes is None:
+        return Arm.CANDIDATE
+    baseline, candidate = scene.changes.lists.values()
+    if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
+        return Arm.BASELINE
+    return Arm.CANDIDATE
 
 
 def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
@@ -336,21 +364,8 @@ def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
     return bins
 
 
-def _changed_more(scene: Scene, hit: Flags) -> Arm:
-    """The arm whose lists of these users changed more.
-
-    If in doubt it is the candidate, because usually the experiment is not applied, and then the
-    candidate has the baseline's lists.
-    """
-    if scene.changes is None:
-        return Arm.CANDIDATE
-    baseline, candidate = scene.changes.lists.values()
-    if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
-        return Arm.BASELINE
-    return Arm.CANDIDATE
-
-
 def _mean_change(lists: OwnLists, hit: Flags) -> float:
+    """Return the mean share of removed items plus the mean share of pairs in reversed order."""
     return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
 
 
@@ -375,7 +390,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
 
 
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
-    """Share of the users whose lists had an item more than once."""
+    """Return the share of the users whose lists had an item more than once."""
     for row in scene.coverage:
         if row.segment == ALL and row.asked:
             return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
@@ -389,19 +404,21 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
     None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
     neither arm had new data.
     """
-    suspicion = _exceed_habit(scene, arm, Habit.STILL)
+    suspicion = _exceed_habit(scene, arm, Habit.STILL, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
     if suspicion is None or arm not in scene.habits:
         return None
-    if min(changes.is_still[each][changes.is_known].mean() for each in Arm) >= _NO_NEW_DATA:
+    unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
+    if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
-    is_shared, group = find_shared(scene.batch.of(arm)[0])
+    codes, _ = scene.batch.of(arm)
+    is_shared, group = find_shared(codes)
     if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
         shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
         return _describe_shared(scene, shared, group)
-    return replace(suspicion, kind=FaultKind.STALE)
+    return suspicion
 
 
 def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
@@ -411,7 +428,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     """
     lists = changes.lists[arm]
     frequent_items, frequent_share = lists.find_removed(_LISTED)
-    # The items that the other arm's lists lost in this run show how many disappear every day.
+    # The items that the other arm's lists lost in this run show how many usually disappear.
     _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
     least_share = _LEAST_REMOVED + _TIMES_USUAL * usual_share
     if frequent_share < least_share or len(frequent_items) < _LEAST_ITEMS:
@@ -433,33 +450,39 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
 
 
 def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Find items that are in far more or in far fewer lists than in the earlier run.
+    """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    None if there are none, or if the lists changed in other items too.
+    If items of both kinds exist, those are used to which the item belongs whose number of lists
+    changed most. None if there are no such items, or if the lists changed in other items too.
     """
     lists = changes.lists[arm]
-    items, before, after = lists.item_counts
+    items, lists_before, lists_now = lists.item_counts
     users = int(changes.is_known.sum())
-    usual = users * sum(usual_shares(scene, arm, Habit.ITEM_MOVED)[1:])
+    # The usual number of lists that gain or lose the item that moves most.
+    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
+    usual = users * sum(usual_share_moved)
     least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
     weighed = lists.weighed_changes
     if weighed.max(initial=0.0) < least:
         return None
-    most = int(np.argmax(weighed))
-    has_risen = bool(after[most] > before[most])
-    is_moved = (weighed >= least) & ((after > before) == has_risen)
-    had = np.isin(lists.former, items[is_moved]).sum(axis=1)
-    has = np.isin(lists.present, items[is_moved]).sum(axis=1)
-    hit = (has > had) if has_risen else (has < had)
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(has - had)):
+    most_moved = int(np.argmax(weighed))
+    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
+    is_moved = (weighed >= least) & ((lists_now > lists_before) == has_risen)
+    count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
+    count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
+    hit = count_now > count_before if has_risen else count_now < count_before
+    if not _keeps_rest(scene, changes, arm, hit, np.abs(count_now - count_before)):
         return None
     detail = {"items": float(is_moved.sum())}
-    kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
-    if not has_risen and after[is_moved].sum() <= LEFT * before[is_moved].sum():
+    places_before = lists_before[is_moved].sum()
+    places_now = lists_now[is_moved].sum()
+    if not has_risen and places_now <= STILL_LISTED * places_before:
         kind = FaultKind.ITEMS_GONE
-        detail["exposure"] = float(before[is_moved].sum() / max(1, before.sum()))
+        detail["exposure"] = float(places_before / max(1, lists_before.sum()))
     else:
-        detail |= {"before": float(before[most] / users), "now": float(after[most] / users)}
+        kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
+        detail["before"] = float(lists_before[most_moved] / users)
+        detail["now"] = float(lists_now[most_moved] / users)
     return Suspicion(
         kind=kind, arm=arm, hit=hit & changes.is_known, judged=changes.is_known, detail=detail
     )
@@ -474,75 +497,87 @@ def _keeps_rest(
     """
     lists = changes.lists[arm]
     longer = np.maximum(lists.lengths, lists.former_lengths)
-    kept = lists.kept_share * longer / np.maximum(1, longer - moved)
-    kept = kept[hit & changes.is_known].clip(0, 1)
-    if not len(kept):
+    # The share of the longer list is converted to a share of its other places.
+    kept_of_rest = lists.kept_share * longer / np.maximum(1, longer - moved)
+    kept_of_rest = kept_of_rest[hit & changes.is_known].clip(0, 1)
+    if not len(kept_of_rest):
         return False
-    return bool(kept.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_of_rest.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
-    """Find users whose items stand some places higher or lower than in the earlier run.
+    """Find users whose items moved up because the first items are gone, or down behind new ones.
 
     None if there are hardly more than usual, if the items in front are the same for many users, if
     the other items did not move, or if they changed too. None also if their order changed.
     """
-    lists = changes.lists[arm]
-    ways = (
-        (Habit.FIRST_GONE, lists.former, lists.present),
-        (Habit.FIRST_NEW, lists.present, lists.former),
-    )
-    for habit, full, other in ways:
-        suspicion = _exceed_habit(scene, arm, habit, times=_TIMES_SHIFTED)
+    for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
+        suspicion = _exceed_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if suspicion is None:
             continue
-        firsts = np.unique(full[suspicion.hit, 0], return_counts=True)[1]
-        places = _count_in_front(full[suspicion.hit], other[suspicion.hit])
-        is_own = firsts.max() <= _MOST_COMMON * firsts.sum()
-        moved = _median_move(full[suspicion.hit], other[suspicion.hit])
-        is_shifted = is_own and moved >= _LEAST_MOVE * places
+        hit = suspicion.hit
+        # ``with_front`` are the lists that have the items in front.
+        lists = changes.lists[arm]
+        with_front, without_front = lists.former[hit], lists.present[hit]
+        if habit is Habit.FIRST_NEW:
+            with_front, without_front = without_front, with_front
+        _, users_by_first = np.unique(with_front[:, 0], return_counts=True)
+        is_own = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
+        places = _find_places(with_front, without_front)
+        in_front = _count_in_front(places)
+        is_shifted = is_own and _median_move(places) >= _LEAST_MOVE * in_front
         is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
-        if is_shifted and _keeps_rest(scene, changes, arm, suspicion.hit, places):
-            detail = {"places": float(places), "up": float(habit is Habit.FIRST_GONE)}
-            return replace(suspicion, kind=FaultKind.SHIFTED, detail=detail)
+        if is_shifted and _keeps_rest(scene, changes, arm, hit, in_front):
+            detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
+            return replace(suspicion, detail=detail)
     return None
 
 
 def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
-    """Whether the common items of these users are nearer to their usual order than to any order."""
-    shares = usual_shares(scene, suspicion.arm, Habit.TURNED)
-    usual = float(np.arange(len(shares)) @ np.array(shares)) / BINS
+    """Whether the common items of the hit users are still nearly in their former order.
+
+    Their order must be nearer to a usual order than to a random order.
+    """
+    usual = _mean_of_bins(usual_shares(scene, suspicion.arm, Habit.TURNED))
     turned = float(np.nanmean(lists.turned_share[suspicion.hit]))
     return turned <= (usual + _TURNED_AT_RANDOM) / 2
 
 
-def _count_in_front(full: Codes, other: Codes) -> int:
-    """The usual number of first items of each full list that are not in the other list."""
-    is_absent = _find_in(full, other) < 0
+def _mean_of_bins(shares: Sequence[float]) -> float:
+    """Return the mean of a habit that measures a share, 0 to 1, from its shares of users by bin."""
+    return float(np.arange(len(shares)) @ np.array(shares)) / BINS
+
+
+def _count_in_front(places: Integers) -> int:
+    """Return how many first items of a list the other list usually lacks (see `_find_places`)."""
+    is_absent = places < 0
     in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
     return int(np.percentile(in_front, 75, method="nearest"))
 
 
-def _median_move(full: Codes, other: Codes) -> float:
-    """By how many places common items are usually higher in the other list."""
-    places = _find_in(full, other)
-    moves = np.arange(full.shape[1]) - places
+def _median_move(places: Integers) -> float:
+    """Return by how many places an item is usually higher in the other list (`_find_places`)."""
+    moves = np.arange(places.shape[1]) - places
     return float(np.median(moves[places >= 0])) if (places >= 0).any() else 0.0
 
 
-def _find_in(full: Codes, other: Codes) -> Integers:
-    """The place of each item in the other list, -1 if it is not there. Reads a sample of lists."""
-    step = max(1, len(full) // _SAMPLE)
-    places = np.full(full[::step].shape, -1)
-    for place in range(full.shape[1]):
-        is_equal = other[::step] == full[::step, place : place + 1]
-        is_there = is_equal.any(axis=1) & (full[::step, place] >= 0)
-        places[:, place] = np.where(is_there, is_equal.argmax(axis=1), -1)
+def _find_places(lists: Codes, other_lists: Codes) -> Integers:
+    """Return the place of each item in the user's other list, -1 if it is not there.
+
+    Reads a sample of about `_SAMPLE` users.
+    """
+    step = max(1, len(lists) // _SAMPLE)
+    lists, other_lists = lists[::step], other_lists[::step]
+    places = np.full(lists.shape, -1)
+    for rank in range(lists.shape[1]):
+        items = lists[:, rank, np.newaxis]
+        is_equal = (other_lists == items) & (items >= 0)
+        places[:, rank] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
     return places
 
 
 def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
-    """Mean share that lists kept of the items that were not removed, 0 to 1.
+    """Return the mean share that lists kept of the items that were not removed, 0 to 1.
 
     ``is_removed`` marks places in the former lists, (n, k).
     """
@@ -552,14 +587,14 @@ def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
 
 
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
-    """Mean share of its items that a list of the arm usually keeps.
+    """Return the mean share of its items that a list of the arm usually keeps.
 
     If it is not known, the mean share that the other arm's lists kept in this run is returned.
     """
     shares = scene.habits.get(arm, {}).get(Habit.REPLACED)
     if shares is None:
         return float(np.nanmean(changes.lists[arm.other].kept_share))
-    return 1 - float(np.arange(len(shares)) @ np.array(shares)) / BINS
+    return 1 - _mean_of_bins(shares)
 
 
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
@@ -567,7 +602,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 
     None if the arm's lists have hardly more new items than usual.
     """
-    by_new_items = _exceed_habit(scene, arm, Habit.REPLACED)
+    by_new_items = _exceed_habit(scene, arm, Habit.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
     kind = judge_lists(changes.lists[arm], by_new_items.hit)
@@ -577,10 +612,11 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
         return replace(by_new_items, kind=kind)
     # A user's own new list may also have few new items. `Habit.MOVED` counts new items and changed
     # order, so it finds more of these users.
-    by_moves = _exceed_habit(scene, arm, Habit.MOVED)
-    # If it finds no users, the users with new items remain. `_estimate_share` uses the habit of the
-    # result. It must be `Habit.MOVED` in both cases, because few new items do not prove health.
-    return replace(by_moves or by_new_items, kind=kind, habit=Habit.MOVED)
+    by_moves = _exceed_habit(scene, arm, Habit.MOVED, kind)
+    # If it finds no users, the users with new items remain. The share of hit users is estimated by
+    # the habit of the result. This must be `Habit.MOVED` in both cases, because few new items do
+    # not prove that a user was not hit.
+    return by_moves or replace(by_new_items, habit=Habit.MOVED)
 
 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
@@ -595,7 +631,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
     """
     suspicions = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        suspicion = _exceed_habit(scene, arm, habit)
+        suspicion = _exceed_habit(scene, arm, habit, FaultKind.REORDERED)
         if suspicion is not None:
             kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
             detail = {"top": float(kept_top >= _KEPT_TOP)}
@@ -609,19 +645,20 @@ def _share_of_judged(suspicion: Suspicion) -> float:
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
-def _exceed_habit(scene: Scene, arm: Arm, habit: Habit, times: float = 1.0) -> Suspicion | None:
-    """Find users whose lists changed more than the arm's lists usually change.
+def _exceed_habit(
+    scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
+) -> Suspicion | None:
+    """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
     First, all users are searched together. If that finds no users, single segments are searched.
-    Then the users of the segment with the largest number of such users are returned. None if no
-    segment has such users, or if their share is below ``times`` the largest usual share. The
-    ``kind`` of the result is `REORDERED`. A caller that tests another fault replaces it.
+    Then the segment with the largest number of such users is used. None if no segment has such
+    users, or if their share is below ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
     def find(rows: Rows) -> Outliers | None:
-        searched = None if len(rows) == len(bins) else rows
-        outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, searched))
+        segment_rows = None if len(rows) == len(bins) else rows
+        outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
         if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
             return None
         return outliers
@@ -634,7 +671,7 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit, times: float = 1.0) -> S
     hit = np.zeros(len(bins), dtype=np.bool_)
     hit[rows] = bins[rows] >= outliers.least
     return Suspicion(
-        kind=FaultKind.REORDERED,
+        kind=kind,
         arm=arm,
         hit=hit,
         judged=bins >= 0,
@@ -647,10 +684,11 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit, times: float = 1.0) -> S
 def _search_segments(
     scene: Scene, find: Callable[[Rows], Outliers | None]
 ) -> tuple[str, Outliers] | None:
-    """Search all users together. If that finds nothing, search single segments.
+    """Search all users together with ``find``. If that finds nothing, search single segments.
 
-    Returns the segment with the largest estimated number of hit users, and its outliers. If many
-    healthy users look like hit users, a few hit users are outliers only in their segment.
+    Returns the name of the segment with the largest estimated number of hit users, and its
+    outliers. None if no segment has outliers. If many healthy users look like hit users, a few hit
+    users are outliers only in their segment.
     """
     outliers = find(scene.segments[ALL])
     if outliers is not None:
@@ -665,8 +703,7 @@ def _search_segments(
         outliers = find(rows)
         if outliers is None:
             continue
-        # `beyond` estimates the share of the users that were hit.
-        hit_users = outliers.beyond * len(rows)
+        hit_users = outliers.hit_share * len(rows)
         if hit_users > most_hit_users:
             largest = name, outliers
             most_hit_users = hit_users
@@ -676,15 +713,15 @@ def _search_segments(
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Return the usual shares of the arm's users by bin.
+    """Return how many of the arm's users are usually in each bin of the habit, as shares.
 
     1. They are the shares in the arm's past runs. Without past runs they are the other arm's shares
        in this run, because that arm is probably healthy.
     2. If other runs are between the earlier lists and this run, the other arm's shares in this run
        are combined with them. Lists change more over several runs than over one, and the other arm
        shows how much more.
-    3. If ``rows`` is given, the other arm's shares among these users are combined with them. The
-       users of a segment may usually change more than all users.
+    3. If ``rows`` of a segment are given, the other arm's shares among these users are combined
+       with them. The users of a segment may usually change more than all users.
 
     `widest` combines shares.
     """

@@ -1,8 +1,7 @@
 """Splits the distance of two lists into three parts: membership, order and length."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 The score of a pair does not depend on the other pairs.
 """
 
+# Costs of which both are at most this differ from 0 only by rounding errors.
 _DUST = 1e-12
 
 
@@ -38,117 +38,162 @@ class Parts:
         """The distance, which is the score of identical lists minus the score of the pair."""
         return self.membership + self.order + self.length
 
+    def where(self, is_defined: Flags) -> "Parts":
+        """Return the parts of the users in ``is_defined``. All other users get NaN."""
+        return Parts(
+            membership=np.where(is_defined, self.membership, np.nan),
+            order=np.where(is_defined, self.order, np.nan),
+            length=np.where(is_defined, self.length, np.nan),
+        )
+
+
+@immutable
+class Walk:
+    """The steps that `walk_to` takes. They differ only in the candidate's lists.
+
+    The steps are in this order, with the part that each change belongs to::
+
+        before  --length-->  before_cut  --membership-->  hybrid
+                --order-->  after_cut  --length-->  after
+
+    A batch that needs no cut is the same object as its cut batch.
+    """
+
+    before: PairBatch
+    before_cut: PairBatch
+    hybrid: PairBatch
+    after_cut: PairBatch
+    after: PairBatch
+    swapped: PairBatch  # not a step: ``before_cut`` with the new items, in no other order
+
 
 def split_distances(
     batch: PairBatch,
     score: ScoreBatch,
     scores: Floats | None = None,
 ) -> Parts:
-    """Split the distance score(B, B) - score(B, C) of each pair, by `walk_to` from B to C.
+    """Split the distance of each pair into parts, which add up to the distance.
 
-    B is the baseline's list and C is the candidate's list. The parts add up to the distance. A
-    positive part means that the lists move apart. A part can be negative if the metric forgives
+    The distance of the baseline's list B and the candidate's list C is score(B, B) - score(B, C).
+    The parts are the costs of the steps of `walk_to` that change B to C. The cost is O(n k).
+
+    A positive part means that the lists move apart. A part can be negative if the metric forgives
     short lists, as ``rbo`` does. It can also be negative if the metric may prefer a wrong order or
     a wrong item. If any score of a pair is NaN, all parts of this pair are NaN. This happens if the
     baseline's list is empty. Relevance is ignored. ``scores`` are the scores of the batch, if they
-    are known. The cost is O(n k).
+    were computed before.
     """
     twice = _with_baseline_twice(batch)
-    known_scores = {id(twice): _score_identical(twice, score)}
-    if scores is not None:
-        known_scores[id(batch)] = scores
-    return share_steps(walk_to(twice, batch), score, known_scores)
+
+    def score_step(step: PairBatch) -> Floats:
+        if step is twice:
+            return _score_identical(twice, score)
+        if step is batch and scores is not None:
+            return scores
+        return score(step)
+
+    return share_steps(walk_to(twice, batch), score_step)
 
 
 def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:
-    """Scores of pairs of identical lists."""
+    """Return the scores of pairs of identical lists, float64 (n,)."""
     if twice.scores is not None or twice.weights is not None:
         return score(twice)
-    # Without item scores and weights, the score of identical lists depends only on their length.
-    _, first, length = np.unique(twice.baseline_lengths, return_index=True, return_inverse=True)
-    return score(twice.take(first))[length]
+    # Without item scores and weights, the score of identical lists depends only on their length. So
+    # one pair of each length is scored.
+    _, first_rows, length_index = np.unique(
+        twice.baseline_lengths, return_index=True, return_inverse=True
+    )
+    return score(twice.take(first_rows))[length_index]
 
 
-def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
-    """Return steps that change the candidate's lists L' (``before``) to L (``after``).
+def walk_to(before: PairBatch, after: PairBatch) -> Walk:
+    """Return steps that change the candidate's lists from ``before`` to ``after``.
 
-    The batches ``before`` and ``after`` may differ only in the candidate's lists. Let s be the
-    length of the shorter list. These are the steps, with the part that each step belongs to::
+    Both batches may differ only in the candidate's lists. First, both lists are cut to the length
+    of the shorter one. If both cut lists have an item, the item is common. Otherwise it is removed
+    or new.
 
-        L'  --length-->  L' cut to s  --membership-->  H  --order-->  L cut to s  --length-->  L
+    ``hybrid`` has the items of ``after_cut``. The new items have the same places as there. The
+    common items fill the other places, in the order of ``before_cut``. So the order step moves
+    common items only. The membership step costs 0 if both lists have the same items.
 
-    H has the items of L cut to s. If L' cut to s has an item too, the item is common. Otherwise it
-    is new. The new items have the same places in H as in L. The common items fill the other places,
-    in the order of L'. So the order step moves common items only. The membership step costs 0 if
-    both lists have the same items.
+    `share_steps` also needs the batch ``swapped``. There the common items have the same places as
+    in ``before_cut``. The new items fill the other places, in the order of ``after_cut``.
 
-    The last result is a batch J, which is needed to divide the costs. In J the common items have
-    the same places as in L'. The new items fill the other places.
-
-    A weight moves with its item. The ties of H are at the same places as in L. Other walks would
-    divide interactions differently (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and
-    Lemieux 1996).
+    A weight moves with its item. The ties of ``hybrid`` are at the same places as in ``after_cut``.
+    Other walks would divide interactions differently (sequential decomposition: Oaxaca 1973;
+    DiNardo, Fortin and Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
-    start = _cut(before, shorter)
-    end = _cut(after, shorter)
-    moved = replace(
-        start,
-        baseline=start.candidate,
-        candidate=end.candidate,
+    before_cut = _cut(before, shorter)
+    after_cut = _cut(after, shorter)
+    cut_pairs = PairBatch(
+        baseline=before_cut.candidate,
+        candidate=after_cut.candidate,
         baseline_lengths=shorter,
-        scores=None,
-        weights=None,
-        labels=None,
+        candidate_lengths=shorter,
     )
-    hybrid = _with_copies(end)
-    alone = _with_copies(start)
-    for rows, alignment in blocks(moved):
+    hybrid = _with_copies(after_cut)
+    swapped = _with_copies(before_cut)
+    for rows, alignment in blocks(cut_pairs):
+        # The alignment has k rows. Farther behind, all lists of the block are padded. An item that
+        # the other list does not have is at the position k.
         k = alignment.k
-        is_common_at_start = np.zeros(start.candidate[rows].shape, dtype=np.bool_)
-        is_common_at_end = np.zeros_like(is_common_at_start)
-        is_common_at_start[:, :k] = (alignment.positions < k).T
-        is_common_at_end[:, :k] = (alignment.candidate_positions < k).T
-        is_removed = ~is_common_at_start & (start.candidate[rows] >= 0)
-        is_new = ~is_common_at_end & (end.candidate[rows] >= 0)
-        _copy_items(hybrid.take(rows), is_common_at_end, start.take(rows), is_common_at_start)
-        _copy_items(alone.take(rows), is_removed, end.take(rows), is_new)
-    return before, start, hybrid, end, after, alone
-
-
-def share_steps(
-    walk: Sequence[PairBatch],
-    score: ScoreBatch,
-    known: Mapping[int, Floats] = MappingProxyType({}),
-) -> Parts:
-    """Compute the cost of each part from the steps of `walk_to`.
-
-    A batch that occurs twice is scored once. ``known`` has scores that are already known, by the id
-    of the batch.
-
-    The cost from L' to J is the cost of replacing items alone. The cost from H to L is the cost of
-    moving common items alone. The remaining cost, from J to H, is divided in proportion to these
-    two costs.
-    """
-    scores: dict[int, Floats] = {}
-    for step in walk:
-        if id(step) not in scores:
-            values = known[id(step)] if id(step) in known else score(step)
-            scores[id(step)] = np.where(np.isfinite(values), values, np.nan)
-    start, shortened, replaced, moved, end, alone = (scores[id(step)] for step in walk)
-    is_known = ~np.isnan(start + shortened + replaced + moved + end)
-    remaining_order = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
-    return Parts(
-        membership=np.where(is_known, shortened - replaced - remaining_order, np.nan),
-        order=np.where(is_known, replaced - moved + remaining_order, np.nan),
-        length=np.where(is_known, (start - shortened) + (moved - end), np.nan),
+        was_common = np.zeros(before_cut.candidate[rows].shape, dtype=np.bool_)
+        is_common = np.zeros_like(was_common)
+        was_common[:, :k] = (alignment.positions < k).T
+        is_common[:, :k] = (alignment.candidate_positions < k).T
+        is_removed = ~was_common & (before_cut.candidate[rows] >= 0)
+        is_new = ~is_common & (after_cut.candidate[rows] >= 0)
+        # `take` with a slice returns views, so these calls change ``hybrid`` and ``swapped``.
+        _copy_items(hybrid.take(rows), is_common, before_cut.take(rows), was_common)
+        _copy_items(swapped.take(rows), is_removed, after_cut.take(rows), is_new)
+    return Walk(
+        before=before,
+        before_cut=before_cut,
+        hybrid=hybrid,
+        after_cut=after_cut,
+        after=after,
+        swapped=swapped,
     )
 
 
-def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
-    """The share of ``moved`` in the sum of both costs, 0 to 1. It is 0 if both costs are 0."""
-    total = np.abs(replaced) + np.abs(moved)
-    share = np.divide(np.abs(moved), total, out=np.zeros_like(total), where=total > _DUST)
+def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
+    """Return the cost of each part, which is what the scores lose in its steps.
+
+    The cost from ``before_cut`` to ``swapped`` is the cost of replacing items alone. The cost from
+    ``hybrid`` to ``after_cut`` is the cost of moving common items alone. The remaining cost, from
+    ``swapped`` to ``hybrid``, is divided in proportion to these two costs.
+    """
+
+    def score_step(step: PairBatch) -> Floats:
+        values = score(step)
+        return np.where(np.isfinite(values), values, np.nan)
+
+    before = score_step(walk.before)
+    before_cut = before if walk.before_cut is walk.before else score_step(walk.before_cut)
+    hybrid = score_step(walk.hybrid)
+    after_cut = score_step(walk.after_cut)
+    after = after_cut if walk.after is walk.after_cut else score_step(walk.after)
+    swapped = score_step(walk.swapped)
+    share_of_order = _share_of_order(before_cut - swapped, hybrid - after_cut)
+    remaining_order = share_of_order * (swapped - hybrid)
+    parts = Parts(
+        membership=before_cut - hybrid - remaining_order,
+        order=hybrid - after_cut + remaining_order,
+        length=(before - before_cut) + (after_cut - after),
+    )
+    return parts.where(~np.isnan(before + before_cut + hybrid + after_cut + after))
+
+
+def _share_of_order(replacing: Floats, moving: Floats) -> Floats:
+    """Return the share of ``moving`` in the sum of both costs, 0 to 1.
+
+    It is 0 if both costs are 0, or if either is NaN.
+    """
+    total = np.abs(replacing) + np.abs(moving)
+    share = np.divide(np.abs(moving), total, out=np.zeros_like(total), where=total > _DUST)
     return np.where(np.isnan(total), 0.0, share)
 
 
@@ -166,9 +211,9 @@ def _with_baseline_twice(batch: PairBatch) -> PairBatch:
 
 
 def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
-    """Cut each candidate list to its entry in ``lengths``.
+    """Return the batch with each candidate list cut to its length in ``lengths``, (n,).
 
-    Returns ``batch`` if no list is longer.
+    If no list is longer, ``batch`` itself is returned.
     """
     if (batch.candidate_lengths <= lengths).all():
         return batch
@@ -202,9 +247,9 @@ def _copy_items(
 ) -> None:
     """Copy the candidate's items at ``source_places`` to ``target_places``, with their weights.
 
-    The order of the items is kept. In each row both masks must select the same number of places.
-    The arrays of ``target`` are changed, so `_with_copies` must have made them. Either both batches
-    have weights, or neither has.
+    Both masks have the shape (n, k), and select the same number of places in each row. The order of
+    the items is kept. The arrays of ``target`` are changed, so `_with_copies` must have made them.
+    Either both batches have weights, or neither has.
     """
     target.candidate[target_places] = source.candidate[source_places]
     if target.weights is not None and source.weights is not None:
@@ -212,9 +257,9 @@ def _copy_items(
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:
-    """Means of the parts over the users in these rows. Users with undefined parts are left out.
+    """Return the mean of each part over the users in these rows. None if no user has parts.
 
-    None if no user is left.
+    Users with undefined parts are left out.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     if not len(defined):

@@ -10,8 +10,8 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   `Count` of users for each arm. `far.far_floor(disjoint, identical)` is the score below which a
   list is far.
 - `gaps.angle_gap(baseline, candidate) -> Gap`: the same gaps as angles, for learned limits.
-- `gaps.adjusted_gap(baseline, candidate) -> Gap`: the gap of a metric of one arm, adjusted by the
-  values of before, from the `Moments` of each arm.
+- `outcomes.relative_difference(baseline, candidate, width) -> Difference`: how much an outcome such
+  as clicks differs, from the `Moments` of each arm. `outcomes.boundary(users, days)` is the width.
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
   `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
   of different arms are than two users of one arm.

@@ -27,21 +27,6 @@ class Count:
     users: int
 
 
-@immutable
-class Moments:
-    """A user's value of now and value of before, over all users of an arm that have both.
-
-    The variances and the covariance have the divisor n - 1. They are ignored if n is below 2.
-    """
-
-    n: int
-    mean_now: float
-    mean_before: float
-    variance_now: float
-    variance_before: float
-    covariance: float
-
-
 UNDEFINED = Gap(value=math.nan, error=math.nan)
 
 
@@ -112,40 +97,3 @@ def _variance(count: Count) -> float:
     users = count.users + 2
     share = (count.affected + 1) / users
     return share * (1 - share) / users
-
-
-def adjusted_gap(baseline: Moments, candidate: Moments) -> Gap:
-    """The mean of the baseline minus the mean of the candidate, adjusted by the values of before.
-
-    Let y be a user's value of now, and x the value of before. The gap of y - theta x is returned.
-    Theta is the slope of y on x inside the arms, with both arms pooled (Deng et al. 2013, CUPED).
-    So the users' own differences from before the test do not count, and the error is smaller.
-    Theta is 0 if x does not vary, or if both arms have fewer than 2 users.
-
-    The gap is undefined if an arm has no users, and its error if an arm has fewer than 2 users.
-    """
-    if not baseline.n or not candidate.n:
-        return UNDEFINED
-    theta = _slope(baseline, candidate)
-    now = baseline.mean_now - candidate.mean_now
-    before = baseline.mean_before - candidate.mean_before
-    error = math.nan
-    if baseline.n > 1 and candidate.n > 1:
-        error = math.sqrt(_left(baseline, theta) + _left(candidate, theta))
-    return Gap(value=now - theta * before, error=error)
-
-
-def _slope(baseline: Moments, candidate: Moments) -> float:
-    covariance = 0.0
-    variance = 0.0
-    for arm in (baseline, candidate):
-        if arm.n > 1:
-            covariance += (arm.n - 1) * arm.covariance
-            variance += (arm.n - 1) * arm.variance_before
-    return covariance / variance if variance > 0 else 0.0
-
-
-def _left(arm: Moments, theta: float) -> float:
-    """The squared standard error of the mean of y - theta x."""
-    explained = theta * (2 * arm.covariance - theta * arm.variance_before)
-    return max(arm.variance_now - explained, 0.0) / arm.n

@@ -75,7 +75,8 @@ def table_of_runs(
 ) -> Table:
     """Return a table whose rows belong to runs. ``key`` distinguishes the rows of one run.
 
-    If rows are large, SQLite does not store them in the order of their key.
+    SQLite stores the rows of a table without rowid in the order of their key. For large rows this
+    is slow, so their tables have a rowid.
     """
     run_id: Column[int] = Column(
         "run_id",

@@ -138,15 +138,16 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     before = chosen.get("before")
     firing: Sequence[IncidentStart] = ()
     ended: Sequence[IncidentStart] = ()
-    older = None
+    next_page_before = None
     if state is not IncidentState.ENDED and before is None:
         firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
     if state is not IncidentState.FIRING:
-        candidates = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
-        # The newest incidents come first, so the next page begins after the last one.
-        ended = candidates[:MOST]
-        if len(candidates) > MOST:
-            older = ended[-1].number
+        # One incident more than the page shows says that there is another page.
+        one_more = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
+        ended = one_more[:MOST]
+        if len(one_more) > MOST:
+            # The newest incidents come first, so the next page begins after the last one.
+            next_page_before = ended[-1].number
     configured = site.comparisons()
     names = {*configured, *(latest.comparison for latest in site.latest())}
     if wanted.comparison is not None:
@@ -159,7 +160,7 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
         firing_incidents=_read_incidents(site, firing),
         ended_incidents=_read_incidents(site, ended),
         page_before=before,
-        next_page_before=older,
+        next_page_before=next_page_before,
         comparisons=tuple(sorted(names)),
         silences=silences,
         unmatched_silences=tuple(map(write_unmatched, unmatched)),
@@ -172,10 +173,11 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     if not starts:
         return ()
     firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
-    changes: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
+    by_incident: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
     for change in site.store.pages.incident_changes([start.key for start in starts]):
-        changes[change.incident].append(change)
-    return tuple(_incident(of_key, firing) for of_key in changes.values() if of_key)
+        by_incident[change.incident].append(change)
+    # The changes of an incident may have been deleted since its start was read.
+    return tuple(_incident(changes, firing) for changes in by_incident.values() if changes)
 
 
 def read_alert_page(site: Site, query: Query) -> AlertPage:
@@ -191,6 +193,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if state.incident == key:
             firing[state.dedup_key] = state
+    # The starts of the alerts that still fire.
     lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
     silences = []
     for silence in site.store.alerts.silences(ending_after=now):
@@ -222,9 +225,10 @@ def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tup
     policy = site.policy()
     held = []
     for start in starts:
-        why = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
-        if why:
-            held.append(f"{start.alert}: {why}")
+        reason = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
+        if reason:
+            held.append(f"{start.alert}: {reason}")
+    # An alert that fires in several segments is returned once.
     return tuple(dict.fromkeys(held))
 
 
@@ -237,14 +241,14 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message."""
     # The attempts are in the order in which they were made, and so are the groups of attempts.
-    attempts: dict[tuple[int, ...], list[Attempt]] = {}
+    attempts_by_changes: dict[tuple[int, ...], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
-            attempts.setdefault(attempt.positions, []).append(attempt)
+            attempts_by_changes.setdefault(attempt.positions, []).append(attempt)
     sent = []
-    for positions, of_changes in islice(reversed(attempts.items()), _MESSAGES):
-        at = of_changes[0].at
-        receivers = tuple(attempt.receiver for attempt in of_changes)
+    for positions, attempts in islice(reversed(attempts_by_changes.items()), _MESSAGES):
+        at = attempts[0].at
+        receivers = tuple(attempt.receiver for attempt in attempts)
         for message in _compose(site, history.transitions, positions, at):
             text = site.message_text(message)
             sent.append(SentMessage(at=at, receivers=receivers, text=text))
@@ -289,21 +293,24 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
 def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertState]) -> Incident:
     """Make an incident from its changes, and from the states of firing alerts.
 
-    ``firing`` has these states by key. The changes may have any order, and contain duplicates.
+    ``firing`` has these states by dedup key. The changes may have any order, and contain
+    duplicates.
     """
+    # Without starts, which may have been deleted, the other changes say what the incident is.
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))
     end = max((change.at for change in changes if change.is_end), default=None)
+    most_severe_first = list(Severity)
     acknowledged_by = None
     for change in changes:
         state = firing.get(change.dedup_key)
         if state is not None:
-            end = None
+            end = None  # the incident lasts while one of its alerts fires
             acknowledged_by = acknowledged_by or state.acknowledged_by
     return Incident(
         incident=str(first.incident),
         comparison=first.comparison,
-        severity=min(map(attrgetter("severity"), starts), key=list(Severity).index),
+        severity=min((start.severity for start in starts), key=most_severe_first.index),
         alerts=tuple(dict.fromkeys(map(attrgetter("alert"), starts))),
         segments=tuple(dict.fromkeys(map(attrgetter("segment"), starts))),
         started_at=first.at,

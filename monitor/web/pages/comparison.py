@@ -128,6 +128,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     firing = firing_of(states)
     grid = _read_grid(site, configured.family if configured else name)
     quiet = [state for state in states if state.state is State.QUIET]
+    # A name of a family without a run of its own shows the grid of the family.
     page = extend(
         ComparisonPage,
         _read_course(site, query, latest),
@@ -203,6 +204,7 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         until=until,
         max_points=MOST_RUNS,
     )
+    # Histograms and coverage are shown for at most `_DETAILS` runs.
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
@@ -210,13 +212,8 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         stored = pages.histograms([*slots], metric, segment)
         # A gap between the arms is one value, so it has no histogram over users.
         histograms = {run_id: each for run_id, each in stored.items() if each.counts}
-    parts: Sequence[SegmentMeans] = ()
-    if metric and len(choice.segments) > 1:
-        parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS)
-        # A gap between the arms rises if the arms drift apart, and similarity falls.
-        is_gap = parse_derived(metric)[0] in GAPS
-        parts = [part for part in parts if part.segment != ALL]
-        parts.sort(key=_rise if is_gap else _fall, reverse=True)
+    segment_means = _read_segment_means(site, choice, until)
+    # An alert of the period may have ended after the period.
     changes = pages.changes(name, segment, since=since, until=max(until, now))
     states = [state for state in (latest.states if latest else ()) if state.segment == segment]
     spans = alert_spans(changes, states, since)
@@ -234,24 +231,38 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
         silences=tuple(silences),
         distribution=_in_time(histograms, slots),
         coverage=_in_time(pages.coverage([*slots], segment), slots),
-        segment_means=tuple(parts[:MOST_SEGMENTS]),
-        more_segments=max(0, len(parts) - MOST_SEGMENTS),
+        segment_means=tuple(segment_means[:MOST_SEGMENTS]),
+        more_segments=max(0, len(segment_means) - MOST_SEGMENTS),
     )
+
+
+def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[SegmentMeans]:
+    """Return the means of the chosen metric in each segment but ``all``, worst change first."""
+    if not choice.metric or len(choice.segments) <= 1:
+        return []
+    means = site.store.pages.segments(
+        choice.comparison, choice.metric, until=until, runs=_SMALL_RUNS
+    )
+    # A gap between the arms rises if the arms drift apart, and similarity falls.
+    derived, _ = parse_derived(choice.metric)
+    change = _rise if derived in GAPS else _fall
+    return sorted((each for each in means if each.segment != ALL), key=change, reverse=True)
 
 
 def _in_time(
     values: Mapping[int, Value], slots: Mapping[int, datetime]
 ) -> tuple[tuple[datetime, Value], ...]:
-    """Return the slots and values of runs, the oldest first. Runs without a value are left out."""
+    """Return the slots and values of runs, in the order of ``slots``. Both are given by run id.
+
+    Runs without a value are left out.
+    """
     return tuple((slot, values[run_id]) for run_id, slot in slots.items() if run_id in values)
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
     """Return a family's rows by the names of both arms. Empty if there is only one candidate."""
-    members = []
-    for comparison in site.comparisons().values():
-        if comparison.family == family:
-            members.append(comparison)
+    configured = site.comparisons().values()
+    members = [comparison for comparison in configured if comparison.family == family]
     grid: dict[str, dict[str, ComparisonRow]] = {}
     if len(members) > 1:
         rows = {row.comparison: row for row in read_overview_page(site).rows}
@@ -290,26 +301,29 @@ def _choose_time(
     until = now
     if latest is not None:
         until = max(now, latest.slot)
+        # A period without runs would show nothing.
         if until - latest.slot > PERIODS[period]:
             until = latest.slot
     until = query.chosen.get("to", until)
-    return period, query.chosen.get("from", until - PERIODS[period]), until
+    since = query.chosen.get("from", until - PERIODS[period])
+    return period, since, until
 
 
 def _usual_period(latest: LatestRun | None) -> str:
     """Return the period to show first: a week, or more if the comparison runs rarely."""
-    # The oldest run is first in ``recent``.
-    if latest is not None and len(latest.recent) > 1:
-        (first, _), *between, (last, _) = latest.recent
-        pace = (last - first) / (len(between) + 1)
-        if pace > PERIODS["30d"] / _USUAL_RUNS:
+    slots = [slot for slot, _ in latest.recent] if latest is not None else []
+    if len(slots) > 1:
+        # The oldest run comes first.
+        interval = (slots[-1] - slots[0]) / (len(slots) - 1)
+        if interval > PERIODS["30d"] / _USUAL_RUNS:
             return "1y"
-        if pace > PERIODS["7d"] / _USUAL_RUNS:
+        if interval > PERIODS["7d"] / _USUAL_RUNS:
             return "30d"
     return "7d"
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
+    """Yield the slot of each run before which settings or models changed, and the changes."""
     for before, point in pairwise(points):
         changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
         if label := "; ".join(changes):
@@ -317,6 +331,7 @@ def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]
 
 
 def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator[tuple[str, float]]:
+    """Yield the alert and the limit of each rule with a fixed limit on the mean of the metric."""
     if configured is not None:
         for rule in configured.judging.similarity_rules:
             if isinstance(rule.limit, FixedLimit) and rule.subject == (metric, "mean"):
@@ -325,14 +340,15 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
 
 def _fall(part: SegmentMeans) -> float:
     """Return how far the newest mean is below the median of the earlier means. -1 if unknown."""
-    means = [mean for mean in part.means if mean is not None]
-    if len(means) < 2 or part.means[-1] is None:  # noqa: PLR2004 - an earlier mean and the newest
+    *earlier, newest = part.means
+    earlier_means = sorted(mean for mean in earlier if mean is not None)
+    if not earlier_means or newest is None:
         return -1.0
-    *before, newest = means
-    return sorted(before)[len(before) // 2] - newest
+    return earlier_means[len(earlier_means) // 2] - newest
 
 
 def _rise(part: SegmentMeans) -> float:
+    """Return how far the newest mean is above the median of the earlier means. -1 if unknown."""
     means = tuple(None if mean is None else -mean for mean in part.means)
     return _fall(replace(part, means=means))
 
@@ -350,12 +366,12 @@ def alert_spans(
     lasting = {}
     ended = []
     for change in changes:
-        place = (change.alert, change.segment)
+        alert = (change.alert, change.segment)
         if change.is_start:
-            lasting[place] = _span(change, change.slot)
+            lasting[alert] = _span(change, change.slot)
         else:
             # If the start is not among the changes, it was before ``since``.
-            span = lasting.pop(place, None) or _span(change, since)
+            span = lasting.pop(alert, None) or _span(change, since)
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:

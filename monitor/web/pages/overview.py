@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
-from operator import attrgetter
 
 from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.daemon_state import DaemonState
@@ -14,7 +13,7 @@ from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
-from monitor.web.pages.site import Query, Site, Status
+from monitor.web.pages.site import CachedRow, Query, Site, Status
 
 _MOST_FIRING = 4
 _SEVERITIES = list(Severity)
@@ -89,16 +88,9 @@ def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     for name in configured:
         rows[name] = ComparisonRow(comparison=name, state=ComparisonState.NO_DATA, reason=reason)
     for latest in site.latest():
-        name = latest.comparison
-        comparison = configured.get(name)
-        cached = site.rows.get(name)
-        # Rows are cached, because a row of thousands of states takes long to compute.
-        if cached is None or cached[0] is not latest or cached[1] is not comparison:
-            cached = (latest, comparison, _new_row(latest, comparison))
-            site.rows[name] = cached
-        row = cached[2]
+        row = _cached_row(site, latest, configured.get(latest.comparison))
         age = now - latest.slot
-        rows[name] = replace(row, age_s=age.total_seconds())
+        rows[latest.comparison] = replace(row, age_s=age.total_seconds())
     for removed in site.rows.keys() - rows.keys():
         site.rows.pop(removed, None)
     counts = dict.fromkeys(map(str, ComparisonState), 0)
@@ -116,8 +108,19 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
     return _ORDER.index(row.state), severity, -len(row.firing) - row.more_firing, row.comparison
 
 
+def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
+    """Return the row of `_new_row`. It is cached, because thousands of states take long."""
+    entry = site.rows.get(latest.comparison)
+    # The row is made again for another run, and after a reload of the configuration.
+    if entry is None or entry.latest is not latest or entry.configured is not configured:
+        entry = CachedRow(latest, configured, _new_row(latest, configured))
+        site.rows[latest.comparison] = entry
+    row: ComparisonRow = entry.row
+    return row
+
+
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
-    """Return the row of a comparison in the table of the overview."""
+    """Return the row of a comparison in the table of the overview, still without its age."""
     metric = latest.leading_metric
     alert = drop_rule(configured, metric)
     similarity = None
@@ -153,21 +156,20 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
 def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     """Return the firing alerts, sorted by severity. Alerts for all users come before others."""
     by_alert: dict[str, list[AlertState]] = {}
-    lasting = [state for state in states if state.state is State.FIRING]
-    lasting.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
-    for state in lasting:
+    firing_states = [state for state in states if state.state is State.FIRING]
+    firing_states.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
+    for state in firing_states:
         by_alert.setdefault(state.alert, []).append(state)
     firing = []
-    for alert, (first, *others) in by_alert.items():
-        of_alert = (first, *others)
+    for alert, of_alert in by_alert.items():
         firing.append(
             Firing(
                 alert=alert,
                 segments=tuple(state.segment for state in of_alert),
-                severity=min(map(attrgetter("severity"), of_alert), key=_SEVERITIES.index),
-                since=min(map(attrgetter("since"), of_alert)),
-                incident=first.incident,
-                acknowledged_by=first.acknowledged_by,
+                severity=min((state.severity for state in of_alert), key=_SEVERITIES.index),
+                since=min(state.since for state in of_alert),
+                incident=of_alert[0].incident,
+                acknowledged_by=of_alert[0].acknowledged_by,
             )
         )
     firing.sort(key=_urgency)
@@ -175,6 +177,7 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
 
 
 def _urgency(firing: Firing) -> tuple[int, bool, datetime]:
+    """Return the sort key: the severity, whether it is only about segments, the begin."""
     return _SEVERITIES.index(firing.severity), firing.segments[0] != ALL, firing.since
 
 

@@ -19,13 +19,20 @@ from monitor.measures.unpaired_presentation import (
     GAP_COLUMNS,
     difference_tables,
     gap_rows,
+    outcome_table,
     user_table,
 )
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
-from monitor.texts.unpaired import GAPS_EXPLAINED, LIMIT_OF_SELF_GAPS, write_split
+from monitor.texts.run_notes import write_run_notes
+from monitor.texts.unpaired import (
+    GAPS_EXPLAINED,
+    LIMIT_OF_SELF_GAPS,
+    write_outcomes,
+    write_split,
+)
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -239,6 +246,7 @@ def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
 
 
 def _show(value: object) -> str:
+    """Write a value of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -259,6 +267,7 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
+    """Return the table of means: segment, metric, mean, its change, p05, median, users."""
     rows: list[tuple[str, ...]] = []
     for summary, moved in zip(page.run.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
@@ -271,6 +280,7 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
 
 
 def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
+    """Return the table of coverage: segment, asked users, compared users, and what was lost."""
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
@@ -316,9 +326,12 @@ def _templates() -> jinja2.Environment:
         "draw_sparkline": draw_sparkline,
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
+        "run_notes": write_run_notes,
         "arm_rows": arm_rows,
         "user_table": user_table,
         "write_split": write_split,
+        "outcome_table": outcome_table,
+        "write_outcomes": write_outcomes,
         "gap_columns": GAP_COLUMNS,
         "gap_rows": gap_rows,
         "gaps_explained": GAPS_EXPLAINED,

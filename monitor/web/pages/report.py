@@ -65,16 +65,19 @@ def make_report(
     else:
         run = _finished_run_at(site, name, slot)
     slots = {run.slot}
+    # The last transition of each alert up to the run. Transitions come in their order.
     last_transitions = {}
     for transition in site.store.alerts.transitions(comparison=name, limit=None):
         if transition.slot <= run.slot:
             last_transitions[transition.alert, transition.segment] = transition
             if transition.is_start and since is not None and transition.slot >= since:
                 slots.add(transition.slot)
-    states = []
+    # The states of the run are those of now, so they are set back to those after the run.
+    past_states = []
     for state in run.states:
-        states.append(_state_after(last_transitions.get((state.alert, state.segment)), state))
-    run_with_past_states = replace(run, states=tuple(states))
+        last = last_transitions.get((state.alert, state.segment))
+        past_states.append(_state_after(last, state))
+    run_with_past_states = replace(run, states=tuple(past_states))
     # Pages show the newest run of the site. This site has the reported run as its newest, so its
     # pages show what they showed after that run.
     past_site = replace(site, latest=lambda: (run_with_past_states,), prefix="")
@@ -165,8 +168,8 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
     style = read_static("rankwatch.css")
     script = read_static("rankwatch.js")
     parts = []
-    anchors = {}
-    contents = []
+    anchors = {}  # the anchor of each section by its address
+    contents = []  # the table of contents: anchor and title of each section
     left_out = 0
     size = len(style) + len(script)
     for number, section in enumerate(sections):
@@ -215,4 +218,5 @@ def _link_sections(html: str, anchors: Mapping[str, str]) -> str:
 
 
 def _digest(content: str) -> str:
+    """Return the hash by which a page's policy allows this style or script."""
     return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

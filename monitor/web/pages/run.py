@@ -6,7 +6,7 @@ from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
 from monitor.model.alerts import Transition
-from monitor.model.explanation import ExampleLists
+from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm
@@ -170,19 +170,13 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     if history and history[-1].slot == slot:
         scores = history[-1].scores
     served_by = arm_of_scores(scores)
-    arm = Arm.CANDIDATE
-    alike: list[ExampleLists] = []
     explanation = pages.explanation(run.id)
-    if explanation is not None:
-        if explanation.arm is not None and served_by is None:
-            arm = explanation.arm
-        for group in explanation.groups:
-            others = [example for example in group.examples if example.user != user]
-            if len(others) < len(group.examples):
-                alike = others[:_LIKE]
-                break
+    former_arm = Arm.CANDIDATE
+    # If each user is served by one arm only, the served list is stored as the candidate's.
+    if explanation is not None and explanation.arm is not None and served_by is None:
+        former_arm = explanation.arm
     former_slot, former_lists = pages.former_lists(name, user, slot)
-    former: tuple[str, ...] = getattr(former_lists, arm, ())
+    former: tuple[str, ...] = getattr(former_lists, former_arm, ())
     items: Collection[str] = ()
     if lists is not None:
         items = {*former, *lists.baseline, *lists.candidate}
@@ -199,12 +193,22 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         urls=site.item_urls(name, items),
         scores=scores,
         history=history,
-        alike=tuple(alike),
+        alike=_others_like(user, explanation),
         former=former,
-        former_arm=arm,
+        former_arm=former_arm,
         former_slot=former_slot,
         served_by=served_by,
     )
+
+
+def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLists, ...]:
+    """Return other examples of the explanation's group of users with this user, if there is one."""
+    groups = explanation.groups if explanation is not None else ()
+    for group in groups:
+        others = [example for example in group.examples if example.user != user]
+        if len(others) < len(group.examples):
+            return tuple(others[:_LIKE])
+    return ()
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
@@ -227,6 +231,7 @@ def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
 
 
 def _run(site: Site, name: str, slot: datetime | None) -> Run:
+    """Return the run of this slot, or the newest run if ``slot`` is None."""
     if slot is not None:
         return site.run_at(name, slot)
     latest = site.latest_of(name)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
@@ -64,6 +64,14 @@ class Status:
     configuration: str
 
 
+class CachedRow(NamedTuple):
+    """A row of the overview, and the values from which it was computed."""
+
+    latest: LatestRun
+    configured: Comparison | None
+    row: Any
+
+
 @immutable
 class Site:
     """The data for the pages. The defaults are for processes without a daemon.
@@ -93,8 +101,8 @@ class Site:
     """Returns the name under which the user with this id is stored, such as a pseudonym."""
     prefix: str = ""
     """A proxy serves the pages under this path."""
-    rows: dict[str, tuple[LatestRun, Comparison | None, Any]] = field(default_factory=dict)
-    """Cached rows of the overview, each with the values from which it was computed."""
+    rows: dict[str, CachedRow] = field(default_factory=dict)
+    """Cached rows of the overview, by comparison."""
 
     def comparison(self, name: str) -> Comparison | None:
         """Return the configured comparison. None if only stored runs of it exist."""
@@ -154,9 +162,9 @@ def comparison_url(name: str, **chosen: object) -> str:
 
 
 @lru_cache(maxsize=4096)
-def run_url(name: str, slot: datetime, **chosen: object) -> str:
+def run_url(name: str, slot: datetime) -> str:
     """Return the address of a run's page."""
-    return f"/c/{_quote(name)}/runs/{format_instant(slot)}{_query(chosen)}"
+    return f"/c/{_quote(name)}/runs/{format_instant(slot)}"
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,8 @@ from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.accumulator import SAMPLED_USERS
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_measurement import Stopwatch, measure_slot
+from monitor.pipeline.run_measurement import measure_slot
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions, database, joined
 from monitor.sources.file.joined import JoinedFiles
 from monitor.sources.file.source import FileLists, FileUsers

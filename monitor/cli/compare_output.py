@@ -1,0 +1,245 @@
+"""Prints the result of the command `compare`, and makes its JSON and its HTML page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from monitor.cli.output import (
+    cells_of,
+    number,
+    pick,
+    print_evidence,
+    print_line,
+    print_records,
+    scores_line,
+    summary_dict,
+)
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from monitor.model.interpretation import Interpretation
+    from monitor.model.rankings import CoverageRow
+    from monitor.model.runs import Summary
+    from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
+
+_COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
+_LEAST_PERCENT = 0.005
+
+
+@immutable
+class Compared:
+    """The result of `compare`, with all that people see next to it."""
+
+    result: FileComparison
+    # The baseline's lists, compared with the lists of its second training.
+    trainings: FileComparison | None
+    k: int
+    meanings: Mapping[str, Interpretation]  # what the scores of each segment mean
+    meaning_lines: Sequence[str]  # the same as sentences
+    titles: Mapping[str, str]  # by item
+
+
+def print_compared(compared: Compared) -> None:
+    """Print the result for all users and for each segment, and then what it means."""
+    result = compared.result
+    for line in _coverage_lines(compared):
+        print_line(line)
+    all_users, *segments = result.coverage.rows
+    print_records(_metric_records(compared, all_users), _COLUMNS, as_json=False)
+    print_line(_chance_line(result))
+    _print_changes(compared, all_users)
+    for row in segments:
+        print_line()
+        title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
+        print_records(_metric_records(compared, row), _COLUMNS, as_json=False, title=title)
+        _print_changes(compared, row)
+    print_evidence(result.worst, compared.titles)
+    print_line()
+    for line in compared.meaning_lines:
+        print_line(line)
+
+
+def _print_changes(compared: Compared, row: CoverageRow) -> None:
+    """Print how the lists of a segment differ. Nothing is printed if no users were compared."""
+    if row.paired:
+        print_line(_changes_line(compared.result.apart[row.segment]))
+    if compared.trainings is not None and row.segment in compared.trainings.apart:
+        print_line(f"retraining: {_changes_line(compared.trainings.apart[row.segment])}")
+
+
+def compared_page(compared: Compared) -> dict[str, object]:
+    """Return the values of the template ``compared.html``."""
+    from monitor.charts.bars import Bar, draw_bars
+    from monitor.measures.frames.comparison import draw_pair
+    from monitor.measures.frames.summary import draw_distribution
+
+    result = compared.result
+    records = []
+    changes = []
+    for row in result.coverage.rows:
+        records += _metric_records(compared, row)
+        if row.paired:
+            changes.append((row.segment, _changes_line(result.apart[row.segment])))
+    if compared.trainings is not None:
+        changes.append((ALL, f"retraining: {_changes_line(compared.trainings.apart[ALL])}"))
+    bars = []
+    for kind, share in result.apart[ALL].shares.items():
+        if share:
+            name = kind.replace("_", " ")
+            bars.append(Bar(name=name, amount=share, figure=_percent(share), kind="total"))
+    distributions = []
+    for summary in result.summaries:
+        if summary.segment == ALL:
+            chance = result.by_chance[summary.metric]
+            distributions.append(draw_distribution(summary, chance))
+            floor = _find_floor(compared, summary)
+            if floor is not None:
+                distributions.append(draw_distribution(floor, chance))
+    users = []
+    for each in result.worst:
+        pair = draw_pair(each.baseline, each.candidate, compared.titles, scores_line(each))
+        users.append((each.user, pair.body))
+    return {
+        "lines": (*_coverage_lines(compared), _chance_line(result), *compared.meaning_lines),
+        "changes": changes,
+        "kinds": draw_bars(bars, label="lists by kind of change"),
+        "spreads": distributions,
+        "metrics": cells_of(records, f"segment {_COLUMNS}"),
+        "users": users,
+    }
+
+
+def compared_dict(compared: Compared) -> dict[str, object]:
+    """Return the result as JSON: first of all users, and below ``by_segment`` of each segment."""
+    result = compared.result
+    all_users, *segments = [_segment_dict(compared, row) for row in result.coverage.rows]
+    return {
+        "k": compared.k,
+        **all_users,
+        "catalogue_size": result.catalogue_size,
+        "typical_length": result.length,
+        "by_segment": segments,
+        "worst": result.worst,
+        "notes": [*result.notes, *_mismatch_lines(result)],
+        "id_mismatches": result.id_mismatches,
+        "titles": compared.titles,
+    }
+
+
+def _segment_dict(compared: Compared, row: CoverageRow) -> dict[str, object]:
+    """Return the JSON of one segment."""
+    result = compared.result
+    floor_apart = None
+    if compared.trainings is not None:
+        floor_apart = _apart_dict(compared.trainings, row.segment)
+    meaning = compared.meanings.get(row.segment)
+    interpretation = None
+    if meaning is not None:
+        interpretation = {**asdict(meaning), "closeness": meaning.closeness}
+    return {
+        **asdict(row),
+        "summaries": _summary_dicts(compared, row),
+        "apart": _apart_dict(result, row.segment),
+        "floor_apart": floor_apart,
+        "interpretation": interpretation,
+        "shared_list": {
+            score.arm: score.value for score in result.shared if score.segment == row.segment
+        },
+    }
+
+
+def _apart_dict(result: FileComparison, segment: str) -> dict[str, object] | None:
+    """Return how the lists of a segment differ, or None for a segment without pairs."""
+    breakdown = result.apart.get(segment)
+    if breakdown is None:
+        return None
+    parts = None
+    if breakdown.parts is not None:
+        parts = pick(breakdown.parts, "membership", "order", "length")
+    return {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
+
+
+def _metric_records(compared: Compared, row: CoverageRow) -> list[dict[str, object]]:
+    """Return the rows of the segment's table of metrics. Each statistic has its own column."""
+    return [summary | summary["statistics"] for summary in _summary_dicts(compared, row)]
+
+
+def _summary_dicts(compared: Compared, row: CoverageRow) -> list[dict[str, Any]]:
+    """Return the segment's summaries, each before that of its noise floor."""
+    dicts = []
+    for summary in compared.result.summaries:
+        if summary.segment != row.segment:
+            continue
+        chance = {"by_chance": compared.result.by_chance[summary.metric]}
+        dicts.append(summary_dict(summary) | chance)
+        floor = _find_floor(compared, summary)
+        if floor is not None:
+            dicts.append(summary_dict(floor) | chance)
+    return dicts
+
+
+def _find_floor(compared: Compared, summary: Summary) -> Summary | None:
+    """Return the summary of the same metric and segment between the two trainings."""
+    from monitor.model.statistics import DerivedMetric
+
+    if compared.trainings is None:
+        return None
+    for floor in compared.trainings.summaries:
+        if (floor.segment, floor.metric) == (summary.segment, summary.metric):
+            return replace(floor, metric=DerivedMetric.FLOOR.of(floor.metric))
+    return None
+
+
+def _coverage_lines(compared: Compared) -> list[str]:
+    """Say how many users were compared, why others were not, and what was found in the files."""
+    result = compared.result
+    coverage = result.coverage.all
+    line = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={compared.k}"
+    reasons = []
+    for (arm, reason), count in coverage.users_by_reason.items():
+        reasons.append(f"{count:,} {reason} in {arm}")
+    if reasons:
+        line += f" ({', '.join(reasons)})"
+    return [line, *result.notes, *_mismatch_lines(result)]
+
+
+def _mismatch_lines(result: FileComparison) -> list[str]:
+    from monitor.texts.id_mismatches import Surface, write_mismatch
+
+    return [write_mismatch(each, Surface.COMMAND) for each in result.id_mismatches]
+
+
+def _chance_line(result: FileComparison) -> str:
+    if result.length is None:
+        return "by chance: the score is unknown, because the lists have no typical length"
+    return (
+        f"by chance: the mean score of two lists of {result.length} items, drawn at "
+        f"random from a catalogue of {result.catalogue_size:,} items"
+    )
+
+
+def _changes_line(breakdown: ChangeBreakdown) -> str:
+    """Write the parts of the mean distance from identical lists, and the share of each change."""
+    shares = []
+    for kind, share in breakdown.shares.items():
+        if share:
+            shares.append(f"{_percent(share)} {kind.replace('_', ' ')}")
+    kinds = f"lists: {', '.join(shares)}"
+    parts = breakdown.parts
+    if parts is None:
+        return kinds
+    return (
+        f"{breakdown.metric} is {number(parts.whole)} away from its value for identical lists: "
+        f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
+        f"length {number(parts.length)}; {kinds}"
+    )
+
+
+def _percent(share: float) -> str:
+    if share < _LEAST_PERCENT:
+        return "<1%"
+    return f"{share:.0%}"

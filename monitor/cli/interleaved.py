@@ -1,0 +1,79 @@
+"""The command `interleaved`. It says which arm users prefer, by a log of interleaved lists."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monitor.cli.file_columns import file_options, find_column
+from monitor.cli.output import print_json, print_line, print_table
+from monitor.cli.parameters import AsJson
+from monitor.model.errors import InputError, SourceError
+
+_TEAM_COLUMNS = ("team", "arm", "variant")
+_CLICK_COLUMNS = ("click", "clicked", "clicks")
+_TEAMS = 2
+
+
+def interleaved(
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="Parquet, CSV or JSON lines with a user, a team and a click in each row."
+        ),
+    ],
+    *,
+    teams: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B",
+            help="The values of the baseline and of the candidate in the column team.",
+        ),
+    ] = "baseline,candidate",
+    user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,
+    team: Annotated[
+        str | None, typer.Option(help="Column with the team whose item this is.")
+    ] = None,
+    click: Annotated[
+        str | None, typer.Option(help="Column with the number of clicks, or whether there was one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which arm users prefer, by a log of interleaved lists.
+
+    Team-draft interleaving makes one list from the lists of both arms. A row of the log is an item
+    of such a list, with the team that chose the item. A user prefers the arm on whose items the
+    user clicked more often. The command compares users, not clicks, because the clicks of a user
+    are alike. You may repeat the command while the log grows, because the interval stays valid.
+    """
+    from monitor.model.column_names import USER_COLUMNS
+    from monitor.service.analysis.interleaved_log import compare_teams
+    from monitor.sources.file import FileUsersOptions
+    from monitor.texts.unpaired import write_preference
+
+    values = [value.strip() for value in teams.split(",")]
+    if len(values) != _TEAMS or values[0] == values[1]:
+        raise typer.BadParameter(
+            f"--teams {teams!r} must have two values: write baseline,candidate"
+        )
+    options = file_options(FileUsersOptions, log, {"user": user or find_column(log, USER_COLUMNS)})
+    team = team or find_column(log, _TEAM_COLUMNS)
+    click = click or find_column(log, _CLICK_COLUMNS)
+    try:
+        found = compare_teams(options, team, click, (values[0], values[1]))
+    except SourceError as error:
+        raise InputError(error.shown) from None
+    if as_json:
+        print_json(asdict(found))
+        return
+    ties = found.users - found.for_baseline - found.for_candidate
+    rows = (
+        (f"the baseline ({values[0]})", f"{found.for_baseline:,}"),
+        (f"the candidate ({values[1]})", f"{found.for_candidate:,}"),
+        ("both equally", f"{ties:,}"),
+    )
+    print_table(("users who prefer", "users>"), rows)
+    print_line(write_preference(found.mean, found.low, found.high, found.users))

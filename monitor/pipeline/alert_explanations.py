@@ -1,0 +1,194 @@
+"""Explains alerts: finds the cause of alerts that begin, and writes it into their transitions."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from monitor.model.alerts import State, Transition
+from monitor.model.explanation import SIMILAR_FAULTS, Explanation, FaultKind, Finding
+from monitor.model.rankings import ALL
+from monitor.model.rules import Condition, RuleKind
+from monitor.model.run_reasons import RunReasonKind, find_reason
+from monitor.model.runs import Findings, RunStatus
+from monitor.model.statistics import ABOUT_ORDER, OF_SIMILARITY, Lack, parse_derived
+from monitor.pipeline.score import watches_rise
+from monitor.statistics.attribution.faults import find_missing
+from monitor.texts.explanations import write_alert_text, write_cause, write_lost, write_recalled
+from monitor.texts.model_versions import write_models
+
+_CAUSE_SHARE = 0.5
+"""A fault is the cause of a drop if it explains at least this share of the drop."""
+_CAUSE_USERS = 0.05
+"""If there is no drop, a fault is a cause if at least this share of the users has it."""
+_OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
+"""Faults that explain many new items. The end of such a fault brings many new items too."""
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
+"""A new training of a model can look like these faults."""
+_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
+"""Faults that change the first items of lists."""
+
+
+def recall_fault(
+    current: Explanation | None,
+    earlier: Sequence[tuple[datetime, Explanation]],
+    starts: Sequence[Transition],
+) -> Explanation | None:
+    """Select the explanation for a run in which alerts begin (``starts``).
+
+    ``earlier`` are the explanations of earlier runs with their slots, newest first. Returns None if
+    ``current`` is None.
+
+    Some alerts begin late, such as alerts on trends. Then the changes since the last run do not
+    show the cause, so the newest of the ``earlier`` explanations with a cause is used. If there is
+    none and this run found nothing, an earlier fault that explains less is used. But it is not used
+    if a new training of a model can look like this fault.
+    """
+    if current is None:
+        return None
+    finding = current.finding
+    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+        return _recall_order(current, earlier)
+    # Many new items with a drop may be the end of an earlier fault.
+    may_be_end = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    if not may_be_end or _is_cause(finding, starts):
+        return current
+    for slot, explanation in earlier:
+        if _is_cause(explanation.finding, starts):
+            return _mark_recalled(explanation, slot)
+    if finding is None:
+        for slot, explanation in earlier:
+            weaker = explanation.finding
+            if weaker is None or weaker.kind in _OF_TRAININGS:
+                continue
+            # Nothing but a fault gives users one list, however few they are.
+            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
+                return _mark_recalled(explanation, slot)
+    return current
+
+
+def _recall_order(
+    current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
+) -> Explanation:
+    """Select the explanation in which the most users got other first items.
+
+    Usually the first run with the fault has it, because later runs are compared with lists that
+    have the fault too. The finding need not explain a drop, because the order of the first items
+    hardly changes similarity.
+    """
+    selected = current
+    most_users = _count_moved(current)
+    for slot, explanation in earlier:
+        users = _count_moved(explanation)
+        if users > most_users:
+            selected = _mark_recalled(explanation, slot)
+            most_users = users
+    return selected
+
+
+def _count_moved(explanation: Explanation) -> int:
+    """Return the number of users that got other first items by a fault."""
+    finding = explanation.finding
+    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
+
+
+def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
+    """Say in the explanation that it is that of the run of this slot."""
+    if explanation.is_recalled:
+        return explanation
+    sentence = write_recalled(explanation.sentence, slot)
+    return replace(explanation, sentence=sentence, is_recalled=True)
+
+
+def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
+    """Return whether the finding can be the cause of the alerts that begin."""
+    if finding is None:
+        return False
+    if finding.kind in SIMILAR_FAULTS:
+        return any(_is_about(start, OF_SIMILARITY) or _is_rise(start) for start in starts)
+    if finding.explained is not None:
+        return finding.explained >= _CAUSE_SHARE
+    # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
+    # change lists more than usual.
+    return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
+
+
+def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
+    """Return whether the alert is on the share of users that lack one of these things."""
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+
+
+def _is_rise(start: Transition) -> bool:
+    """Return whether the alert says that lists are too similar."""
+    return start.kind is RuleKind.SIMILARITY and watches_rise(
+        start.metric, start.statistic, start.direction
+    )
+
+
+def _find_lost(findings: Findings) -> Finding | None:
+    """Find users without a list in a run that could not be judged.
+
+    Return None if the run is ok, or if hardly any users lack a list.
+    """
+    coverage = findings.coverage
+    if findings.status is RunStatus.OK or coverage is None:
+        return None
+    if coverage.all.paired and findings.unpaired is not None:
+        # An arm of a test does not serve all its users in each run.
+        return None
+    finding = find_missing(coverage.rows, None)
+    if finding is None:
+        return None
+    loss = find_reason(findings.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
+    for cause in loss.causes if loss is not None else ():
+        if cause.text:
+            return replace(finding, note=cause.text)
+    return finding
+
+
+def add_explanations(
+    transitions: Iterable[Transition], explanation: Explanation | None, findings: Findings
+) -> tuple[Transition, ...]:
+    """Add the explanation and the changes of models to the transitions with which alerts begin.
+
+    Alerts on similarity always get the explanation. Other alerts get it if the finding says more
+    than the alert's reason. If there is no explanation, the finding is about users without a list.
+    """
+    finding = _find_lost(findings) if explanation is None else explanation.finding
+    explained = []
+    for change in transitions:
+        text = None
+        is_wanted = change.kind is RuleKind.SIMILARITY or _adds_to(change, finding)
+        if is_wanted and change.to_state is not State.QUIET:
+            text = _write_cause(change, explanation, finding)
+        if text is not None:
+            headline = change.headline if finding is None else write_cause(finding)
+            text = " ".join((text, *write_models(findings.models, findings.slot)))
+            change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
+        explained.append(change)
+    return tuple(explained)
+
+
+def _write_cause(
+    change: Transition,
+    explanation: Explanation | None,
+    finding: Finding | None,
+) -> str | None:
+    """Write the cause of this alert. None if there is neither an explanation nor a lost list."""
+    is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
+    if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
+        return write_lost(finding)
+    if explanation is None:
+        return None
+    return write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
+
+
+def _adds_to(change: Transition, finding: Finding | None) -> bool:
+    """Return whether the finding says more than the reason of this change."""
+    if finding is None or change.is_about_test:
+        return False
+    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
+        return True
+    # The reason of an alert on coverage already counts all users without a list, and the reason of
+    # an alert on a failed run already names the cause.
+    return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR

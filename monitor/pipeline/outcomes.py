@@ -1,0 +1,95 @@
+"""Measures outcomes of users, such as clicks, in a comparison whose arms serve different users."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from math import isfinite
+
+import pandas as pd
+
+from monitor.model.errors import SourceError
+from monitor.model.rankings import ALL, Arm
+from monitor.model.runs import Histogram, Summary
+from monitor.model.statistics import DerivedMetric
+from monitor.model.unpaired import OutcomeGap, UnpairedPlan
+from monitor.pipeline.pull import Arms, ask_in_time
+from monitor.statistics.unpaired.outcomes import Moments, boundary, moments, relative_difference
+
+_DAY = timedelta(days=1)
+
+
+def measure_outcomes(
+    plan: UnpairedPlan,
+    arms: Arms,
+    users: Mapping[Arm, "pd.Index[str]"],
+    slot: datetime,
+    seconds_left: Callable[[], float],
+) -> tuple[tuple[OutcomeGap, ...], list[str]]:
+    """Compare the outcomes of these users. Also returns sentences about what could not be read.
+
+    A user without a row in the log has the outcome 0.
+    """
+    if arms.unpaired is None or not plan.outcomes:
+        return (), []
+    periods = []
+    lacks: list[str] = []
+    late = "the outcomes did not arrive before the run's deadline"
+    try:
+        for source in arms.unpaired.outcomes:
+            ask = partial(source.sums, slot, plan.outcomes)
+            read = ask_in_time(ask, seconds_left(), late)
+            periods.append(read.sums)
+            lacks += arms.describe(read.unreadable)
+    except SourceError as error:
+        return (), [f"outcomes: {arms.reason(error)}"]
+    days = (slot - plan.since) / _DAY
+    return tuple(_compare(name, periods, users, days) for name in plan.outcomes), lacks
+
+
+def _compare(
+    name: str,
+    periods: Sequence[pd.DataFrame],
+    users: Mapping[Arm, "pd.Index[str]"],
+    days: float,
+) -> OutcomeGap:
+    of_arms: dict[Arm, Moments] = {}
+    for arm, of_arm in users.items():
+        sums = [period[name].reindex(of_arm, fill_value=0.0).to_numpy() for period in periods]
+        of_arms[arm] = moments(*sums)
+    baseline, candidate = of_arms[Arm.BASELINE], of_arms[Arm.CANDIDATE]
+    count = baseline.n + candidate.n
+    difference = relative_difference(baseline, candidate, boundary(count, days))
+    return OutcomeGap(
+        column=name,
+        means={arm: _finite(each.mean_now) for arm, each in of_arms.items()},
+        users=count,
+        difference=_finite(difference.value),
+        low=_finite(difference.low),
+        high=_finite(difference.high),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def summarize_outcomes(outcomes: Iterable[OutcomeGap]) -> Iterator[Summary]:
+    """Yield the difference and both ends of its interval as series, which rules can judge."""
+    for each in outcomes:
+        values = {
+            DerivedMetric.OUTCOME: each.difference,
+            DerivedMetric.OUTCOME_LOW: each.low,
+            DerivedMetric.OUTCOME_HIGH: each.high,
+        }
+        for series, value in values.items():
+            users = 0 if value is None else each.users
+            yield Summary(
+                segment=ALL,
+                metric=series.of(each.column),
+                n=users,
+                n_undefined=each.users - users,
+                mean=value,
+                standard_error=None,
+                statistics={},
+                histogram=Histogram(low=-1.0, high=1.0, counts=()),
+            )

@@ -1,0 +1,232 @@
+"""Decides the status of a measured run, and finds the reasons for it."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from monitor.alerts.unmatched import find_unmatched
+from monitor.model.alerts import AlertState, State
+from monitor.model.memory import Memory
+from monitor.model.rankings import (
+    COMPARED_REASONS,
+    Arm,
+    CoverageNote,
+    CoverageReason,
+    CoverageRow,
+    Notes,
+)
+from monitor.model.rules import Comparison, Condition, ConditionRule
+from monitor.model.run_reasons import IdKind, LossCause, RunReason, RunReasonKind, RunReasons
+from monitor.model.runs import RunStatus
+from monitor.model.unpaired import UnpairedFindings
+from monitor.pipeline.expectations import learning_rules
+from monitor.pipeline.run_measurement import Measurement
+from monitor.statistics.unpaired import arms_differed, split
+from monitor.texts.id_mismatches import write_user_spelling
+
+_EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
+"""An ok run does not report these reasons, because healthy sources have such users too."""
+MOST_SWITCHED = 0.01
+"""If more than this share of the users switched arms, the run cannot be judged."""
+_FIXED = split.LIMIT / 2
+"""A split that was off is as planned again if the evidence against it is below this.
+
+The evidence falls if more users come, although the users before them are still wrong. With a new
+``since`` it begins at 0, and the chance that it ever exceeds this is 3 %.
+"""
+
+
+def assess(
+    comparison: Comparison, measurement: Measurement, memory: Memory
+) -> tuple[RunStatus, RunReasons]:
+    """Return the status of a measured run, and its reasons.
+
+    The reasons say why the run cannot be judged, or what an ok run left out.
+    """
+    coverage = measurement.coverage.all
+    min_paired_share = comparison.judging.min_paired_share
+    # A run without pairs fails even if `min_paired_share` is 0.
+    is_ok = coverage.paired > 0 and coverage.paired >= min_paired_share * coverage.comparable
+    losses = _find_losses(comparison, measurement, ignored=_EXPECTED if is_ok else ())
+    hints = _find_hints(comparison, measurement, memory)
+    reasons: RunReasons
+    if is_ok:
+        status = RunStatus.OK
+        left_out = [RunReason(kind=RunReasonKind.LEFT_OUT, text=t) for t in measurement.left_out]
+        reasons = (*hints, *measurement.doubts, *left_out, *losses)
+    elif coverage.paired == 0:
+        status = RunStatus.FAILED
+        reasons = (*losses, *hints, RunReason(kind=RunReasonKind.NOTHING_COMPARED))
+    else:
+        status = RunStatus.INSUFFICIENT
+        too_few = RunReason(
+            kind=RunReasonKind.TOO_FEW,
+            users=coverage.paired,
+            asked=coverage.comparable,
+            limit=min_paired_share,
+        )
+        reasons = (too_few, *losses, *hints)
+    unpaired = measurement.run.unpaired
+    if unpaired is not None:
+        obstacles = _find_unpaired_obstacles(comparison, unpaired, memory.states)
+        if obstacles and status is RunStatus.OK:
+            status = RunStatus.INSUFFICIENT
+        reasons = (*obstacles, *_note_arms_differed(unpaired), *reasons)
+    if memory.anew_since is not None and learning_rules(comparison):
+        changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
+        reasons = (*reasons, changed)
+    if status is not RunStatus.OK:
+        reasons = add_last_ok(reasons, memory)
+    return status, reasons
+
+
+def add_last_ok(reasons: RunReasons, memory: Memory) -> RunReasons:
+    """Return the reasons of a run that is not ok. The last one names the last ok run, if any."""
+    if memory.last_ok is None:
+        return reasons
+    return (*reasons, RunReason(kind=RunReasonKind.LAST_OK, slot=memory.last_ok.slot))
+
+
+def _find_hints(
+    comparison: Comparison, measurement: Measurement, memory: Memory
+) -> list[RunReason]:
+    """Return why ids of both arms do not match, and which names in the settings match nothing."""
+    hints = []
+    for mismatch in measurement.run.id_mismatches:
+        hints.append(RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=mismatch))
+    segments = [row.segment for row in measurement.coverage.rows if row.asked]
+    for unmatched in (*find_unmatched(comparison, segments), *memory.unmatched):
+        hints.append(RunReason(kind=RunReasonKind.UNMATCHED_NAME, unmatched=unmatched))
+    return hints
+
+
+def _find_losses(
+    comparison: Comparison, measurement: Measurement, *, ignored: Collection[CoverageReason]
+) -> list[RunReason]:
+    """Return why arms gave no lists, whether the other arm answered, and example users.
+
+    Users that lack a list for one of the ``ignored`` reasons are not counted.
+    """
+    everybody = measurement.coverage.all
+    notes = _notes_by_reason(measurement)
+    losses = []
+    for arm in Arm:
+        causes = _find_causes(everybody, arm, notes, ignored)
+        if causes:
+            loss = RunReason(
+                kind=RunReasonKind.LOST_LISTS,
+                arm=arm,
+                users=sum(cause.users for cause in causes),
+                asked=everybody.asked_of(arm),
+                causes=causes,
+            )
+            losses.append(loss)
+    losses.sort(key=lambda loss: -loss.users)
+    # If both arms failed for many users, probably something that both use is broken.
+    both_failed = []
+    if len(losses) == len(Arm) and 2 * losses[-1].users >= everybody.asked:
+        both_failed.append(RunReason(kind=RunReasonKind.BOTH_FAILED))
+    others = []
+    if len(losses) == 1 and losses[0].arm is not None:
+        other = losses[0].arm.other
+        users = everybody.asked_of(other)
+        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
+    if any(cause.reason is CoverageReason.TIMEOUT for loss in losses for cause in loss.causes):
+        deadline_s = comparison.measuring.deadline.total_seconds()
+        others.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
+    return [*both_failed, *losses, *others, *_name_examples(losses, notes)]
+
+
+def _find_causes(
+    coverage: CoverageRow, arm: Arm, notes: Notes, ignored: Collection[CoverageReason]
+) -> tuple[LossCause, ...]:
+    """Return why users of the arm have no list, the most frequent cause first."""
+    causes = []
+    for (reason_arm, reason), users in coverage.users_by_reason.items():
+        if reason_arm is arm and reason not in (*COMPARED_REASONS, *ignored):
+            note = notes.get((arm, reason), CoverageNote(text=""))
+            causes.append(LossCause(reason=reason, users=users, text=note.text))
+    return tuple(sorted(causes, key=lambda cause: -cause.users))
+
+
+def _name_examples(losses: Iterable[RunReason], notes: Notes) -> Iterable[RunReason]:
+    """Return users without a list as examples, if not all users of the arm lost their lists.
+
+    They are the users in the note on the most frequent cause. Equal examples are named once.
+    """
+    examples: dict[RunReason, None] = {}
+    for loss in losses:
+        note = None if loss.arm is None else notes.get((loss.arm, loss.causes[0].reason))
+        if note is not None and note.users and loss.users < loss.asked:
+            examples[RunReason(kind=RunReasonKind.EXAMPLES, examples=note.users)] = None
+    return examples
+
+
+def _notes_by_reason(measurement: Measurement) -> Notes:
+    """Return the notes of the sources, and notes on user ids that an arm spells differently.
+
+    If there are both for an arm and reason, the note of the source is returned. An arm finds no
+    list for an id that it spells differently, so notes on spelling belong to `MISSING`.
+    """
+    notes = {}
+    for mismatch in measurement.run.id_mismatches:
+        if mismatch.ids is IdKind.USER and mismatch.is_spelling and mismatch.arm is not None:
+            note = CoverageNote(text=write_user_spelling(mismatch))
+            notes[mismatch.arm, CoverageReason.MISSING] = note
+    return notes | dict(measurement.notes)
+
+
+def _find_unpaired_obstacles(
+    comparison: Comparison, unpaired: UnpairedFindings, states: Sequence[AlertState]
+) -> RunReasons:
+    """Return the reasons why the run cannot be judged, the most important one first."""
+    obstacles = []
+    assigned = {arm: counts.assigned for arm, counts in unpaired.users.items()}
+    if unpaired.log_e >= (_FIXED if _was_off(comparison, states) else split.LIMIT):
+        obstacles.append(
+            RunReason(
+                kind=RunReasonKind.SPLIT_OFF,
+                users=assigned[Arm.BASELINE],
+                asked=sum(assigned.values()),
+                limit=unpaired.baseline_share,
+            )
+        )
+    users = sum(assigned.values()) + unpaired.switched
+    if unpaired.switched > MOST_SWITCHED * users:
+        obstacles.append(
+            RunReason(
+                kind=RunReasonKind.SWITCHED,
+                users=unpaired.switched,
+                asked=users,
+                limit=MOST_SWITCHED,
+            )
+        )
+    least = comparison.judging.min_paired_share
+    for arm, counts in unpaired.users.items():
+        if not counts.served:
+            obstacles.append(RunReason(kind=RunReasonKind.NOT_SERVED, arm=arm))
+        elif counts.compared < max(1, least * counts.served):
+            obstacles.append(
+                RunReason(
+                    kind=RunReasonKind.FEW_BEFORE,
+                    arm=arm,
+                    users=counts.compared,
+                    asked=counts.served,
+                    limit=least,
+                )
+            )
+    return tuple(obstacles)
+
+
+def _was_off(comparison: Comparison, states: Sequence[AlertState]) -> bool:
+    """Whether the alert on the split is firing."""
+    alerts = set()
+    for rule in comparison.judging.rules:
+        if isinstance(rule, ConditionRule) and rule.condition is Condition.SPLIT_OFF:
+            alerts.add(rule.alert)
+    return any(state.alert in alerts and state.state is State.FIRING for state in states)
+
+
+def _note_arms_differed(unpaired: UnpairedFindings) -> RunReasons:
+    """Return the reason that says that the arms differed before the test, if they did."""
+    if unpaired.before_p is None or unpaired.before_p > arms_differed.LIMIT:
+        return ()
+    return (RunReason(kind=RunReasonKind.ARMS_DIFFERED, limit=unpaired.before_p),)

@@ -1,0 +1,65 @@
+"""Adds the titles of items, for people."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from operator import methodcaller
+
+from monitor.boundary.deadline import Deadline
+from monitor.model import ports
+from monitor.model.explanation import Explanation, ExposedItem
+from monitor.pipeline.pull import AskedSource
+
+TITLES_S = 5.0
+"""A run waits at most this many seconds for titles of items, because its alerts wait too."""
+TITLED = 10
+"""Only this many items of an example's lists get titles, because titles are stored."""
+
+
+def add_titles(
+    explanation: Explanation | None,
+    source: ports.ItemTitleSource | None,
+    slot: datetime,
+    timeout_s: float,
+) -> tuple[Explanation | None, str | None]:
+    """Add titles to the items that messages show.
+
+    These are the items that users are shown more or less often, and the first items of the
+    examples' lists. Returns the explanation, and the error of the source, or None.
+    """
+    if explanation is None:
+        return None, None
+    items = {exposed.item for exposed in (*explanation.gained, *explanation.lost)}
+    for example in explanation.examples:
+        items.update(example.baseline[:TITLED], example.candidate[:TITLED])
+    titles, error = pull_titles(source, slot, items, timeout_s)
+
+    def add(exposed: Sequence[ExposedItem]) -> tuple[ExposedItem, ...]:
+        return tuple(replace(item, title=titles.get(item.item)) for item in exposed)
+
+    if titles:
+        explanation = replace(
+            explanation,
+            gained=add(explanation.gained),
+            lost=add(explanation.lost),
+            titles=titles,
+        )
+    return explanation, error
+
+
+def pull_titles(
+    source: ports.ItemTitleSource | None,
+    slot: datetime,
+    items: Collection[str],
+    timeout_s: float = TITLES_S,
+) -> tuple[Mapping[str, str], str | None]:
+    """Return the titles of these items, and the error, or None. Waits at most `TITLES_S`."""
+    if source is None or not items:
+        return {}, None
+    wait_s = max(0.0, min(timeout_s, TITLES_S))
+    titles: AskedSource[Mapping[str, str]] = AskedSource(
+        "item_titles", source, methodcaller("titles", slot, items)
+    )
+    late = f"no answer within {wait_s:.0f} s: items are shown by their ids"
+    lack = titles.wait(Deadline.after(wait_s), late)
+    return titles.answer or {}, lack

@@ -1,0 +1,355 @@
+"""Outcomes of users, such as clicks: the difference of the arms, its interval, and the logs they are in."""
+
+import json
+import math
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+import sqlalchemy as sa
+
+from bench.outcomes import WORLDS, look
+from commands import objects, rankwatch
+from monitor.model.errors import SourceError
+from monitor.settings.unpaired_options import UnpairedOptions
+from monitor.sources import open_outcomes
+from monitor.statistics.sequential.gate import Tally, bounds
+from monitor.statistics.unpaired.outcomes import ALPHA, boundary, moments, relative_difference
+from servers.lists import write_csv, write_jsonl
+from sources.file.test_joined import second_ring
+from unpaired import world
+from unpaired.world import BEGINS, DAY
+
+
+def draw_arms(seed=2, candidate=0.9):
+    """Skewed outcomes of 100 and 200 users, with those of before."""
+    rng = np.random.default_rng(seed)
+    taste = rng.lognormal(size=300)
+    is_candidate = np.arange(300) >= 100
+    now = rng.poisson(3 * taste) * np.where(is_candidate, candidate, 1.0)
+    return now, rng.poisson(2 * taste).astype(float), is_candidate
+
+
+def test_the_difference_is_the_coefficient_of_a_regression_on_arm_and_before():
+    now, before, is_candidate = draw_arms()
+    design = np.column_stack((np.ones(300), is_candidate, before))
+    coefficients = np.linalg.lstsq(design, now, rcond=None)[0]
+    arms = moments(now[:100], before[:100]), moments(now[100:], before[100:])
+    found = relative_difference(*arms, 2.0)
+    assert found.value == pytest.approx(coefficients[1] / now[:100].mean())
+
+
+def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
+    now, before, is_candidate = draw_arms()
+    width = 2.5
+    found = relative_difference(
+        moments(now[:100], before[:100]), moments(now[100:], before[100:]), width
+    )
+    design = np.column_stack((np.ones(300), is_candidate, before))
+    theta = np.linalg.lstsq(design, now, rcond=None)[0][2]
+
+    def errors_away(ratio):
+        # The candidate's mean of y - theta x, minus the ratio times the baseline's mean of y, plus theta x.
+        candidate = (now - theta * before)[100:]
+        baseline = (ratio * now - theta * before)[:100]
+        error = math.sqrt(candidate.var(ddof=1) / 200 + baseline.var(ddof=1) / 100)
+        return (candidate.mean() - baseline.mean()) / error
+
+    ends = [
+        scipy.optimize.brentq(lambda r, side=side: errors_away(r) - side * width, 0.2, 4) - 1
+        for side in (1, -1)
+    ]
+    assert [found.low, found.high] == pytest.approx(ends)
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "value", "is_bounded"),
+    [
+        ([2.0, 2.0, 2.0], [1.0, 1.0, 1.0], -0.5, True),  # constant
+        ([0.0, 0.0, 0.0], [1.0, 1.0, 0.0], math.nan, False),  # nothing in the baseline
+        ([-2.0, -1.0], [1.0, 1.0], math.nan, False),
+        ([5.0, -1.0, 0.0], [1.0, 1.0], -0.25, False),  # the baseline's mean is not clearly above 0
+        ([1.0], [1.0, 2.0], math.nan, False),
+        ([], [], math.nan, False),
+        ([2.0, 3.0], [-5.0, -5.0], -3.0, True),
+    ],
+)
+def test_a_difference_without_a_clear_baseline_has_no_interval(
+    baseline, candidate, value, is_bounded
+):
+    arms = [moments(np.array(arm), np.zeros(len(arm))) for arm in (baseline, candidate)]
+    found = relative_difference(*arms, 3.0)
+    assert found.value == pytest.approx(value, nan_ok=True)
+    assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
+
+
+def test_the_width_is_that_of_the_normal_mixture():
+    """The mixture of exp(g S - g^2 V / 2) over normal g is 1 / alpha at the boundary."""
+    for clock in (1e3, 1e4, 1e6):
+        scale = 1e-4 * (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1)
+        spread = math.sqrt(scale * clock)
+        width = boundary(int(clock / 10), 10.0)
+        grid = np.linspace(-12, 12, 200_001)
+        mixed = scipy.stats.norm.pdf(grid) * np.exp(
+            spread * grid * width - (spread * grid) ** 2 / 2
+        )
+        assert np.trapezoid(mixed, grid) == pytest.approx(1 / ALPHA, rel=1e-3)
+    assert boundary(100, 0.0) == math.inf
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_interval_has_the_truth_in_all_60_looks_in_95_of_100_tests(name):
+    rng = np.random.default_rng(3)
+    lacks = sum(look(rng, name, 400)[0] for _ in range(40))
+    # With 5 %, more than 6 of 40 tests have a chance of 1 in 300.
+    assert lacks <= 6
+
+
+SLOT = BEGINS + 3 * DAY
+
+
+def outcome_rows():
+    """User u0 has no outcome, u1 a null, u2 several rows, u3 a negative number, and u4 rows in all periods."""
+    hour = timedelta(hours=1)
+    rows = [("u0", hour, 0), ("u1", hour, None), ("u1", 2 * hour, 2.5), ("u3", hour, -4)]
+    rows += [("u2", number * hour, 1) for number in range(1, 11)]
+    rows += [("u4", -100 * DAY, 1000), ("u4", -DAY, 3), ("u4", timedelta(0), 4), ("u4", hour, 5)]
+    rows += [("u4", 3 * DAY, 6), ("u4", 3 * DAY + hour, 1000), (None, hour, 7)]
+    return [
+        {
+            "user": user,
+            "at": (BEGINS + after).isoformat(),
+            "variant": "ab"[place % 2],
+            "clicks": clicks,
+        }
+        for place, (user, after, clicks) in enumerate(rows)
+    ]
+
+
+def fill_outcomes(url, rows, clicks="numeric", at="text"):
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            f'CREATE TABLE served (at {at}, "user" varchar(9), variant varchar(9), clicks {clicks})'
+        )
+        insert = 'INSERT INTO served (at, "user", variant, clicks) VALUES (:at, :user, :variant, :clicks)'
+        connection.execute(sa.text(insert), rows)
+    engine.dispose()
+    return {"sql": {"url": url, "table": "served"}}
+
+
+def write_outcomes(kind, folder, rows):
+    """The log's source, without its columns."""
+    path = folder / f"log.{kind}"
+    if kind == "sqlite":
+        return fill_outcomes(f"sqlite:///{path}", rows)
+    if kind == "parquet":
+        pd.DataFrame(rows).to_parquet(path)
+    else:
+        {"csv": write_csv, "jsonl": write_jsonl}[kind](rows, path)
+    return {"file": {"path": str(path)}}
+
+
+def read_outcomes(source, slot=SLOT, **changes):
+    """The sums since the test began and those before the test, as a dictionary for each of them."""
+    columns = {"user": "user", "items": "items", "served": {"time": "at", "within": "1d"}}
+    ((kind, place),) = source.items()
+    options = UnpairedOptions.model_validate(
+        {
+            "log": {kind: {**place, **columns, "max_unreadable": 0.1, **changes}},
+            "arm": "variant",
+            "baseline": "a",
+            "candidate": "b",
+            "split": {"a": 0.5, "b": 0.5},
+            "before": BEGINS.isoformat(),
+            "outcomes": ["clicks"],
+        }
+    )
+    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in options.outcome_logs)
+    return [each.sums["clicks"].to_dict() for each in read]
+
+
+NOW = {"u0": 0, "u1": 2.5, "u2": 10, "u3": -4, "u4": 11}
+BEFORE = {"u4": 7}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "sqlite", second_ring("parquet")])
+def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
+    source = write_outcomes(kind, tmp_path, outcome_rows())
+    assert read_outcomes(source) == [NOW, BEFORE]
+    # Of equal ids the sums are added.
+    forms = [{"regex": "u([0-4])"}, {"prefix": "0"}]
+    assert read_outcomes(source, slot=BEGINS - 200 * DAY, user_ids=forms)[0] == {}
+
+
+@pytest.mark.integration
+def test_outcomes_are_added_up_in_postgresql(postgres_url):
+    source = fill_outcomes(postgres_url, outcome_rows(), "double precision", "timestamptz")
+    assert read_outcomes(source) == [NOW, BEFORE]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "sqlite"])
+@pytest.mark.parametrize("value", ["many", "1e400", "1_0"])
+def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, kind, value):
+    rows = [row | {"clicks": value} for row in outcome_rows()]
+    with pytest.raises(SourceError) as refused:
+        read_outcomes(write_outcomes(kind, tmp_path, rows))
+    said = refused.value.shown
+    assert said.startswith("column 'clicks' of ")
+    assert "log." in said
+    assert "17 of 17 rows cannot be read" in said
+    assert f"such as {value!r}" in said or "such as inf" in said
+    assert "it must hold numbers" in said
+
+
+def test_yes_and_no_are_1_and_0(tmp_path):
+    rows = [row | {"clicks": bool(row["clicks"])} for row in outcome_rows()]
+    assert read_outcomes(write_outcomes("jsonl", tmp_path, rows))[0]["u2"] == 10
+
+
+def test_a_column_that_the_log_lacks_is_named(tmp_path):
+    rows = [{name: row[name] for name in ("user", "at", "variant")} for row in outcome_rows()]
+    with pytest.raises(SourceError, match="no column 'clicks'"):
+        read_outcomes(write_outcomes("jsonl", tmp_path, rows))
+
+
+def write_test_log(folder, effect=1.0, days=3, **more):
+    """A test of 400 users with three requests a day. The candidate's clicks are multiplied by ``effect``."""
+    rng = np.random.default_rng(8)
+    rows = []
+    for day in range(-2, days):
+        for number in range(400):
+            arm = "ab"[number % 2]
+            rate = (0.5 + number % 7) * (effect if arm == "b" and day >= 0 else 1.0)
+            for hour in range(3):
+                rows.append(
+                    {
+                        "user": f"u{number:03}",
+                        "variant": arm if day >= 0 else "a",
+                        "at": (BEGINS + day * DAY + (hour + 1) * timedelta(hours=1)).isoformat(),
+                        "country": "UK",
+                        "items": [f"i{(number + place) % 50}" for place in range(4)],
+                        "clicks": int(rng.poisson(rate)),
+                        **more,
+                    }
+                )
+    write_jsonl(rows, folder / "log.jsonl")
+    rule = "{alert: ClicksFell, outcome: clicks, below: -0.05}"
+    config = world.write_config(folder, rules=f"[{rule}]")
+    text = config.read_text().replace("log.parquet", "log.jsonl")
+    config.write_text(
+        text.replace("segments: [country]", "segments: [country]\n      outcomes: [clicks]")
+    )
+
+
+RUN = "run-once checkout-test --slot 2026-11-04"
+
+
+def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_test_log(tmp_path, effect=0.7)
+    rankwatch(RUN)
+    assert "ClicksFell  all      firing" in rankwatch("alerts ls checkout-test").stdout
+    (run,) = objects(rankwatch("show checkout-test --json"))
+    (found,) = run["unpaired"]["outcomes"]
+    assert found["users"] == 400
+    assert found["means"]["candidate"] == pytest.approx(0.7 * found["means"]["baseline"], rel=0.1)
+    assert found["low"] < -0.3 < found["high"] < -0.05
+    means = {each["metric"]: each["mean"] for each in run["summaries"]}
+    ends = [means[f"outcome{end}(clicks)"] for end in ("", "_low", "_high")]
+    assert ends == [found["difference"], found["low"], found["high"]]
+    rankwatch("report checkout-test --output report.html")
+    page = Path("report.html").read_text()
+    for text in (
+        "Outcomes of a user since the test began",
+        "below the baseline.",
+    ):
+        assert text in page, text
+
+
+def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    write_test_log(tmp_path)
+    rankwatch(RUN)
+    assert "ClicksFell" not in rankwatch("alerts ls checkout-test").stdout
+    shown = rankwatch(
+        "compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome clicks"
+    )
+    assert "clicks: the arms do not differ clearly." in shown.stdout
+
+
+def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_test_log(tmp_path, clicks="many")
+    rankwatch(RUN)
+    (run,) = objects(rankwatch("show checkout-test --json"))
+    assert run["status"] == "ok"
+    assert run["unpaired"]["outcomes"] == []
+    assert "outcomes: column 'clicks' of " in run["reason"]
+    config = Path("rankwatch.yaml")
+    text = config.read_text().replace("[clicks]", "[click]").replace(": clicks", ": click")
+    config.write_text(text.replace("within: 1d", "within: 3650d"))
+    assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
+
+
+def write_interleaved(path, clicks):
+    """Each user sees two items of each team. ``clicks`` has the number of clicks on each team's items by user."""
+    rows = []
+    for user, by_team in clicks.items():
+        for team, count in zip(("old", "new"), by_team, strict=True):
+            rows += [
+                {"user": user, "item": f"{team}{n}", "team": team, "click": n < count}
+                for n in range(2)
+            ]
+    write_jsonl([*rows, {"user": "x", "item": "ad", "team": "ads", "click": True}], path)
+
+
+def test_each_user_has_one_preference_however_often_the_user_clicks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clicks = {f"new{n}": (0, 1 + n % 2) for n in range(60)}
+    clicks |= {f"old{n}": (1, 0) for n in range(20)}
+    clicks |= {"both": (2, 2), "none": (0, 0)}
+    write_interleaved(tmp_path / "log.jsonl", clicks)
+    (found,) = map(
+        json.loads, rankwatch("interleaved log.jsonl --teams old,new --json").stdout.splitlines()
+    )
+    assert (found["users"], found["for_baseline"], found["for_candidate"]) == (81, 20, 60)
+    assert found["mean"] == pytest.approx(40 / 81)
+    # The betting intervals of the gate have the same ends.
+    signs = Tally(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
+    ends = [2 * end - 1 for end in bounds(signs, signs, ALPHA / 2)]
+    assert [found["low"], found["high"]] == pytest.approx(ends)
+    said = rankwatch("interleaved log.jsonl --teams old,new").stdout
+    assert "Users prefer the candidate: the mean preference is +0.494 over 81 users" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--teams old,newer", "has no row whose team is 'newer': correct --teams"),
+        ("--teams old", "must have two values"),
+        ("--teams old,new --click item", "column 'item' of "),
+        ("--teams old,new --click clicked", "no column 'clicked' (did you mean 'click'?)"),
+    ],
+)
+def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused(
+    tmp_path, monkeypatch, options, said
+):
+    monkeypatch.chdir(tmp_path)
+    write_interleaved(tmp_path / "log.jsonl", {"u": (1, 0)})
+    done = rankwatch(f"interleaved log.jsonl {options}")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_without_a_click_there_is_no_preference(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_interleaved(tmp_path / "log.jsonl", {"u": (0, 0)})
+    assert "No user has a click" in rankwatch("interleaved log.jsonl --teams old,new").stdout
+    assert '"mean": null' in rankwatch("interleaved log.jsonl --teams old,new --json").stdout
