@@ -132,7 +132,7 @@ class RuleOptions(Options):
     not compared. All other shares are about the compared users. `shared_list` counts users with the
     arm's most common list. `unchanged_list` counts users with the same list as in the last run,
     although lists of other users changed. `exposure_jump` is the largest change of one item's share
-    of the lists, or of the first places: (now - before)² / (now + before), minus 30 times the mean
+    of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean
     of this value over other items. So it is nearly the share of users if the item is new or gone.
     `shifted_list` counts users whose former first item is gone, or users whose first item is new,
     whichever are more. Both compare with the last run before the firing alerts began.

@@ -93,8 +93,8 @@ mean_popularity              no weights  None 0    None 0
 novelty                      lists       0 3       2/6 3
 # Of users of both runs.
 self_churn                   some lists  1/2 2     None 0
-# Of two users with both lists, item 1 came to two first places. Items 2 and 3 left one each.
-exposure_jump                before      0 2       0 3
+# Of two users with both lists, item 1 came to two first places.
+exposure_jump                before      2/2 2     0 3
 # Of 100 lists one item came to 20, and each other item has as many as before. So 20 users count.
 exposure_jump                rise        20/100 100  20/100 100
 # Of two users with both lists, both have a new first item, and one lacks the former first item.
