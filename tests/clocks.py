@@ -1,32 +1,29 @@
 """The wall clock that the program sees in this process: tests set it, and a whole run of tests can shift it."""
 
 import os
-from collections.abc import Callable
-from datetime import datetime, tzinfo
+from datetime import datetime
 from types import SimpleNamespace
-
-import pytest
 
 SHIFT_VARIABLE = "RANKWATCH_TEST_CLOCK_SHIFT_S"
 
 
-def set_clock(patch: pytest.MonkeyPatch, at: datetime) -> None:
+def set_clock(patch, at):
     """Hold the program's wall clock at this instant."""
     patch.setattr("monitor.model.instants.time", SimpleNamespace(time=at.timestamp))
 
 
-def set_scheduler_clock(patch: pytest.MonkeyPatch, now: Callable[[], datetime]) -> None:
+def set_scheduler_clock(patch, now):
     """APScheduler reads this clock instead of the machine's."""
 
     class Clock(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        def now(cls, tz=None):
             return now().astimezone(tz)
 
     patch.setattr("apscheduler.schedulers.base.datetime", Clock)
 
 
-def shift_clock(patch: pytest.MonkeyPatch) -> None:
+def shift_clock(patch):
     """Shift the program's wall clock in this process by the seconds that the environment names."""
     shift_s = float(os.environ.get(SHIFT_VARIABLE) or 0)
     if shift_s:

@@ -7,9 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from typing import Any
 from unittest.mock import patch
 
 from forking import Done
@@ -18,9 +16,7 @@ from monitor.cli.main import main
 from tables import rows
 
 
-def rankwatch(
-    command: str, *, env: Mapping[str, str] | None = None, out: int | None = None
-) -> Done:
+def rankwatch(command, *, env=None, out=None):
     """Run the command line. ``out`` is a descriptor that takes the output instead; it is closed."""
     codes: list[int] = []
     binary = io.BytesIO() if out is None else io.BufferedWriter(io.FileIO(out, "w"))
@@ -49,37 +45,37 @@ def rankwatch(
     return Done(command, int(codes[0]), stdout, said.read())
 
 
-def _drop_what_was_not_written(descriptor: int) -> None:
+def _drop_what_was_not_written(descriptor):
     """A buffer that could not be written is written again when it is closed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
 
 
-def objects(done: Done) -> list[dict[str, Any]]:
+def objects(done):
     """The lines of a command that ended well, each a JSON object."""
     assert done.returncode == 0, done.stderr
     return [read_listed(line) for line in done.stdout.splitlines()]
 
 
-def read_json(command: str) -> list[dict[str, Any]]:
+def read_json(command):
     """The objects that this command prints for machines."""
     return objects(rankwatch(f"{command} --json"))
 
 
-def of_all(printed: Mapping[str, Any]) -> dict[str, Any]:
+def of_all(printed):
     """The summaries of all users, by metric."""
     return {each["metric"]: each for each in printed["summaries"] if each["segment"] == "all"}
 
 
-def one_line(done: Done) -> str:
+def one_line(done):
     """The error as a person sees it: one line, no traceback, nothing on standard output."""
     lines = done.stderr.splitlines()
     assert (len(lines), done.stdout) == (1, ""), done.stderr
     return lines[0]
 
 
-def assert_refused(table: str) -> None:
+def assert_refused(table):
     """Each line of the table is a command, its exit code, and words of its error, which is one line or of usage."""
     for command, code, words in rows(table):
         done = rankwatch(command)

@@ -48,7 +48,7 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
     ("127.0.0.1", "localhost", os.environ.get("no_proxy", ""))
 )
 
-pytest_plugins = ["rings", "servers.postgres"]
+pytest_plugins = ["rings", "servers.chromium", "servers.postgres"]
 collect_ignore = ["plugin_example"]  # has tests of its own, for where it is installed
 
 hypothesis.settings.register_profile(

@@ -5,7 +5,7 @@ any file. Tests that are about this, and the second ring, have databases of thei
 """
 
 from collections import defaultdict
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 
@@ -16,7 +16,7 @@ _LOCKS = ("SET enable_external_access", "SET lock_configuration")
 _idle = defaultdict[Any, list[Any]](list)
 
 
-def connect(**given: Any) -> Any:
+def connect(**given):
     """A database with this configuration, which may have been used before."""
     if "config" in given and is_first_ring():
         return _UsedAgain(given["config"])
@@ -26,33 +26,33 @@ def connect(**given: Any) -> Any:
 class _UsedAgain:
     """One use of a database: at its end it is as it was."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config):
         self._unused = _idle[config["memory_limit"], config["preserve_insertion_order"]]
         self._database = self._unused.pop() if self._unused else make_database(config=config)
         self._cursor = self._database.cursor()
         self._functions: list[str] = []
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._cursor, name)
 
-    def execute(self, query: str, *given: Any) -> Any:
+    def execute(self, query, *given):
         return self._cursor if query.startswith(_LOCKS) else self._cursor.execute(query, *given)
 
-    def create_function(self, name: str, *given: Any, **options: Any) -> Any:
+    def create_function(self, name, *given, **options):
         self._functions.append(name)
         return self._cursor.create_function(name, *given, **options)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         for name in self._functions:
             self._cursor.remove_function(name)
         self._cursor.close()
         self._unused.append(self._database)
 
 
-def close_all() -> None:
+def close_all():
     """Close what is not used."""
     for databases in _idle.values():
         for each in databases:

@@ -1,6 +1,5 @@
 """Values for tests, each complete, each field open to change."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from monitor.alerts.rule_evaluation import evaluate_rules
-from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition
-from monitor.model.memory import Memory, PastRun
+from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason, Panel, Pull, RankingTable
 from monitor.model.rules import (
     Comparison,
@@ -20,7 +19,6 @@ from monitor.model.rules import (
     JudgingPlan,
     Keep,
     LearnedLimit,
-    Limit,
     MeasuringPlan,
     Severity,
     SimilarityRule,
@@ -41,18 +39,18 @@ class HeldClock:
     at: datetime = SLOT
     seconds: float = 0.0
 
-    def now(self) -> datetime:
+    def now(self):
         return self.at
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.seconds
 
-    def pass_by(self, seconds: float) -> None:
+    def pass_by(self, seconds):
         self.at += timedelta(seconds=seconds)
         self.seconds += seconds
 
 
-def take_limit(changes: dict[str, Any], **usual: Any) -> Limit:
+def take_limit(changes, **usual):
     """Take the parts of a limit out of the changes: ``direction``, ``threshold``, ``resolve_at`` and ``learned``."""
     given = {
         "direction": Direction.BELOW,
@@ -71,7 +69,7 @@ def take_limit(changes: dict[str, Any], **usual: Any) -> Limit:
     )
 
 
-def rule(**changes: Any) -> SimilarityRule:
+def rule(**changes):
     """A rule on similarity.
 
     Parts of its limit, and the statistic by its name, are given like its own fields.
@@ -87,21 +85,21 @@ def rule(**changes: Any) -> SimilarityRule:
     return replace(base, **changes)
 
 
-def coverage_rule(share: str, **changes: Any) -> CoverageRule:
+def coverage_rule(share, **changes):
     limit = take_limit(changes, direction=Direction.ABOVE, threshold=1.0)
     return replace(
         CoverageRule(alert="MissingLists", share=CoverageShare.parse(share), limit=limit), **changes
     )
 
 
-def lost_lists(text: str, users: int, asked: int) -> RunReason:
+def lost_lists(text, users, asked):
     """The candidate gave no list to these users, for one cause."""
     cause = LossCause(reason=CoverageReason.SERVER_ERROR, users=users, text=text)
     kind = RunReasonKind.LOST_LISTS
     return RunReason(kind=kind, arm=Arm.CANDIDATE, users=users, asked=asked, causes=(cause,))
 
 
-def comparison(**changes: Any) -> Comparison:
+def comparison(**changes):
     """A comparison; fields of its plans are given like its own."""
     measuring = MeasuringPlan(
         k=10,
@@ -118,7 +116,7 @@ def comparison(**changes: Any) -> Comparison:
     return changed(base, **changes)
 
 
-def changed(what: Comparison, **changes: Any) -> Comparison:
+def changed(what, **changes):
     """The comparison with other values of these fields, its own or its plans'."""
     own = {name: value for name, value in changes.items() if name in ("name", "config_hash")}
     judging = {
@@ -135,7 +133,7 @@ def changed(what: Comparison, **changes: Any) -> Comparison:
     )
 
 
-def claim(**changes: Any) -> Claim:
+def claim(**changes):
     base = Claim(
         run_id=1,
         comparison="home-feed",
@@ -148,7 +146,7 @@ def claim(**changes: Any) -> Claim:
     return replace(base, **changes)
 
 
-def panel(*users: str, **segments: list[int]) -> Panel:
+def panel(*users, **segments):
     """These users, all of them and by segment."""
     named = {name: np.array(rows, dtype=np.intp) for name, rows in segments.items()}
     return Panel(
@@ -157,7 +155,7 @@ def panel(*users: str, **segments: list[int]) -> Panel:
     )
 
 
-def rankings(lists: dict[str, list[Any]]) -> RankingTable:
+def rankings(lists):
     items = [item for ranking in lists.values() for item in ranking]
     flat = (
         np.array(items, dtype=np.int64)
@@ -168,9 +166,7 @@ def rankings(lists: dict[str, list[Any]]) -> RankingTable:
     return RankingTable(users=pd.Index(list(lists), dtype="str"), offsets=offsets, items=flat)
 
 
-def pull(
-    lists: str | dict[str, list[Any]], failures: dict[str, CoverageReason] | None = None
-) -> Pull:
+def pull(lists, failures=None):
     """The lists of these users; as text an item is a digit: "a:12 b:31"."""
     if isinstance(lists, str):
         pairs = (each.split(":") for each in lists.split())
@@ -178,7 +174,7 @@ def pull(
     return Pull(rankings=rankings(lists), failures=failures or {})
 
 
-def summary(**changes: Any) -> Summary:
+def summary(**changes):
     base = Summary(
         segment="all",
         metric="extended_tau",
@@ -192,7 +188,7 @@ def summary(**changes: Any) -> Summary:
     return replace(base, **changes)
 
 
-def state(**changes: Any) -> AlertState:
+def state(**changes):
     """A quiet alert."""
     base = AlertState(
         comparison="home-feed",
@@ -213,7 +209,7 @@ def state(**changes: Any) -> AlertState:
     return replace(base, **changes)
 
 
-def transition(**changes: Any) -> Transition:
+def transition(**changes):
     """A firing that began in `SLOT`."""
     base = Transition(
         comparison="home-feed",
@@ -239,13 +235,7 @@ def transition(**changes: Any) -> Transition:
     return replace(base, **changes)
 
 
-def findings(
-    slot: datetime = SLOT,
-    *,
-    status: RunStatus = RunStatus.OK,
-    run_reason: str | None = None,
-    **measured: Any,
-) -> Findings:
+def findings(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):
     found: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
@@ -255,16 +245,7 @@ def findings(
     return Findings(slot=slot, status=status, reasons=reasons, **found)
 
 
-def evaluate(
-    what: Comparison,
-    *,
-    slot: datetime = SLOT,
-    at: datetime | None = None,
-    states: Sequence[AlertState] = (),
-    expectations: Sequence[Expectation] = (),
-    standstills: Sequence[Standstill] = (),
-    **found: Any,
-) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstills=(), **found):
     """All rules evaluated, at the time of the slot unless another is given."""
     memory = Memory(states=tuple(states))
     return evaluate_rules(
@@ -277,12 +258,5 @@ def evaluate(
     )
 
 
-def expect(
-    what: Comparison,
-    slot: datetime,
-    summaries: Sequence[Summary],
-    past: Sequence[PastRun],
-    states: Sequence[AlertState] = (),
-    **found: Any,
-) -> tuple[Expectation, ...]:
+def expect(what, slot, summaries, past, states=(), **found):
     return compute_expectations(what, findings(slot, summaries=summaries, **found), past, states)

@@ -5,14 +5,12 @@ A shop has two models of one taste, trained anew every day. `Fault.lists` is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -104,12 +102,12 @@ class Shop:
     error: float = 0.16
 
     @property
-    def names(self) -> list[str]:
+    def names(self):
         """The users, in the order of all that is held by user."""
         return [f"u{number:05}" for number in range(self.users)]
 
     @property
-    def values(self) -> Mapping[str, npt.NDArray[np.str_]]:
+    def values(self):
         """The users' values by dimension; they never change."""
         rng = np.random.default_rng((self.seed, 1))
         shares = {"country": COUNTRIES, "activity": ACTIVITIES}
@@ -118,7 +116,7 @@ class Shop:
             for name, of in shares.items()
         }
 
-    def members(self, segment: str) -> npt.NDArray[np.intp]:
+    def members(self, segment):
         """Rows of the segment's users."""
         dimension, _, value = segment.partition("=")
         return (
@@ -128,9 +126,7 @@ class Shop:
         )
 
     @lru_cache(maxsize=64)  # noqa: B019 - shops are few
-    def rank(
-        self, arm: Arm, day: int, *, error: float | None = None, without: Sequence[int] = ()
-    ) -> list[Ranking]:
+    def rank(self, arm, day, *, error=None, without=()):
         """Every user's list as the arm's model of that day has it, by this error.
 
         ``without`` are items that it lacks.
@@ -147,7 +143,7 @@ class Shop:
 
 
 @lru_cache(maxsize=4)
-def _taste(shop: Shop) -> npt.NDArray[np.float64]:
+def _taste(shop):
     rng = np.random.default_rng((shop.seed, 3))
     liked = rng.normal(size=(shop.users, CATEGORIES))[:, np.arange(shop.items) % CATEGORIES]
     return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
@@ -182,11 +178,11 @@ class Fault:
     share: float = 1.0
     seed: int = 0
 
-    def is_on(self, day: int) -> bool:
+    def is_on(self, day):
         """Whether the lists of that day have it."""
         return self.begins <= day and (self.ends is None or day < self.ends)
 
-    def concerned(self, shop: Shop, day: int) -> npt.NDArray[np.intp]:
+    def concerned(self, shop, day):
         """Rows of the users whose lists it breaks on that day."""
         members = np.random.default_rng((self.seed, 4)).permutation(shop.members(self.segment))
         share = LOST_A_DAY * (day - self.begins + 1) if self.kind is Kind.SLOW_LOSS else self.share
@@ -196,9 +192,9 @@ class Fault:
             else members[:0]
         )
 
-    def lists(self, shop: Shop, arm: Arm, day: int) -> dict[str, Ranking]:
+    def lists(self, shop, arm, day):
         """What the arm serves on that day, by user; users without a list are left out."""
-        found: list[Ranking] = shop.rank(arm, day)
+        found = shop.rank(arm, day)
         rows = self.concerned(shop, day) if arm in self.arms else np.empty(0, dtype=np.intp)
         broken = (
             dict(zip(rows.tolist(), self._break(shop, arm, day, rows, found), strict=True))
@@ -208,7 +204,7 @@ class Fault:
         served = [broken.get(row, ranking) for row, ranking in enumerate(found)]
         return {name: ranking for name, ranking in zip(shop.names, served, strict=True) if ranking}
 
-    def count_harmed(self, shop: Shop, day: int) -> int:
+    def count_harmed(self, shop, day):
         """How many users it has broken lists of on that day: where items are gone those who would have had one."""
         rows = self.concerned(shop, day)
         if self.kind not in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE, Kind.ITEM_GONE}:
@@ -216,9 +212,7 @@ class Fault:
         healthy, broken = shop.rank(self.arms[0], day), self._model(shop, self.arms[0], day)
         return sum(healthy[row] != broken[row] for row in rows.tolist())
 
-    def _break(
-        self, shop: Shop, arm: Arm, day: int, rows: npt.NDArray[np.intp], found: list[Ranking]
-    ) -> list[Ranking]:
+    def _break(self, shop, arm, day, rows, found):
         """The lists of these users, broken; empty ones for users who are to have none."""
         rng = np.random.default_rng((self.seed, 5, day))
         if self.kind is Kind.MIXED_UP:
@@ -228,7 +222,7 @@ class Fault:
         replaced = self._model(shop, arm, day)
         return [replaced[row] for row in rows]
 
-    def _model(self, shop: Shop, arm: Arm, day: int) -> list[Ranking]:
+    def _model(self, shop, arm, day):
         """Lists of the model that the fault puts in the place of that day's."""
         if self.kind is Kind.STALE:
             return shop.rank(arm, self.begins - 1)
@@ -243,7 +237,7 @@ class Fault:
             return shop.rank(arm, day, without=without)
         return shop.rank(arm, day, error=_POORER * shop.error)
 
-    def _items_gone(self, shop: Shop) -> Sequence[int]:
+    def _items_gone(self, shop):
         """The items that the model lacks."""
         rng = np.random.default_rng((self.seed, 6))
         if self.kind is Kind.ITEM_GONE:
@@ -256,7 +250,7 @@ class Fault:
         return ()
 
 
-def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -> Fault:
+def draw_fault(kind, seed, *, begins, ends=None):
     """A fault of the kind, of a random share of the users of a random segment where the kind leaves that open."""
     rng = np.random.default_rng((seed, 7))
     segments = [f"country={name}" for name in COUNTRIES] + [
@@ -278,7 +272,7 @@ def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -
     )
 
 
-def draw_shop(seed: int) -> Shop:
+def draw_shop(seed):
     """A shop of some size, whose lists have some length and change by some pace."""
     rng = np.random.default_rng((seed, 8))
     users, items = (int(rng.integers(*bounds)) for bounds in ((400, 1200), (200, 500)))
@@ -291,6 +285,6 @@ def draw_shop(seed: int) -> Shop:
     )
 
 
-def write_lists(path: Path, lists: Mapping[str, Ranking]) -> None:
+def write_lists(path, lists):
     """A Parquet file of an arm's lists: ``user_id``, ``items``."""
     pq.write_table(pa.table({"user_id": list(lists), "items": list(lists.values())}), path)

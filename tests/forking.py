@@ -7,12 +7,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import connection, forkserver
-from multiprocessing.context import ForkServerContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest.mock import patch
 
@@ -28,7 +25,7 @@ _polling = threading.Lock()
 
 
 @cache
-def context() -> ForkServerContext:
+def context():
     """The processes' parent, one for all tests of this process."""
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(["preloaded", "killing.steps"])
@@ -38,9 +35,7 @@ def context() -> ForkServerContext:
     return forking
 
 
-def rankwatch(
-    *args: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60
-) -> Done:
+def rankwatch(*args, cwd, env=None, timeout_s=60):
     """What ``python -m monitor`` with these arguments prints, and its exit code."""
     with tempfile.TemporaryDirectory() as aside:
         out, err = Path(aside, "out"), Path(aside, "err")
@@ -54,14 +49,7 @@ def rankwatch(
 
 
 @contextmanager
-def running(
-    args: Sequence[str],
-    *,
-    cwd: Path,
-    out: Path,
-    env: Mapping[str, str] | None = None,
-    before: Callable[[], object] | None = None,
-) -> Iterator[BaseProcess]:
+def running(args, *, cwd, out, env=None, before=None):
     """A command that writes all it says to one file, killed at the end if it still runs.
 
     The process calls ``before`` first.
@@ -74,7 +62,7 @@ def running(
         ended(process, 10)
 
 
-def start(target: Callable[..., None], *args: object) -> BaseProcess:
+def start(target, *args):
     """A process that has loaded the program and runs this function."""
     process = context().Process(target=_begin, args=(target, *args), daemon=True)
     with _polling:
@@ -82,40 +70,25 @@ def start(target: Callable[..., None], *args: object) -> BaseProcess:
     return process
 
 
-def _begin(target: Callable[..., None], *args: object) -> None:
+def _begin(target, *args):
     gc.freeze()  # what the parent has loaded is not gone through again and again
     target(*args)
 
 
-def ended(process: BaseProcess, timeout_s: float | None) -> int | None:
+def ended(process, timeout_s):
     """The exit code once the process has ended, None if it still runs after this time."""
     connection.wait([process.sentinel], timeout_s)
     with _polling:
         return process.exitcode
 
 
-def started(
-    args: Sequence[str],
-    *,
-    cwd: Path,
-    out: Path,
-    err: Path,
-    env: Mapping[str, str] | None = None,
-    before: Callable[[], object] | None = None,
-) -> BaseProcess:
+def started(args, *, cwd, out, err, env=None, before=None):
     """A command that runs; its output is appended to these files."""
     environment = {**os.environ, **(env or {})}
     return start(run_command, list(args), str(cwd), environment, str(out), str(err), before)
 
 
-def run_command(
-    args: Sequence[str],
-    cwd: str,
-    environment: Mapping[str, str],
-    out: str,
-    err: str,
-    before: Callable[[], object] | None,
-) -> None:
+def run_command(args, cwd, environment, out, err, before):
     """Become the command: its folder, environment, output and arguments."""
     from monitor.cli.main import main  # noqa: PLC0415 - loaded already where this runs
 

@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import guides
@@ -29,7 +28,7 @@ spec:
 {groups}"""
 
 
-def texts() -> Iterator[tuple[Path, str]]:
+def texts():
     """Each file with the whole text that it should have."""
     yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
     yield _with(ROOT / "docs/reference/commands.md", commands_reference())
@@ -47,13 +46,13 @@ def texts() -> Iterator[tuple[Path, str]]:
     )
 
 
-def _with(file: Path, part: str) -> tuple[Path, str]:
+def _with(file, part):
     """The file with this part between the two marks."""
     before, _, rest = file.read_text().partition(_BEGIN)
     return file, f"{before}{_BEGIN}\n{part.strip()}\n\n{_END}{rest.partition(_END)[2]}"
 
 
-def _prometheus_rule(file: Path) -> str:
+def _prometheus_rule(file):
     rules = file.read_text()
     groups = textwrap.indent(rules[rules.index("groups:\n") :], "  ")
     return _PROMETHEUS_RULE.format(

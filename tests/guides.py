@@ -14,7 +14,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -46,7 +45,7 @@ class Block:
     where: str
 
 
-def blocks(path: Path) -> Iterator[Block]:
+def blocks(path):
     """The code blocks of a page in order."""
     page = path.read_text()
     for found in _BLOCK.finditer(page):
@@ -62,13 +61,13 @@ def blocks(path: Path) -> Iterator[Block]:
         )
 
 
-def guides() -> list[Path]:
+def guides():
     """Each page whose commands run."""
     return [*sorted(DOCS.glob("tutorials/*.md")), *sorted(DOCS.glob("how-to/*.md"))]
 
 
 @cache
-def played(path: Path) -> tuple[str, Path]:
+def played(path):
     """The page with what its commands print now, and the folder after the last command."""
     page = path.read_text()
     folder = Path(_scratch().name) / path.stem
@@ -93,11 +92,11 @@ def played(path: Path) -> tuple[str, Path]:
 
 
 @cache
-def _scratch() -> tempfile.TemporaryDirectory[str]:
+def _scratch():
     return tempfile.TemporaryDirectory()
 
 
-def _run_block(text: str) -> str:
+def _run_block(text):
     """The block with what each command prints now, cut at `...` as before."""
     lines = []
     for part in re.split(r"(?m)^\$ ", text)[1:]:
@@ -111,7 +110,7 @@ def _run_block(text: str) -> str:
     return "".join(lines)
 
 
-def _output(command: str) -> list[str]:
+def _output(command):
     """The lines that a terminal shows of the command."""
     plain = command.removesuffix(_STATUS)
     if plain.startswith("rankwatch "):
@@ -125,7 +124,7 @@ def _output(command: str) -> list[str]:
     return [f"{line.rstrip()}\n" for line in printed.splitlines()]
 
 
-def texts() -> Iterator[tuple[Path, str]]:
+def texts():
     """Each guide with the whole text that it should have."""
     for path in guides():
         yield path, played(path)[0]

@@ -3,14 +3,13 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 GUIDE = (Path(__file__).parents[1] / "docs/reference/json.md").read_text()
 KEYS: dict[str, str] = dict(re.findall(r"(?m)^\| `(\w+)((?:\.[A-Z,]+)*)` \|", GUIDE))
 """Each key, with `.METRIC` or the like if its value is an object by names."""
 
 
-def unlisted(value: Any) -> set[str]:
+def unlisted(value):
     """The keys that the guide does not list."""
     if isinstance(value, list):
         return set().union(*map(unlisted, value))
@@ -22,7 +21,7 @@ def unlisted(value: Any) -> set[str]:
     return found
 
 
-def _below_names(values: list[Any], levels: int) -> list[Any]:
+def _below_names(values, levels):
     for _ in range(levels):
         values = [
             inner
@@ -32,7 +31,7 @@ def _below_names(values: list[Any], levels: int) -> list[Any]:
     return values
 
 
-def read_listed(text: str | bytes) -> Any:
+def read_listed(text):
     """The JSON in the text, with listed keys only."""
     value = json.loads(text)
     assert unlisted(value) == set(), "explain these keys in docs/reference/json.md"

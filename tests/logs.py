@@ -1,11 +1,10 @@
 """What a module logs, whoever set up logging before."""
 
-import pytest
 import structlog
 from structlog.testing import LogCapture
 
 
-def captured(monkeypatch: pytest.MonkeyPatch, module: object) -> LogCapture:
+def captured(monkeypatch, module):
     """Every line that the module's ``log`` is given from now on, of any level."""
     capture = LogCapture()
     monkeypatch.setattr(

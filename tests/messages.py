@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from factories import SLOT, transition
-from monitor.model.alerts import State, Transition
+from monitor.model.alerts import State
 from monitor.model.explanation import (
     Cause,
     Change,
@@ -16,7 +15,6 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.notifications import Briefing, Message
-from monitor.model.ports import Receiver
 from monitor.model.rules import Severity
 from monitor.receivers import ReceiverOptions, open_receivers
 
@@ -47,7 +45,7 @@ HOSTILE = {
 }
 
 
-def start(**changes: Any) -> Transition:
+def start(**changes):
     """`SimilarityLow` begins to fire for everybody."""
     return transition(
         **{
@@ -60,7 +58,7 @@ def start(**changes: Any) -> Transition:
     )
 
 
-def end(**changes: Any) -> Transition:
+def end(**changes):
     """The same firing is over a day later."""
     later = {
         "slot": SLOT + timedelta(days=1),
@@ -76,7 +74,7 @@ def end(**changes: Any) -> Transition:
     return start(**{"explanation": None, "interval": None, **later, **said, **changes})
 
 
-def acknowledgement(**changes: Any) -> Transition:
+def acknowledgement(**changes):
     return start(
         **{
             "explanation": None,
@@ -87,7 +85,7 @@ def acknowledgement(**changes: Any) -> Transition:
     )
 
 
-def message(*changes: Transition, **fields: Any) -> Message:
+def message(*changes, **fields):
     """What tells these changes; what starts in it fires on, if nothing else is said."""
     firing = tuple(change for change in changes if not change.is_end)
     base = Message(
@@ -100,11 +98,11 @@ def message(*changes: Transition, **fields: Any) -> Message:
     return replace(base, **fields)
 
 
-def repetition(*firing: Transition, **fields: Any) -> Message:
+def repetition(*firing, **fields):
     return message(firing=firing, is_repetition=True, **fields)
 
 
-def many(count: int, **changes: Any) -> tuple[Transition, ...]:
+def many(count, **changes):
     """That many segments begin to fire in one run."""
     return tuple(
         start(segment=f"shop={n:04d}", value=0.3 - n / 10_000, dedup_key=f"{n:032x}", **changes)
@@ -112,7 +110,7 @@ def many(count: int, **changes: Any) -> tuple[Transition, ...]:
     )
 
 
-def explanation(**changes: Any) -> Explanation:
+def explanation(**changes):
     base = Explanation(
         metric="extended_tau",
         sentence=WHY,
@@ -145,7 +143,7 @@ def explanation(**changes: Any) -> Explanation:
     return replace(base, **changes)
 
 
-def briefing(**changes: Any) -> Briefing:
+def briefing(**changes):
     """The explanation, and two users of different groups."""
     examples = (
         ExampleLists(
@@ -162,7 +160,7 @@ def briefing(**changes: Any) -> Briefing:
     return replace(Briefing(explanation=explanation(), examples=examples), **changes)
 
 
-def hostile_message(text: str) -> Message:
+def hostile_message(text):
     """Everything that comes from outside says ``text``, and so do names that the configuration would not take."""
     item = ExposedItem(
         item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61
@@ -198,13 +196,13 @@ FIRING, ENDED, SEEN = EVERYBODY, end(), acknowledgement()
 START, END = message(FIRING), message(ENDED)
 
 
-def opened(**options: Any) -> Receiver:
+def opened(**options):
     """The receiver of this entry, opened as the daemon opens it."""
     (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
     return receiver
 
 
-def send(*messages: Message, **options: Any) -> None:
+def send(*messages, **options):
     """All of them through one receiver."""
     receiver = opened(**options)
     for each in messages:

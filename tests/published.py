@@ -1,17 +1,13 @@
 """What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
-
-from starlette.applications import Starlette
 
 import factories
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, Kind
-from monitor.model.alerts import AlertState, Expectation, Outcome, State
+from monitor.model.alerts import Expectation, Outcome, State
 from monitor.model.daemon_state import DaemonState, Role, RoleKind
 from monitor.model.explanation import (
     Cause,
@@ -35,7 +31,6 @@ from monitor.model.runs import (
     RunRecord,
     RunResult,
     RunStatus,
-    Summary,
 )
 from monitor.model.unpaired import ArmCounts, UnpairedFindings
 from monitor.receivers.message.content import content_of
@@ -54,7 +49,7 @@ UNPAIRED = UnpairedFindings(
 _HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
 
 
-def run(**changes: Any) -> Run:
+def run(**changes):
     base = Run(
         id=1,
         comparison="home-feed",
@@ -76,15 +71,13 @@ def run(**changes: Any) -> Run:
     return replace(base, **changes)
 
 
-def record(
-    slot: datetime, *summaries: Summary, arm_scores: Sequence[ArmScore] = (), **changes: Any
-) -> RunRecord:
+def record(slot, *summaries, arm_scores=(), **changes):
     """A run of this slot, with what it measured."""
     run_of_slot = run(slot=slot, **changes)
     return extend(RunRecord, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
 
 
-def summary(**changes: Any) -> Summary:
+def summary(**changes):
     measured = {
         "metric": "rbo(p=0.9)",
         "n": 188,
@@ -98,7 +91,7 @@ def summary(**changes: Any) -> Summary:
     )
 
 
-def state(**changes: Any) -> AlertState:
+def state(**changes):
     judged = {
         "state": State.FIRING,
         "streak": 2,
@@ -110,7 +103,7 @@ def state(**changes: Any) -> AlertState:
     )
 
 
-def coverage(**changes: Any) -> Coverage:
+def coverage(**changes):
     base = CoverageRow(
         segment="all",
         asked=200,
@@ -131,12 +124,12 @@ def coverage(**changes: Any) -> Coverage:
     return Coverage(rows=(row, uk))
 
 
-def arm_score(**changes: Any) -> ArmScore:
+def arm_score(**changes):
     base = ArmScore(segment="all", arm=Arm.BASELINE, metric="catalogue_coverage", value=0.75, n=190)
     return replace(base, **changes)
 
 
-def explanation(**changes: Any) -> Explanation:
+def explanation(**changes):
     parts = dict.fromkeys(Part, 0.0) | {Part.MEMBERSHIP: 0.25}
     item = ExposedItem(
         item="i9", title="Tea", before=0.0, after=0.5, share_before=0.0, share_after=0.75
@@ -175,7 +168,7 @@ def explanation(**changes: Any) -> Explanation:
     return replace(base, **changes)
 
 
-def latest(**changes: Any) -> LatestRun:
+def latest(**changes):
     base = extend(
         LatestRun,
         run(),
@@ -208,13 +201,13 @@ def latest(**changes: Any) -> LatestRun:
     return replace(base, **changes)
 
 
-def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
+def named(comparison, status=RunStatus.OK):
     """A comparison of that name whose newest run ended so."""
     states = (state(comparison=comparison),)
     return latest(comparison=comparison, status=status, states=states)
 
 
-def result(**changes: Any) -> RunResult:
+def result(**changes):
     claim = changes.pop("claim", factories.claim())
     base = RunResult(
         claim=claim,
@@ -231,12 +224,12 @@ def result(**changes: Any) -> RunResult:
     return replace(base, **changes)
 
 
-def filled() -> PrometheusPublisher:
+def filled():
     """A publisher that shows at least one sample of every series."""
     return fill(PrometheusPublisher(version="1.2.3"))
 
 
-def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
+def fill(publisher):
     """The same publisher once it was told of everything."""
     interval = {"home-feed": timedelta(minutes=15)}
     publisher.watch(
@@ -272,7 +265,7 @@ WELL = SimpleNamespace(unhealthy=lambda: None, unready=lambda: None)
 """A daemon that is well."""
 
 
-def site(**given: Any) -> Site:
+def site(**given):
     """What pages are made from: what is given, and nothing else."""
     status = Status(
         version="1.2.3",
@@ -293,14 +286,14 @@ def site(**given: Any) -> Site:
     )
 
 
-def pages(**given: Any) -> Starlette:
+def pages(**given):
     """The application over what is given, and over nothing else."""
     shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
     nothing = {"metrics": lambda *_: (b"page\n", {}), "health": WELL, "reload": lambda: False}
     return create_app(**{"site": site(**shown), **nothing, **given})
 
 
-def series_names() -> set[str]:
+def series_names():
     """Every name that a query over rankwatch's own series may use; histograms by their parts."""
     parts = {
         Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),

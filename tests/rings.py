@@ -15,7 +15,7 @@ _DESELECTED = pytest.StashKey[int]()
 _running: list[pytest.Item] = []
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     """Mark what needs a server by its fixtures or parameters."""
     fixtures = set(getattr(item, "fixturenames", ()))
     callspec = getattr(item, "callspec", None)
@@ -25,7 +25,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item):  # noqa: ANN201 - pytest's own type is private
+def pytest_runtest_protocol(item):
     """Remember which test runs, so that `servers.require` can refuse a server to the first ring."""
     _running[:] = [item]
     try:
@@ -34,12 +34,12 @@ def pytest_runtest_protocol(item: pytest.Item):  # noqa: ANN201 - pytest's own t
         _running.clear()
 
 
-def is_first_ring() -> bool:
+def is_first_ring():
     """True while a test of the first ring runs."""
     return any(item.get_closest_marker("integration") is None for item in _running)
 
 
-def pytest_deselected(items: list[pytest.Item]) -> None:
+def pytest_deselected(items):
     """Count the tests of the second ring that this run leaves out."""
     if items:
         left_out = sum(item.get_closest_marker("integration") is not None for item in items)
@@ -48,7 +48,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session):
     """A worker of xdist reports its count to the process that prints the summary."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
@@ -56,12 +56,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node, error) -> None:  # noqa: ANN001, ARG001 - types of xdist
+def pytest_testnodedown(node, error):  # noqa: ARG001 - types of xdist
     """Every worker collects all tests, so each reports the same count."""
     node.config.stash[_DESELECTED] = getattr(node, "workeroutput", {}).get("second_ring", 0)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     """Name what did not run, so that nobody takes the first ring for everything."""
     left_out = terminalreporter.config.stash.get(_DESELECTED, 0)
     if left_out:

@@ -2,20 +2,19 @@
 
 import json
 import re
-from typing import Any
 
 
-def rows(table: str) -> list[list[str]]:
+def rows(table):
     """Cells of each line, which ` | ` divides."""
     return [[cell.strip() for cell in line.split(" | ")] for line in table.strip().splitlines()]
 
 
-def cells(table: str) -> list[list[str]]:
+def cells(table):
     """Cells of each line, which two spaces or more divide. A line that begins with ``#`` is a comment."""
     lines = (line.strip() for line in table.strip().splitlines())
     return [re.split(r"  +", line) for line in lines if not line.startswith("#")]
 
 
-def parsed(lines: str) -> list[Any]:
+def parsed(lines):
     """Values of lines of JSON."""
     return [json.loads(line) for line in lines.strip().splitlines()]

@@ -10,6 +10,7 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from re import _compiler, _parser  # type: ignore[attr-defined]  # how an expression is made up
 from re._constants import (  # type: ignore[import-not-found]
@@ -139,7 +140,7 @@ def _inner(kind, given):
 def _example(kind, given, inner):
     if kind in (LITERAL, IN, ANY, NOT_LITERAL):
         one = _compiler.compile(_parser.SubPattern(_parser.State(), [(kind, given)]))
-        return next(filter(one.match, map(chr, (*b"1a ~", *range(0x20000)))))
+        return next(filter(one.match, map(chr, chain(b"1a ~", range(0x20000)))))
     whole = [*_beginnings(inner[0])][-1:] if inner else []
     least = given[0] if kind in (MAX_REPEAT, MIN_REPEAT) else 1
     return "".join(whole) * max(least, 1)

@@ -103,7 +103,7 @@ def judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
     reason = find_reason(findings.reasons, _REASONS[condition])
     if reason is None:
         return _clear(condition)
-    return undecided(Outcome.BREACH, write_run_reason(reason))
+    return undecided(Outcome.BREACH, write_run_reason(reason), findings.unpaired.assigned)
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:

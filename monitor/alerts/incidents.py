@@ -99,6 +99,8 @@ def assign_incidents(
     members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
         members[state.incident].append(state)
+    # The alerts that start in one run are assigned in three groups. Alerts of a later group can
+    # join the incident of an earlier group.
     for group in (
         (Problem.OTHER_LIST, Problem.CONDITION),
         (Problem.NO_LIST,),
@@ -118,7 +120,6 @@ def assign_incidents(
         name = name or stable_key(slot, str(starts[0].dedup_key))
         keys = {start.dedup_key for start in starts}
         incidents |= dict.fromkeys(keys, name)
-        # Alerts of later groups can join the incident too.
         members[name] += [
             replace(state, incident=name) for state in states if state.dedup_key in keys
         ]
@@ -192,20 +193,20 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
 
     None if none is open.
     """
-    beginnings: dict[str, list[datetime]] = defaultdict(list)
+    starts: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
         if state.incident:
-            beginnings[state.incident].append(state.since)
+            starts[state.incident].append(state.since)
+    open_incidents = []
+    for name, began in starts.items():
+        if slot - min(began) <= MOST_PERIODS * group_for:
+            open_incidents.append((max(began), name))
+    if not open_incidents:
+        return None
     # Several incidents may be firing, because an incident can last longer than alerts may join it.
-    newest = max(
-        (
-            (max(began), name)
-            for name, began in beginnings.items()
-            if slot - min(began) <= MOST_PERIODS * group_for
-        ),
-        default=None,
-    )
-    return None if newest is None else newest[1]
+    # The one that an alert joined last is used.
+    _, newest = max(open_incidents)
+    return newest
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
@@ -241,6 +242,7 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
 
 
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
+    """Select the changes that represent these changes of one alert. See `find_leads`."""
     of_all_users = [change for change in changes if change.segment == ALL]
     if not of_all_users:
         return changes

@@ -59,8 +59,8 @@ def advance(
     firing until it recovers. If somebody changes the threshold or ``for`` of a rule, the stored
     state continues. A firing alert keeps its key and severity.
     """
-    was = State.QUIET
-    state_before = State.QUIET
+    was = State.QUIET  # the stored state
+    state_before = State.QUIET  # the state without an earlier attempt of this slot
     streak = 0
     if previous is not None:
         if evaluation.slot < previous.judged_slot:
@@ -262,7 +262,10 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
 
 
 def _end(state: AlertState, cause: Transition | None, removed: Removed, at: datetime) -> Transition:
-    """Return the end of an alert that no rule watches. ``cause`` is its last transition."""
+    """Return the end of an alert that no rule watches.
+
+    Its metric is known only from ``cause``, the alert's last transition.
+    """
     end = Transition(
         comparison=state.comparison,
         alert=state.alert,

@@ -81,6 +81,7 @@ class Matcher:
         is_regex = "~" in sign
         quoted = _QUOTED.fullmatch(value)
         if quoted and is_regex:
+            # All other backslashes belong to the regular expression.
             value = quoted[1].replace('\\"', '"')
         elif quoted:
             value = re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL)

@@ -246,6 +246,7 @@ def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[J
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
+    """Judge a value of similarity. A noise floor that cannot be trusted gives ``no_data``."""
     findings = run.findings
     summary = run.figures.summaries.get((segment, rule.metric))
     derived, _ = parse_derived(rule.metric)

@@ -35,10 +35,10 @@ def interleaved(
     ] = "baseline,candidate",
     user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,
     team: Annotated[
-        str | None, typer.Option(help="Column with the team whose item this is.")
+        str | None, typer.Option(help="Column with the team that chose the item.")
     ] = None,
     click: Annotated[
-        str | None, typer.Option(help="Column with the number of clicks, or whether there was one.")
+        str | None, typer.Option(help="Column with the number of clicks, or with true or false.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -63,17 +63,17 @@ def interleaved(
     team = team or find_column(log, _TEAM_COLUMNS)
     click = click or find_column(log, _CLICK_COLUMNS)
     try:
-        found = compare_teams(options, team, click, (values[0], values[1]))
+        preference = compare_teams(options, team, click, (values[0], values[1]))
     except SourceError as error:
         raise InputError(error.shown) from None
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(preference))
         return
-    ties = found.users - found.for_baseline - found.for_candidate
+    ties = preference.users - preference.for_baseline - preference.for_candidate
     rows = (
-        (f"the baseline ({values[0]})", f"{found.for_baseline:,}"),
-        (f"the candidate ({values[1]})", f"{found.for_candidate:,}"),
+        (f"the baseline ({values[0]})", f"{preference.for_baseline:,}"),
+        (f"the candidate ({values[1]})", f"{preference.for_candidate:,}"),
         ("both equally", f"{ties:,}"),
     )
     print_table(("users who prefer", "users>"), rows)
-    print_line(write_preference(found.mean, found.low, found.high, found.users))
+    print_line(write_preference(preference.mean, preference.low, preference.high, preference.users))

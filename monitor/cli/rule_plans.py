@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,10 @@ from monitor.cli.parameters import (
     Segments,
     parse_span,
 )
+from monitor.model.errors import InputError
+from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.texts.planning import (
+    write_arm_sizes,
     write_chance,
     write_early_stop,
     write_false_alerts,
@@ -27,10 +31,9 @@ from monitor.texts.planning import (
     write_size,
     write_spread,
 )
+from monitor.texts.unpaired import write_needs_pairs
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from monitor.model.rules import Comparison
     from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
     from monitor.service.analysis.thresholds import Suggestion
@@ -104,7 +107,9 @@ def suggest(  # noqa: PLR0913 - the command's options
 
     settings = load_settings(config)
     accepted = None if every is None else parse_span(every)
-    configured, interval = configured_comparison(settings, comparison, accepted, command="suggest")
+    configured, interval = configured_comparison(settings, comparison, accepted)
+    if configured.measuring.unpaired is not None:
+        raise InputError(write_needs_pairs(configured.name))
     with opened_store(settings.database) as store:
         suggestions = suggest_thresholds(
             configured,
@@ -258,7 +263,9 @@ def plan(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Compute how many users or runs are needed to detect a drop.
 
-    The drop is a lower mean (--drop), or a share of users with broken lists (--share).
+    The drop is a lower mean (--drop), or a share of users with broken lists (--share). In an
+    unpaired comparison, --drop is a rise of the self gap, and --share is a share of the candidate's
+    users. Numbers of users are for both arms together.
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
@@ -277,9 +284,10 @@ def plan(  # noqa: PLR0913 - the command's options
     configured = None
     inputs_of_plans = [sample_size.PlanInputs()]
     early_stop = None
+    interval = timedelta()
     if comparison is not None:
         by_rule = share is not None and not overrides
-        configured, inputs_of_plans, early_stop = _read_stored(
+        configured, interval, inputs_of_plans, early_stop = _read_stored(
             comparison, config, metric, segment, by_rule=by_rule
         )
     plans = []
@@ -303,6 +311,9 @@ def plan(  # noqa: PLR0913 - the command's options
         print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
         return
     _print_plan(best)
+    unpaired = None if configured is None else configured.measuring.unpaired
+    if unpaired is not None and best.users is not None and best.runs is not None:
+        print_line(write_arm_sizes(best.users, best.runs, unpaired.baseline_share, interval))
     if early_stop is not None:
         print_line(write_early_stop(*early_stop))
 
@@ -314,8 +325,8 @@ def _read_stored(
     segment: str,
     *,
     by_rule: bool,
-) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
-    """Return the comparison, the inputs of each possible plan, and how many users are asked early.
+) -> tuple[Comparison, timedelta, list[PlanInputs], tuple[int, int] | None]:
+    """Return the comparison, its interval, the inputs of each possible plan, and users asked early.
 
     With ``by_rule``, there is a plan for each rule, and otherwise one plan. The last value is that
     of `users_until_decided`.
@@ -330,14 +341,14 @@ def _read_stored(
     from monitor.storage import opened_store
 
     settings = load_settings(config)
-    comparison, _ = configured_comparison(settings, name, None, command="plan")
+    comparison, interval = configured_comparison(settings, name, None)
     with opened_store(settings.database) as store:
         inputs = []
         if by_rule:
             inputs = read_rule_inputs(comparison, store.history, metric, segment)
         if not inputs:
             inputs = [read_plan_inputs(comparison, store.history, metric, segment)]
-        return comparison, inputs, users_until_decided(comparison, store.history)
+        return comparison, interval, inputs, users_until_decided(comparison, store.history)
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
@@ -362,7 +373,8 @@ def _print_plan(plan: SampleSizePlan) -> None:
     inputs = plan.inputs
     rule = plan.inputs.rule
     if rule is not None:
-        scale = " (as angles: arcsin of the root)" if rule.is_share else ""
+        is_angle = rule.is_share or parse_derived(rule.metric)[0] is DerivedMetric.FAR_GAP
+        scale = " (as angles: arcsin of the root)" if is_angle else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
     print_line(write_spread(inputs.mean, search.sd, search.wander, inputs.learned))
     if plan.chance is not None and plan.users is not None and plan.runs is not None:

@@ -247,9 +247,10 @@ def print_run(
 
     ``same_lists_since`` is the slot of the previous run if that run had the same lists.
     """
-    from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
+    from monitor.measures.presentation import arm_table, explanation_tables, explanation_title
     from monitor.measures.unpaired_presentation import difference_tables
     from monitor.texts.run_notes import write_run_notes
+    from monitor.texts.unpaired import ARM_GAPS_EXPLAINED
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
@@ -271,10 +272,10 @@ def print_run(
         _print_gaps(run, run.unpaired)
     if run.arm_scores:
         print_line()
-        print_table(
-            ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"),
-            arm_rows(run.arm_scores),
-        )
+        of_arms = arm_table(run.arm_scores, run.unpaired.arm_gaps if run.unpaired else ())
+        print_table(of_arms.columns, of_arms.rows)
+        if run.unpaired is not None:
+            print_line(ARM_GAPS_EXPLAINED)
     tables = explanation_tables(explanation) if explanation else ()
     if run.unpaired is not None:
         tables = (*tables, *difference_tables(run.unpaired, titles, _MOST_ITEMS))

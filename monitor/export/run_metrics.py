@@ -8,7 +8,7 @@ import numpy as np
 from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
 from monitor.measures.presentation import score_by_chance
-from monitor.model.alerts import Outcome, State
+from monitor.model.alerts import State
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import RunReasonKind, find_reason
@@ -16,7 +16,6 @@ from monitor.model.runs import LatestRun, RunStatus, Summary
 from monitor.model.statistics import UNPAIRED_SERIES, DerivedMetric, Statistic, parse_derived
 
 _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
-_JUDGED = (Outcome.OK, Outcome.BREACH)
 
 
 def gauges_of_run(latest: LatestRun) -> Gauges:
@@ -143,7 +142,7 @@ def _add_alerts(gauges: Gauges, latest: LatestRun) -> None:
         key = (state.comparison, state.alert, state.segment, state.severity.value)
         gauges.set("alert_state", key, _STATES[state.state])
         gauges.set("alert_threshold", key, state.threshold)
-        gauges.set("alert_judged", key, is_ok and state.outcome in _JUDGED)
+        gauges.set("alert_judged", key, is_ok and state.is_judged)
         if is_ok and state.value is not None:
             gauges.set("alert_value", key, state.value)
             gauges.set("alert_users", key, state.users)

@@ -171,11 +171,11 @@ _TABLE = {
         _GAUGE,
         f"{_SIMILARITY} series",
         "In an unpaired comparison: mean over users of `baseline_self`, `candidate_self`, "
-        "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` compare the "
-        "lists of an arm's users with the same users' lists before the test. `self_gap` and "
-        "`far_gap` are differences between the arms. `outcome` is the difference in an outcome, "
-        "which the label `metric` names. `outcome_low` and `outcome_high` are the ends of its "
-        "interval.",
+        "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` "
+        "compare the lists of an arm's users with the same users' lists before the test. "
+        "`self_gap` and `far_gap` are differences between the arms. `outcome` is the difference in "
+        "the outcome that the label `metric` names. `outcome_low` and `outcome_high` are the ends "
+        "of its interval.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
@@ -189,7 +189,7 @@ _TABLE = {
     "switched_users": _series(
         _GAUGE,
         "comparison",
-        "Number of users that both arms served since the test began. Only in unpaired comparisons.",
+        "Number of users that switched arms since the test began. Only in unpaired comparisons.",
     ),
     "split_log_evidence": _series(
         _GAUGE,

@@ -10,6 +10,7 @@ from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, Seg
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import ArmScore, Run
+from monitor.model.unpaired import ArmGap
 from monitor.texts.wording import count_of
 
 SEGMENTS = 8
@@ -174,18 +175,27 @@ def score_by_chance(metric: str, run: Run) -> float | None:
     return _expected(metric, run.k, run.catalogue_size)
 
 
-def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
-    """Yield one row of text for each segment and arm-wide metric.
+def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap] = ()) -> TextTable:
+    """The metrics of each arm, by segment. With ``gaps``, the table has the adjusted gaps too.
 
-    A row has the segment, the metric, its values for baseline and candidate, and the number of
-    lists. This is the number of the arm with more lists.
+    The last column has the number of lists. If the arms have different numbers of lists, it has
+    both, the baseline's first.
     """
+    adjusted = {(gap.segment, gap.metric): f"{gap.adjusted:+.4f}" for gap in gaps}
+    columns = ["segment", "arm-wide metric", "baseline>", "candidate>", "lists>"]
+    if adjusted:
+        columns.insert(-1, "adjusted gap>")
     pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
         pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
-    for (segment, metric), arms in pairs.items():
-        most_lists = max(score.n for score in arms.values())
-        yield segment, metric, *(_value_text(arms.get(arm)) for arm in Arm), f"{most_lists:,}"
+    rows = []
+    for key, arms in pairs.items():
+        lists = dict.fromkeys(f"{arms[arm].n:,}" for arm in Arm if arm in arms)
+        row = [*key, *(_value_text(arms.get(arm)) for arm in Arm), " / ".join(lists)]
+        if adjusted:
+            row.insert(-1, adjusted.get(key, "-"))
+        rows.append(tuple(row))
+    return TextTable(title="Each arm", columns=tuple(columns), rows=tuple(rows))
 
 
 def _value_text(score: ArmScore | None) -> str:

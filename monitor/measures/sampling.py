@@ -18,6 +18,7 @@ from monitor.model.arrays import Flags, Hashes, Rows
 from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.rules import Comparison, Keep, SampleSize
 from monitor.model.segments import name_value
+from monitor.model.unpaired import ARM_COLUMN
 
 UNKNOWN_VALUE = "unknown"
 """A user without a value in a dimension gets this value."""
@@ -60,7 +61,10 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     # The values of all users decide which values become segments, so that this does not depend on
     # the draw.
     most = comparison.measuring.max_segment_values
-    frequent_codes = {name: frequent(values, most) for name, values in users.segments.items()}
+    frequent_codes = {}
+    for name, values in users.segments.items():
+        count = len(values.categories) if name == ARM_COLUMN else most
+        frequent_codes[name] = frequent(values, count)
     segments = {name: values.take(order) for name, values in users.segments.items()}
     panel = Panel(users=ids[order], segments=split(len(order), segments, frequent_codes))
     if not minimum:

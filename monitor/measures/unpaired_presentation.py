@@ -19,6 +19,10 @@ GAP_COLUMNS = (
 )
 
 
+_QUANTILES = ("p05", "p25", "p50", "p75", "p95")
+QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILES), "users>")
+
+
 def user_table(found: UnpairedFindings) -> TextTable:
     """How many users each arm has, and how many of them were compared."""
     arms = [found.users[arm] for arm in Arm]
@@ -40,13 +44,13 @@ def user_table(found: UnpairedFindings) -> TextTable:
 def outcome_table(found: UnpairedFindings) -> TextTable:
     """The outcomes of both arms' users, and how much they differ."""
     rows = []
-    for each in found.outcomes:
+    for gap in found.outcomes:
         interval = "-"
-        if each.low is not None and each.high is not None:
-            interval = f"{each.low:+.2%} to {each.high:+.2%}"
-        difference = "-" if each.difference is None else f"{each.difference:+.2%}"
-        means = (_number(each.means[arm]) for arm in Arm)
-        rows.append((each.column, *means, difference, interval, f"{each.users:,}"))
+        if gap.low is not None and gap.high is not None:
+            interval = f"{gap.low:+.2%} to {gap.high:+.2%}"
+        difference = "-" if gap.difference is None else f"{gap.difference:+.2%}"
+        means = (_number(gap.means[arm]) for arm in Arm)
+        rows.append((gap.column, *means, difference, interval, f"{gap.users:,}"))
     return TextTable(
         title="Outcomes of a user since the test began",
         columns=("outcome", *(f"{arm}>" for arm in Arm), "difference>", "interval>", "users>"),
@@ -73,6 +77,14 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
             means.get(DerivedMetric.FAR_GAP, "-"),
             f"{sum(found[series].n for series in arms):,}",
         )
+
+
+def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
+    """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
+    for summary in summaries:
+        if parse_derived(summary.metric)[0] in SELF_SERIES.values():
+            quantiles = [_number(summary.value(name)) for name in _QUANTILES]
+            yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
 
 def difference_tables(

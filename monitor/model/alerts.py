@@ -184,6 +184,11 @@ class AlertState:
     incident: str | None = None
     acknowledged_by: str | None = None
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether the newest run judged a value. Otherwise ``reason`` says why it did not."""
+        return self.outcome in (Outcome.OK, Outcome.BREACH)
+
 
 @immutable
 class Transition:

@@ -115,3 +115,10 @@ class ReceiverRecord:
     # If the same error occurred several times in a row, the first of these times
     last_error_at: datetime | None = None
     reason: str | None = None  # the text of the last error
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last delivery failed."""
+        if self.last_error_at is None:
+            return False
+        return self.last_success_at is None or self.last_error_at > self.last_success_at

@@ -196,7 +196,8 @@ class AskedUsers:
 class UserBatch:
     """Users of a run with their segments and the answers of both arms.
 
-    A field is None if it has no source, or if the source failed.
+    A field is None if it has no source, or if the source failed. ``arm`` is the arm that serves
+    these users, if each user is served by one arm only.
     """
 
     panel: Panel
@@ -205,6 +206,7 @@ class UserBatch:
     again: Pull | None = None  # the baseline's second lists
     weights: ItemWeights | None = None
     relevance: RelevanceTable | None = None
+    arm: Arm | None = None
 
 
 @immutable

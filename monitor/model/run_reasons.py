@@ -101,8 +101,9 @@ class RunReasonKind(StrEnum):
     ERROR = "error"  # text (why the run ended before any user was asked)
     LAST_OK = "last_ok"  # slot
     # In unpaired comparisons:
-    SPLIT_OFF = "split_off"  # users (of the baseline), asked (of both arms), limit (planned share)
-    SWITCHED = "switched"  # users (that both arms served), asked, limit (largest share)
+    # arm, users (that the arm lacks), asked (that were planned for it), slot (when its alert began)
+    SPLIT_OFF = "split_off"
+    SWITCHED = "switched"  # users (of both arms), asked, limit (largest share)
     NOT_SERVED = "not_served"  # arm; no user of the run has a list of this arm
     FEW_BEFORE = "few_before"  # arm, users (with a list of before), asked, limit (least share)
     ARMS_DIFFERED = "arms_differed"  # limit (the chance of such a difference)

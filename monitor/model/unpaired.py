@@ -7,10 +7,16 @@ both arms are compared.
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARM_COLUMN = "rankwatch_arm"
+"""The name of the column with each user's arm, which sources make from the arm's column."""
 ENOUGH_EVIDENCE = 1000.0
 """The users are not split as planned if the evidence against the plan is at least this large."""
 
@@ -27,12 +33,29 @@ class UnpairedPlan:
 
 
 @immutable
+class AssignedUsers:
+    """The users that were assigned to the arms since the test began."""
+
+    count: Mapping[Arm, int]  # users that switched arms are left out
+    switched: "pd.Index[str]"
+
+
+@immutable
 class ArmCounts:
     """Counts of one arm's users. Users that switched arms are left out."""
 
     assigned: int  # users that were assigned to the arm since the test began
     served: int  # users of the run with a list of now
     compared: int  # users of the run with a list of now and a list of before
+
+
+@immutable
+class Shortfall:
+    """The arm that has fewer users than planned, for as many users of the other arm."""
+
+    arm: Arm
+    planned: int  # the number of users that the arm should have
+    lacking: int  # the number of planned users that the arm does not have
 
 
 @immutable
@@ -63,6 +86,19 @@ class ItemExposure:
 
 
 @immutable
+class ArmGap:
+    """How much more a metric of one arm rose in the candidate than in the baseline.
+
+    The values of now are compared with those of the same users' lists of before.
+    """
+
+    segment: str
+    metric: str
+    values_before: Mapping[Arm, float]  # the value of the metric over the lists of before
+    adjusted: float  # the rise in the candidate minus the rise in the baseline
+
+
+@immutable
 class OutcomeGap:
     """An outcome of the users since the test began, such as clicks, and how much the arms differ.
 
@@ -86,7 +122,7 @@ class UnpairedFindings:
 
     baseline_share: float  # planned share of users in the baseline arm
     users: Mapping[Arm, ArmCounts]
-    switched: int  # users that both arms served since the test began
+    switched: int  # users that were in both arms since the test began
     # Evidence that the users are not split as planned. ln 1000 or more means that they are not
     log_e: float
     # Chance of a larger difference of the arms' lists of before, if users are assigned at random.
@@ -97,4 +133,18 @@ class UnpairedFindings:
     items: tuple[ItemExposure, ...] = ()
     # The number of each arm's lists in which items were counted
     counted: Mapping[Arm, int] = field(default_factory=dict)
+    arm_gaps: tuple[ArmGap, ...] = ()
     outcomes: tuple[OutcomeGap, ...] = ()
+
+    @property
+    def assigned(self) -> int:
+        """The number of users that were assigned to an arm since the test began."""
+        return sum(counts.assigned for counts in self.users.values())
+
+    @property
+    def shortfall(self) -> Shortfall:
+        """The arm that has fewer users than planned. Nobody is lacking if the split fits."""
+        shares = {Arm.BASELINE: self.baseline_share, Arm.CANDIDATE: 1 - self.baseline_share}
+        short = min(Arm, key=lambda arm: self.users[arm].assigned / shares[arm])
+        planned = round(self.users[short.other].assigned * shares[short] / shares[short.other])
+        return Shortfall(arm=short, planned=planned, lacking=planned - self.users[short].assigned)

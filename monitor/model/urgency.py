@@ -1,10 +1,11 @@
 """Decides from values whether an incident is urgent: how many users it concerns, and in which arm."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
-from monitor.model.explanation import Explanation
+from monitor.model.explanation import Explanation, FaultKind
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, RuleKind
@@ -26,6 +27,8 @@ class Concern:
     arms: tuple[Arm, ...] = ()  # the arms with the fault. Empty if they are unknown
     is_estimated: bool = False  # whether ``users`` is an estimate
     is_excess: bool = False  # whether healthy runs have such users, who are not counted
+    # Whether users may see data about other users, because they get the lists of other users
+    is_private: bool = False
 
     @property
     def share(self) -> float:
@@ -57,17 +60,18 @@ def find_concern(
     if explanation is None or explanation.finding is None:
         return of_values
     finding = explanation.finding
-    explained = Concern(
+    concern = Concern(
         users=finding.users,
         compared=finding.compared,
         arms=finding.arms,
         is_estimated=finding.is_estimated,
     )
-    if of_values is None:
-        return explained
-    is_far_more = of_values.share > _FAR_MORE * explained.share
-    is_urgent_alone = of_values.is_urgent and not explained.is_urgent
-    return of_values if is_far_more or is_urgent_alone else explained
+    if of_values is not None:
+        is_far_more = of_values.share > _FAR_MORE * concern.share
+        is_urgent_alone = of_values.is_urgent and not concern.is_urgent
+        if is_far_more or is_urgent_alone:
+            concern = of_values
+    return replace(concern, is_private=finding.kind is FaultKind.MIXED_UP)
 
 
 def _share_of(concern: Concern) -> float:

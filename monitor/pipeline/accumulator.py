@@ -270,6 +270,7 @@ class RunAccumulator:
         return findings, sample
 
     def _pair_sample(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Sample:
+        """Return the sample, paired with these weights and this relevance."""
         users = self.shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
         users = sort_users(users, users["is_sampled"])

@@ -174,7 +174,10 @@ def _write_cause(
     explanation: Explanation | None,
     finding: Finding | None,
 ) -> str | None:
-    """Write the cause of this alert. None if there is neither an explanation nor a lost list."""
+    """Write the cause of this alert: the explanation, or why users have no list.
+
+    Alerts on similarity get the explanation if there is one. None if there is nothing to say.
+    """
     is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
     if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
         return write_lost(finding)

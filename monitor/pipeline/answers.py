@@ -13,12 +13,14 @@ from monitor.alerts.rule_evaluation import segments_of
 from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
+from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
-from monitor.model.rankings import ALL, Panel, UserBatch
+from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
 from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all
+from monitor.model.unpaired import ARM_COLUMN
+from monitor.pipeline.pull import Answers, Arms, UnpairedArms, draw_panel, join_all, pull_all
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
@@ -49,13 +51,61 @@ def open_answers(
                 answers = reading.enter_context(joined)
             yield answers
         return
+    unpaired = arms.unpaired
+    if unpaired is not None:
+        arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, watch.seconds_left(limit))
+    if unpaired is not None:
+        yield _pull_arms(comparison, arms, unpaired, panel, slot, watch)
+        return
     with watch.stage("pull"):
         stops_early = sample is not None and sample.stops_early
         pull = pull_until_certain if stops_early else pull_all
         answers = pull(comparison, arms, panel, slot, watch.seconds_left(limit), memory)
     yield answers
+
+
+def _pull_arms(
+    comparison: Comparison,
+    arms: Arms,
+    unpaired: UnpairedArms,
+    panel: Panel,
+    slot: datetime,
+    watch: Stopwatch,
+) -> Answers:
+    """Pull the lists of users that are served by one arm only. One arm is read after the other.
+
+    Raises SourceError if an arm has no users.
+    """
+    lacks: dict[str, None] = {}
+    segments = dict(panel.segments)
+    rows_of_arm = {}
+    for arm in Arm:
+        rows = segments.pop(f"{ARM_COLUMN}={arm}", None)
+        if rows is None:
+            msg = f"the {arm} served no user in this run: check `served`, and check the log"
+            raise SourceError(msg, permanent=False)
+        rows_of_arm[arm] = rows
+    everybody = replace(panel, segments=segments)
+
+    def batches(size: int) -> Iterator[UserBatch]:
+        for arm, rows in rows_of_arm.items():
+            users = cut_panel(everybody, rows)
+            of_arm = replace(arms, candidate=unpaired.lists[arm])
+            left_s = watch.seconds_left(comparison.measuring.deadline)
+            answers = pull_all(comparison, of_arm, users, slot, left_s)
+            lacks.update(dict.fromkeys(answers.lacks))
+            for batch in answers.batches(size):
+                yield replace(batch, arm=arm)
+
+    return Answers(
+        asked=AskedUsers(count=len(panel), segments=tuple(segments)),
+        batches=batches,
+        lacks=lacks.keys(),
+        weights=None,
+        relevance=None,
+    )
 
 
 def pull_until_certain(

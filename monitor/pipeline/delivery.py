@@ -211,6 +211,7 @@ class OutboxSender:
         return None
 
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
+        """Return the object that decides on these changes now."""
         receiver = self.receiver
         snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
         return Dispatch(
@@ -501,10 +502,8 @@ def drain(
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
         # This waits for retries that become due in time, because the process ends afterwards.
-        receivers = {sender.receiver.name for sender in senders}
-        is_waiting = False
-        for receiver, (deliveries, _) in outbox.waiting(clock.now()).items():
-            is_waiting |= receiver in receivers and deliveries > 0
+        waiting = outbox.waiting(clock.now())
+        is_waiting = any(sender.receiver.name in waiting for sender in senders)
         seconds_left = ends_at - clock.monotonic()
         if seconds_left <= 0 or not is_waiting:
             return

@@ -283,7 +283,9 @@ class Rejudgement:
     past: dict[str, deque[PastRun]] = field(default_factory=dict)  # by hash of the configuration
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
-        """Judge the next run. Abandoned runs, and slots that were judged before, are ignored.
+        """Judge the next run, and return the transitions of its alerts.
+
+        Abandoned runs, and slots that were judged before, are ignored.
 
         If ``is_whole`` is False, some of the run's stored summaries may have been deleted. Then
         rules on conditions do not judge the run.

@@ -11,7 +11,7 @@ from monitor.model.errors import SourceError
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import DerivedMetric
-from monitor.model.unpaired import OutcomeGap, UnpairedPlan
+from monitor.model.unpaired import ARM_COLUMN, OutcomeGap, UnpairedPlan
 from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.statistics.unpaired.outcomes import Moments, boundary, moments, relative_difference
 
@@ -21,29 +21,37 @@ _DAY = timedelta(days=1)
 def measure_outcomes(
     plan: UnpairedPlan,
     arms: Arms,
-    users: Mapping[Arm, "pd.Index[str]"],
+    switched: "pd.Index[str]",
     slot: datetime,
     seconds_left: Callable[[], float],
 ) -> tuple[tuple[OutcomeGap, ...], list[str]]:
-    """Compare the outcomes of these users. Also returns sentences about what could not be read.
+    """Compare the outcomes of the users that were assigned since the test began.
 
-    A user without a row in the log has the outcome 0.
+    Users that ``switched`` arms are left out. A user without a row in the log has the outcome 0.
+    Also returns sentences about what could not be read.
     """
-    if arms.unpaired is None or not plan.outcomes:
+    sources = None if arms.unpaired is None else arms.unpaired.outcomes
+    if sources is None:
         return (), []
+    late = "the outcomes did not arrive before the run's deadline"
     periods = []
     lacks: list[str] = []
-    late = "the outcomes did not arrive before the run's deadline"
     try:
-        for source in arms.unpaired.outcomes:
+        ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
+        users = ask_in_time(ask_users, seconds_left(), late)
+        for source in (sources.now, sources.before):
             ask = partial(source.sums, slot, plan.outcomes)
             read = ask_in_time(ask, seconds_left(), late)
             periods.append(read.sums)
             lacks += arms.describe(read.unreadable)
     except SourceError as error:
         return (), [f"outcomes: {arms.reason(error)}"]
+    has_stayed = ~users.users.isin(switched)
+    users_of = {}
+    for arm in Arm:
+        users_of[arm] = users.users[has_stayed & (users.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
-    return tuple(_compare(name, periods, users, days) for name in plan.outcomes), lacks
+    return tuple(_compare(name, periods, users_of, days) for name in plan.outcomes), lacks
 
 
 def _compare(
@@ -61,7 +69,7 @@ def _compare(
     difference = relative_difference(baseline, candidate, boundary(count, days))
     return OutcomeGap(
         column=name,
-        means={arm: _finite(each.mean_now) for arm, each in of_arms.items()},
+        means={arm: _finite(part.mean_now) for arm, part in of_arms.items()},
         users=count,
         difference=_finite(difference.value),
         low=_finite(difference.low),
@@ -75,19 +83,19 @@ def _finite(value: float) -> float | None:
 
 def summarize_outcomes(outcomes: Iterable[OutcomeGap]) -> Iterator[Summary]:
     """Yield the difference and both ends of its interval as series, which rules can judge."""
-    for each in outcomes:
+    for gap in outcomes:
         values = {
-            DerivedMetric.OUTCOME: each.difference,
-            DerivedMetric.OUTCOME_LOW: each.low,
-            DerivedMetric.OUTCOME_HIGH: each.high,
+            DerivedMetric.OUTCOME: gap.difference,
+            DerivedMetric.OUTCOME_LOW: gap.low,
+            DerivedMetric.OUTCOME_HIGH: gap.high,
         }
         for series, value in values.items():
-            users = 0 if value is None else each.users
+            users = 0 if value is None else gap.users
             yield Summary(
                 segment=ALL,
-                metric=series.of(each.column),
+                metric=series.of(gap.column),
                 n=users,
-                n_undefined=each.users - users,
+                n_undefined=gap.users - users,
                 mean=value,
                 standard_error=None,
                 statistics={},

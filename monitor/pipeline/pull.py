@@ -61,7 +61,8 @@ class Arms:
     - ``pseudonyms`` replace the users' ids in everything that leaves this module. The source
       ``relevance`` replaces the ids itself.
     - ``listed`` gives the users in an arm's lists, for arms that can list their users.
-    - ``unpaired`` has the sources of a comparison in which each user is served by one arm only.
+    - ``unpaired`` has more sources if each user is served by one arm only. Then the baseline is
+      the users' lists of before, and the candidate is their lists of now.
     """
 
     baseline: ports.Source
@@ -100,17 +101,30 @@ class Arms:
 
 @immutable
 class UnpairedArms:
-    """The opened sources of an unpaired comparison.
+    """The sources that only an unpaired comparison has. Its users have the column `ARM_COLUMN`.
 
-    - ``arms`` has two sources of lists for each arm. The baseline is the users' lists of before,
-      and the candidate is the users' lists of now.
-    - ``assigned`` gives for each arm the users that were assigned to it since the test began.
-    - ``outcomes`` are the outcomes since the test began, and those before the test.
+    - ``lists`` gives the lists of now of each arm. If the sources are joined, they are not used.
+    - ``assigned`` gives the users that were assigned to an arm since the test began.
+    - ``outcomes`` is None if the comparison names no outcomes.
     """
 
-    arms: Mapping[Arm, Arms]
-    assigned: Mapping[Arm, ports.UserSource]
-    outcomes: Sequence[ports.OutcomeSource] = ()
+    lists: Mapping[Arm, ports.Source]
+    assigned: ports.AssignmentSource
+    outcomes: OutcomeSources | None = None
+
+
+@immutable
+class OutcomeSources:
+    """The sources of outcomes of users, such as clicks.
+
+    - ``users`` gives the users that were assigned since the test began, with the column
+      `ARM_COLUMN`.
+    - ``now`` gives the outcomes since the test began, and ``before`` those before the test.
+    """
+
+    users: ports.UserSource
+    now: ports.OutcomeSource
+    before: ports.OutcomeSource
 
 
 @immutable
@@ -358,6 +372,7 @@ class AskedSource(Generic[T]):
         read: Callable[[S], T | None],
         reason: Callable[[SourceError], str] = str,
     ) -> None:
+        """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
         self.answer: T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE

@@ -170,15 +170,17 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
         columns_by_alert[watched.rule.alert][watched.segment] = column
     for alert, columns in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
-            # numbers has the shape (PARTS, rows, segments of the lessons).
+            # The numbers have the shape (PARTS, rows, segments of the lessons). The numbers of
+            # segments that are still judged are copied to the columns of their series.
             numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
             places = [place for place, segment in enumerate(segments) if segment in columns]
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
-        measured = describe_series(series_of_rule[0].rule)
+        description = describe_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
-            if not run.teaches(alert, measured):
+            if not run.teaches(alert, description):
+                # Only the first two parts, values and errors, can be computed from summaries.
                 values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
                 parts[:2, row, list(columns.values())] = values_and_errors
     return LessonArrays(*parts)

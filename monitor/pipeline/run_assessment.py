@@ -1,6 +1,7 @@
 """Decides the status of a measured run, and finds the reasons for it."""
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.model.alerts import AlertState, State
@@ -120,19 +121,18 @@ def _find_losses(
             )
             losses.append(loss)
     losses.sort(key=lambda loss: -loss.users)
+    reasons = [*losses]
     # If both arms failed for many users, probably something that both use is broken.
-    both_failed = []
     if len(losses) == len(Arm) and 2 * losses[-1].users >= everybody.asked:
-        both_failed.append(RunReason(kind=RunReasonKind.BOTH_FAILED))
-    others = []
+        reasons.insert(0, RunReason(kind=RunReasonKind.BOTH_FAILED))
     if len(losses) == 1 and losses[0].arm is not None:
         other = losses[0].arm.other
         users = everybody.asked_of(other)
-        others.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
+        reasons.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
     if any(cause.reason is CoverageReason.TIMEOUT for loss in losses for cause in loss.causes):
         deadline_s = comparison.measuring.deadline.total_seconds()
-        others.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
-    return [*both_failed, *losses, *others, *_name_examples(losses, notes)]
+        reasons.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
+    return [*reasons, *_name_examples(losses, notes)]
 
 
 def _find_causes(
@@ -179,17 +179,19 @@ def _find_unpaired_obstacles(
 ) -> RunReasons:
     """Return the reasons why the run cannot be judged, the most important one first."""
     obstacles = []
-    assigned = {arm: counts.assigned for arm, counts in unpaired.users.items()}
-    if unpaired.log_e >= (_FIXED if _was_off(comparison, states) else split.LIMIT):
+    off_since = _off_since(comparison, states)
+    if unpaired.log_e >= (split.LIMIT if off_since is None else _FIXED):
+        shortfall = unpaired.shortfall
         obstacles.append(
             RunReason(
                 kind=RunReasonKind.SPLIT_OFF,
-                users=assigned[Arm.BASELINE],
-                asked=sum(assigned.values()),
-                limit=unpaired.baseline_share,
+                arm=shortfall.arm,
+                users=shortfall.lacking,
+                asked=shortfall.planned,
+                slot=off_since,
             )
         )
-    users = sum(assigned.values()) + unpaired.switched
+    users = unpaired.assigned + unpaired.switched
     if unpaired.switched > MOST_SWITCHED * users:
         obstacles.append(
             RunReason(
@@ -216,13 +218,16 @@ def _find_unpaired_obstacles(
     return tuple(obstacles)
 
 
-def _was_off(comparison: Comparison, states: Sequence[AlertState]) -> bool:
-    """Whether the alert on the split is firing."""
+def _off_since(comparison: Comparison, states: Sequence[AlertState]) -> datetime | None:
+    """The slot since which the alert on the split is firing. None if it is not firing."""
     alerts = set()
     for rule in comparison.judging.rules:
         if isinstance(rule, ConditionRule) and rule.condition is Condition.SPLIT_OFF:
             alerts.add(rule.alert)
-    return any(state.alert in alerts and state.state is State.FIRING for state in states)
+    for state in states:
+        if state.alert in alerts and state.state is State.FIRING:
+            return state.since
+    return None
 
 
 def _note_arms_differed(unpaired: UnpairedFindings) -> RunReasons:

@@ -198,6 +198,7 @@ def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
 
 
 def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:
+    """Return the mismatch from JSON, which has texts for enums and lists for tuples."""
     if row is None:
         return None
     changed = {

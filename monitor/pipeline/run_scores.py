@@ -1,9 +1,8 @@
 """Collects the scores of a run, selects those that are stored, and writes all to a sink."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,19 +17,10 @@ from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Claim, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, parse_derived
 
-_T = TypeVar("_T")
-
 HELD_USERS = 1_000_000
 """Memory has the scores of at most this many users. If there are more, a spool stores them."""
 _BATCH_USERS = 100_000
 """The number of users in one batch of scores."""
-
-
-def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
-    """Leave out metrics that failed for a user, and the series that are derived from them."""
-    return {
-        name: value for name, value in by_metric.items() if parse_derived(name)[1] not in failed
-    }
 
 
 def without_floor(scores: Scores) -> Scores:
@@ -73,9 +63,15 @@ class RunScores:
     def __iter__(self) -> Iterator[Scores]:
         batches = self._sorted() if self._spool is None else self._spool.batches()
         for batch in batches:
-            yield replace(batch, by_metric=without_failed(batch.by_metric, self.failed))
+            by_metric = {}
+            for name, values in batch.by_metric.items():
+                # The series that are derived from a failed metric are left out too.
+                if parse_derived(name)[1] not in self.failed:
+                    by_metric[name] = values
+            yield replace(batch, by_metric=by_metric)
 
     def _sorted(self) -> Iterator[Scores]:
+        """Yield the scores in memory in batches, by ascending user. Sorts them only once."""
         if not self._held:
             return
         scores = join_scores(self._held)

@@ -153,12 +153,10 @@ def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
     ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
     """
     derived, name = parse_derived(metric)
-    # A gap compares how far both arms moved, and not their lists.
-    if derived in OUTCOMES or derived in GAPS:
+    if derived in OUTCOMES:
         return False
-    grows_with_distance = (
-        derived is DerivedMetric.OVER_FLOOR or not parse(name).higher_is_more_alike
-    )
+    is_distance = derived is DerivedMetric.OVER_FLOOR or derived in GAPS
+    grows_with_distance = is_distance or not parse(name).higher_is_more_alike
     if Statistic.parse(statistic).floor is not None:
         # `share_below(x)` grows when scores become smaller.
         grows_with_distance = not grows_with_distance
@@ -216,5 +214,6 @@ def _add_floor(
             excess = floor[name] - scores[name]
         scores[DerivedMetric.FLOOR.of(name)] = floor[name]
         bounds[DerivedMetric.FLOOR.of(name)] = low, high
+        # The excess is the difference of two scores.
         scores[DerivedMetric.OVER_FLOOR.of(name)] = excess
         bounds[DerivedMetric.OVER_FLOOR.of(name)] = low - high, high - low

@@ -176,7 +176,7 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
 
 
 def _find_fault(users: DividedSample) -> Finding | None:
-    """Find the fault of an arm. What is usual is the change of the other arm's users since before.
+    """Find the fault of an arm. None if neither arm's lists changed more than those of the other.
 
     The candidate's fault is reported first. Users of one arm are compared with as many users of the
     other arm. The larger arm is sampled.

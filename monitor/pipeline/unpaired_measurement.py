@@ -5,8 +5,7 @@ one user, and not of two arms. The users of both arms go through one accumulator
 is divided into the users of the baseline and the users of the candidate.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,7 +18,6 @@ from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing.list_tables import rows_by_segment, user_index
 from monitor.measures.sampling import hash_users
 from monitor.model.errors import SourceError
-from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import (
@@ -35,12 +33,12 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.model.unpaired import ArmCounts, OutcomeGap, UnpairedFindings, UnpairedPlan
+from monitor.model.unpaired import ArmCounts, ArmGap, AssignedUsers, UnpairedFindings
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import Answers, Arms, UnpairedArms, ask_in_time
+from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time
 from monitor.pipeline.run_explanation import note_sample
 from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
@@ -60,16 +58,6 @@ from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
 
 Notes = dict[tuple[Arm, CoverageReason], CoverageNote]
-
-
-@immutable
-class _Assigned:
-    """The users that were assigned to each arm since the test began."""
-
-    count: Mapping[Arm, int]  # users that switched arms are left out
-    switched: "pd.Index[str]"
-    outcomes: tuple[OutcomeGap, ...]
-    lacks: Sequence[str]  # what could not be read of the outcomes
 
 
 def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
@@ -98,15 +86,16 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
     notes: Notes = {}
-    with ExitStack() as reading:
-        with watch.stage("users"):
-            assigned = _read_assigned(plan, arms, sources, slot, seconds_left)
-        answers: dict[Arm, Answers] = {}
-        for arm in Arm:
-            opened = open_answers(comparison, sources.arms[arm], slot, watch, memory)
-            answers[arm] = reading.enter_context(opened)
-        segments = _join_segments(answers.values())
-        asked = _divide(answers, segments)
+    with watch.stage("users"):
+        assigned = _read_assigned(sources, slot, seconds_left())
+    with watch.stage("outcomes"):
+        switched = assigned.switched
+        outcomes, lacks = measure_outcomes(plan, arms, switched, slot, seconds_left)
+    if arms.pseudonyms is not None:
+        switched = arms.pseudonyms.hide(switched)
+    with open_answers(comparison, arms, slot, watch, memory) as answers:
+        segments = answers.asked.segments
+        asked = _divide(answers.asked)
         accumulator = RunAccumulator(
             comparison,
             asked,
@@ -114,17 +103,21 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
             sampled_users=sampled_users,
             wanted=_wanted_statistics(comparison),
         )
-        for arm in Arm:
-            for batch in watch.iterate("pull", answers[arm].batches(size)):
-                _add_notes(notes, batch, arm)
-                measured = accumulator.add(_place(batch, arm, assigned.switched))
-                scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
+        weights = None
+        for batch in watch.iterate("pull", answers.batches(size)):
+            arm = batch.arm
+            if arm is None:
+                raise ValueError("the users of a batch are served by one arm")
+            weights = batch.weights
+            _add_notes(notes, batch, arm)
+            measured = accumulator.add(_place(batch, arm, switched))
+            scores.add(draw_scores(_name_scores(measured, arm), keep, comparison))
     scores.failed = accumulator.part.failed
-    run, sample = accumulator.finish(slot, answers[Arm.CANDIDATE].weights)
+    run, sample = accumulator.finish(slot, weights)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
     with watch.stage("arms"):
-        arm_scores = _measure_arms(measuring, sample, memory, segments)
+        arm_scores, arm_gaps = _measure_arms(measuring, sample, memory, segments)
     with watch.stage("explain"):
         of_arms = DividedSample(
             sample=sample,
@@ -138,26 +131,25 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         measured_users = accumulator.coverage.all.asked
         explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
         explanation, titles_error = add_titles(explanation, arms.titles, slot, seconds_left())
+    count = assigned.count
     unpaired = UnpairedFindings(
         baseline_share=plan.baseline_share,
         users=_count_users(accumulator.coverage, assigned),
         switched=len(assigned.switched),
-        log_e=_weigh_split(plan, assigned),
+        log_e=log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share),
         before_p=differences.before_p,
         between=differences.between,
         items=differences.items,
         counted=differences.counted,
-        outcomes=assigned.outcomes,
+        arm_gaps=arm_gaps,
+        outcomes=outcomes,
     )
     last_models = None if memory.last_ok is None else memory.last_ok.models
-    lacks = dict.fromkeys(assigned.lacks)
-    for answer in answers.values():
-        lacks |= dict.fromkeys(answer.lacks)
     run = replace(
         run,
         scores=scores if scores.count else None,
         coverage=coverage,
-        summaries=(*summaries, *summarize_outcomes(assigned.outcomes)),
+        summaries=(*summaries, *summarize_outcomes(outcomes)),
         evidence=_name_evidence(run.evidence, accumulator, asked),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
@@ -171,37 +163,14 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         run=run,
         coverage=coverage,
         notes=notes,
-        left_out=(*lacks, *accumulator.left_out, *filter(None, [titles_error])),
+        left_out=(*lacks, *answers.lacks, *accumulator.left_out, *filter(None, [titles_error])),
     )
 
 
-def _read_assigned(
-    plan: UnpairedPlan,
-    arms: Arms,
-    sources: UnpairedArms,
-    slot: datetime,
-    seconds_left: Callable[[], float],
-) -> _Assigned:
-    users: dict[Arm, pd.Index[str]] = {}
-    for arm, source in sources.assigned.items():
-        late = f"the users of the {arm} did not arrive before the run's deadline"
-        users[arm] = ask_in_time(partial(source.users, slot, ()), seconds_left(), late).users
-    switched = users[Arm.BASELINE].intersection(users[Arm.CANDIDATE])
-    stayed = {arm: of_arm.difference(switched, sort=False) for arm, of_arm in users.items()}
-    outcomes, lacks = measure_outcomes(plan, arms, stayed, slot, seconds_left)
-    if arms.pseudonyms is not None:
-        switched = arms.pseudonyms.hide(switched)
-    return _Assigned(
-        count={arm: len(of_arm) for arm, of_arm in stayed.items()},
-        switched=switched,
-        outcomes=outcomes,
-        lacks=lacks,
-    )
-
-
-def _weigh_split(plan: UnpairedPlan, assigned: _Assigned) -> float:
-    count = assigned.count
-    return log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share)
+def _read_assigned(sources: UnpairedArms, slot: datetime, seconds_left: float) -> AssignedUsers:
+    """Read the users that were assigned to each arm. Raises SourceError if they come too late."""
+    late = "the users that were assigned to the arms did not arrive before the run's deadline"
+    return ask_in_time(partial(sources.assigned.assigned, slot), seconds_left, late)
 
 
 def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
@@ -216,19 +185,10 @@ def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     return wanted
 
 
-def _join_segments(answers: Iterable[Answers]) -> tuple[str, ...]:
-    """Return the names of the segments of both arms, each once. ``all`` comes first."""
-    segments: dict[str, None] = {}
-    for answer in answers:
-        segments |= dict.fromkeys(answer.asked.segments)
-    return tuple(segments)
-
-
-def _divide(answers: Mapping[Arm, Answers], segments: Sequence[str]) -> AskedUsers:
-    """Return the users of both arms. Each segment is divided by arm, and ``all`` comes first."""
-    names = [divided(arm, segment) for segment in segments for arm in Arm]
-    count = sum(answer.asked.count for answer in answers.values())
-    return AskedUsers(count=count, segments=(ALL, *names))
+def _divide(asked: AskedUsers) -> AskedUsers:
+    """Divide each segment by arm. The segment ``all`` with the users of both arms comes first."""
+    names = [divided(arm, segment) for segment in asked.segments for arm in Arm]
+    return replace(asked, segments=(ALL, *names))
 
 
 def _place(batch: UserBatch, arm: Arm, switched: "pd.Index[str]") -> UserBatch:
@@ -284,7 +244,8 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
     return Coverage(rows=tuple(merged))
 
 
-def _count_users(coverage: Coverage, assigned: _Assigned) -> dict[Arm, ArmCounts]:
+def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCounts]:
+    """Return how many users of each arm were assigned, were served a list, and were compared."""
     rows = {row.segment: row for row in coverage.rows}
     users = {}
     for arm in Arm:
@@ -352,21 +313,44 @@ def _summarize_gap(
 
 def _measure_arms(
     measuring: MeasuringPlan, sample: Sample, memory: Memory, segments: Iterable[str]
-) -> tuple[ArmScore, ...]:
-    """Measure the lists of now of each arm. Traits that compare two lists compare them with before.
+) -> tuple[tuple[ArmScore, ...], tuple[ArmGap, ...]]:
+    """Measure the lists of now of each arm, and how much more they changed in the candidate.
 
-    The lists of the last run, if any, are those of the same users.
+    Traits that compare two lists compare them with before. The lists of the last run, if any, are
+    those of the same users.
     """
     names = {divided(arm, segment): (segment, arm) for segment in segments for arm in Arm}
     rows = {name: sample.segments[name] for name in names}
     last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arm_scores(measuring, replace(sample, segments=rows), last=last, former=former)
-    of_now = []
+    of_now: list[ArmScore] = []
+    of_before: list[ArmScore] = []
     for score in scores:
-        if score.arm is Arm.CANDIDATE:
-            segment, arm = names[score.segment]
-            of_now.append(replace(score, segment=segment, arm=arm))
-    return tuple(of_now)
+        segment, arm = names[score.segment]
+        side = of_now if score.arm is Arm.CANDIDATE else of_before
+        side.append(replace(score, segment=segment, arm=arm))
+    return tuple(of_now), tuple(_compare_with_before(of_now, of_before))
+
+
+def _compare_with_before(
+    of_now: Iterable[ArmScore], of_before: Iterable[ArmScore]
+) -> Iterator[ArmGap]:
+    """Yield the gap of each metric that both arms have, now and before."""
+    values_before = _values_by_arm(of_before)
+    for (segment, metric), now in _values_by_arm(of_now).items():
+        before = values_before.get((segment, metric), {})
+        if len(now) == len(before) == len(Arm):
+            rise = {arm: now[arm] - before[arm] for arm in Arm}
+            adjusted = rise[Arm.CANDIDATE] - rise[Arm.BASELINE]
+            yield ArmGap(segment=segment, metric=metric, values_before=before, adjusted=adjusted)
+
+
+def _values_by_arm(scores: Iterable[ArmScore]) -> dict[tuple[str, str], dict[Arm, float]]:
+    values: dict[tuple[str, str], dict[Arm, float]] = {}
+    for score in scores:
+        if score.value is not None:
+            values.setdefault((score.segment, score.metric), {})[score.arm] = score.value
+    return values
 
 
 def _name_evidence(

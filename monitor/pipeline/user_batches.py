@@ -85,7 +85,10 @@ class _PanelPull:
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
-        """Return the answers for the users at these positions of the panel."""
+        """Return the answers for the users at these positions of the panel.
+
+        Only the first call returns the versions of the model.
+        """
         rows = self._rows[positions]
         failed = self._failed_rows[positions]
         users = [self._failed_users[row] for row in failed[failed >= 0]]

@@ -27,7 +27,12 @@ from monitor.receivers.fields import (
     Timeout,
     repeated,
 )
-from monitor.receivers.message.content import MessageContent, content_of, is_watched
+from monitor.receivers.message.content import (
+    MessageContent,
+    content_of,
+    is_watched,
+    weight_of,
+)
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import cause_of, clean
@@ -206,15 +211,17 @@ def mail_subject(message: Message, content: MessageContent) -> str:
 
     An urgent message has the word ``urgent`` in place of its severity.
     Mail programs group mails by the constant part. It names the comparison, the cause of the
-    incident's first alert, and the incident.
+    incident's first alert, and the incident. If the incident became worse, the cause is the new
+    one, because the first one has too low figures.
     """
     status = message.status.upper()
+    first, *_ = message.first or message.firing or message.changes
     if message.worse:
         status = "WORSE"
+        first = min(message.changes, key=weight_of)
     elif not is_watched(message):
         status = "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
-    first, *_ = message.first or message.firing or message.changes
     mark = _digest(message.incident)[:8]
     severity = "urgent" if content.is_urgent else message.severity
     return f"[{status}] [{severity}] {name}: {cause_of(first)} (incident {mark})"

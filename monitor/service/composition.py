@@ -15,11 +15,11 @@ from monitor.alerts.unmatched import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, OutcomeSource, Receiver, RelevanceSource, UserSource
+from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, UnpairedArms
+from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
@@ -32,6 +32,7 @@ from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     UsersOptions,
     all_users_problem,
+    open_assigned,
     open_item_titles,
     open_item_weights,
     open_joined,
@@ -197,8 +198,7 @@ def watch(
         listed=_listed(options),
     )
     if options.unpaired is not None:
-        unpaired = _open_unpaired(options.unpaired, arms)
-        arms = replace(arms, joined=None, listed={}, unpaired=unpaired)
+        arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
     comparison = _installed(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
@@ -213,27 +213,20 @@ def watch(
     )
 
 
-def _open_unpaired(options: UnpairedOptions, arms: Arms) -> UnpairedArms:
-    """Open the sources of each arm, with the lists of before as baseline."""
-    before = options.lists_before
-    of_arms: dict[Arm, Arms] = {}
-    assigned: dict[Arm, UserSource] = {}
-    for arm in Arm:
-        lists = options.lists_of(arm)
-        users = options.users_of(arm)
-        of_arms[arm] = replace(
-            arms,
-            baseline=open_source(before),
-            candidate=open_source(lists),
-            users=open_users(users, lists),
-            joined=open_joined(before, lists, users, None),
-            listed={},
-        )
-        assigned[arm] = open_users(options.assigned_to(arm), lists)
-    outcomes: tuple[OutcomeSource, ...] = ()
-    if options.outcomes:
-        outcomes = tuple(map(open_outcomes, options.outcome_logs))
-    return UnpairedArms(arms=of_arms, assigned=assigned, outcomes=outcomes)
+def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
+    return UnpairedArms(
+        lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
+        assigned=open_assigned(options.assigned),
+        outcomes=_open_outcomes(options) if options.outcomes else None,
+    )
+
+
+def _open_outcomes(options: UnpairedOptions) -> OutcomeSources:
+    return OutcomeSources(
+        users=open_users(options.users_since, options.log),
+        now=open_outcomes(options.outcomes_since),
+        before=open_outcomes(options.outcomes_before),
+    )
 
 
 def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:

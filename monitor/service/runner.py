@@ -24,7 +24,6 @@ from monitor.boundary.options import format_duration
 from monitor.model.errors import (
     ConfigError,
     DatabaseError,
-    InputError,
     MonitorError,
     OutputError,
     describe_fault,
@@ -43,7 +42,6 @@ from monitor.pipeline.run_scores import RunScores
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 from monitor.sources.kept_answers import AnswerFolder
-from monitor.texts.unpaired import write_needs_pairs
 
 if TYPE_CHECKING:  # because importing prometheus_client is slow
     from monitor.export.publisher import PrometheusPublisher
@@ -119,12 +117,6 @@ def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
     if name not in comparisons:
         raise ConfigError(f"no comparison named {name!r}: choose one of {', '.join(comparisons)}")
     return comparisons[name]
-
-
-def require_paired(comparison: Comparison, command: str) -> None:
-    """Raise InputError if each user is served by one arm only, because the command needs pairs."""
-    if comparison.measuring.unpaired is not None:
-        raise InputError(write_needs_pairs(comparison.name, command))
 
 
 def backfill_runs(

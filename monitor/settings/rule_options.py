@@ -147,10 +147,10 @@ class RuleOptions(Options):
     breach if the lists have not changed for an unusually long time while the other arm's lists
     change. Such a rule needs stored lists, so rankwatch stores lists."""
     outcome: str | None = Field(default=None, examples=["clicks"])
-    """Judges an outcome of the users of an unpaired comparison, in place of a `metric`. The outcome
-    is a column that `unpaired.outcomes` names. With `below: -0.02`, the rule is in breach if the
-    whole interval is below -2 %. Then the candidate's outcome is surely more than 2 % lower than
-    the baseline's. With `above: 0.02`, the rule is in breach if the whole interval is above 2 %."""
+    """Judges an outcome of an unpaired comparison, in place of a `metric`. The outcome is a column
+    that `unpaired.outcomes` names. With `below: -0.02`, the rule is in breach if the candidate's
+    outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the rule is in
+    breach if it is surely more than 2 % higher."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )

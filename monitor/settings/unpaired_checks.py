@@ -51,6 +51,10 @@ def _options(options: Partial, now: datetime) -> Iterator[Problem]:
             "must not be earlier than before, because lists of before are older than the test: "
             "give a later time",
         )
+    if options.since is not None and options.since > now:
+        yield Problem(
+            ("since",), "is in the future, so no user is in the test yet: give an earlier time"
+        )
 
 
 def _rows(key: str, source: OneOf, arm: str | None, needs: str | None = None) -> Iterator[Problem]:

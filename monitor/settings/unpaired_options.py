@@ -3,6 +3,7 @@
 They become ordinary sources, which read the same log with other times and arms.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -13,7 +14,7 @@ from monitor.boundary.options.one_of import OneOf
 from monitor.model.rankings import Arm
 from monitor.model.unpaired import UnpairedPlan
 from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions, are_once
-from monitor.sources.table_options import ColumnName
+from monitor.sources.table_options import ArmColumn, ColumnName, RowChoice
 
 _T = TypeVar("_T", bound=OneOf)
 _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
@@ -65,7 +66,7 @@ class UnpairedOptions(Options):
         default=(), max_length=5, examples=[["clicks"]]
     )
     """Columns of the log with an outcome of each request, such as clicks. The outcome of a user is
-    the sum since the test began. A rule may judge it with the key `outcome`."""
+    the sum since the test began. A rule may judge this sum with the key `outcome`."""
 
     @property
     def begins_at(self) -> datetime:
@@ -81,41 +82,59 @@ class UnpairedOptions(Options):
             outcomes=self.outcomes,
         )
 
-    def lists_of(self, arm: Arm) -> SourceOptions:
-        """The newest lists that this arm served since the test began."""
-        return self._select(self.log, arm, since=self.begins_at)
-
     @property
     def lists_before(self) -> SourceOptions:
         """The users' lists of before, which any arm may have served."""
-        return self._select(self.log, within=self.before_within, until=self.before)
+        return self._select(self.log, (), within=self.before_within, until=self.before)
 
-    def users_of(self, arm: Arm | None = None) -> UsersOptions:
-        """The users of a run that belong to this arm, with their segments. None means all arms."""
-        if self.assignments is not None:
-            return self.assigned_to(arm)
-        return self._select(self._served_users, arm, since=self.begins_at)
-
-    def assigned_to(self, arm: Arm | None = None) -> UsersOptions:
-        """The users that were assigned to this arm since the test began. None means all arms."""
-        users = self._served_users
-        if self.assignments is not None:
-            users = self.assignments.model_copy(update={"segments": self.segments})
-        return self._select(users, arm, within=None, since=self.begins_at)
+    def lists_of(self, *arms: Arm) -> SourceOptions:
+        """The newest lists that these arms served since the test began."""
+        chosen = RowChoice.NEWEST
+        if self.assignments is not None:  # without, users that both arms served are left out
+            chosen = RowChoice.NEWEST_OF_ARM
+        return self._select(self.log, arms, chosen, since=self.begins_at)
 
     @property
-    def outcome_logs(self) -> tuple[UsersOptions, UsersOptions]:
-        """The rows of the log since the test began, and those before the test."""
-        log = self._served_users
-        return (
-            self._select(log, within=None, since=self.begins_at),
-            self._select(log, within=self.before_within, until=self.before),
-        )
+    def users(self) -> UsersOptions:
+        """The users of a run, with their segments."""
+        since = self.begins_at
+        if self.assignments is None:
+            return self._select(self._served_users, tuple(Arm), since=since)
+        return self._select(self._assigned_users, tuple(Arm), within=None, since=since)
+
+    @property
+    def assigned(self) -> UsersOptions:
+        """The users that were assigned to an arm since the test began."""
+        users = self._assigned_users
+        return self._select(users, tuple(Arm), RowChoice.ALL, within=None, since=self.begins_at)
+
+    @property
+    def users_since(self) -> UsersOptions:
+        """The users that were assigned since the test began, each with the newest arm."""
+        users = self._assigned_users
+        return self._select(users, tuple(Arm), within=None, since=self.begins_at)
+
+    @property
+    def outcomes_since(self) -> UsersOptions:
+        """The rows of the log since the test began, of any arm."""
+        return self._select(self._served_users, (), within=None, since=self.begins_at)
+
+    @property
+    def outcomes_before(self) -> UsersOptions:
+        """The rows of the log before the test, of any arm."""
+        within = self.before_within
+        return self._select(self._served_users, (), within=within, until=self.before)
 
     def to_sources(self) -> dict[str, Any]:
-        """The sources of the arms and of all users, by their keys in a comparison."""
-        arms = {arm.value: self.lists_of(arm) for arm in Arm}
-        return {**arms, "users": self.users_of()}
+        """The sources of a run, by their keys in a comparison.
+
+        The lists of before are the baseline, and the lists of now are the candidate.
+        """
+        return {
+            "baseline": self.lists_before,
+            "candidate": self.lists_of(*Arm),
+            "users": self.users,
+        }
 
     @property
     def _served_users(self) -> UsersOptions:
@@ -126,13 +145,29 @@ class UnpairedOptions(Options):
         users = all_users(log).model_copy(update={"served": log.served})
         return UsersOptions.model_validate({self.log.kind: users, "segments": self.segments})
 
-    def _select(self, source: _T, arm: Arm | None = None, **period: object) -> _T:
-        """The same source with the rows of one arm or all arms, perhaps of another period."""
+    @property
+    def _assigned_users(self) -> UsersOptions:
+        """The users of the assignments, or of the log if there are none, with their segments."""
+        if self.assignments is None:
+            return self._served_users
+        return self.assignments.model_copy(update={"segments": self.segments})
+
+    def _select(
+        self,
+        source: _T,
+        arms: Sequence[Arm],
+        chosen: RowChoice = RowChoice.NEWEST,
+        **period: object,
+    ) -> _T:
+        """The same source with the rows of these arms, perhaps of another period.
+
+        Without arms, rows of any arm are read.
+        """
+        column = None
+        if arms:
+            values = {arm: getattr(self, arm) for arm in arms}
+            column = ArmColumn(name=self.arm, value_of=values, chosen=chosen)
         options = source.given
-        # The values that columns of a row must have.
-        column_values = dict(options.served.arm)
-        if arm is not None:
-            column_values[self.arm] = getattr(self, arm)
-        served = options.served.model_copy(update={"arm": column_values, **period})
+        served = options.served.select(column, **period)
         selected = options.model_copy(update={"served": served})
         return source.model_copy(update={source.kind: selected})

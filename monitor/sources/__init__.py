@@ -17,6 +17,7 @@ from monitor.boundary.options.problems import Problem
 from monitor.boundary.plugins import Registry
 from monitor.model.errors import ConfigError
 from monitor.model.ports import (
+    AssignmentSource,
     ItemTitleSource,
     ItemWeightSource,
     JoinedSource,
@@ -244,6 +245,7 @@ def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the r
 
 # Each of these functions raises ConfigError if a driver is not installed.
 open_source: Callable[[SourceOptions], Source] = partial(_open, "lists")
+open_assigned: Callable[[UsersOptions], AssignmentSource] = partial(_open, "users")
 open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(_open, "item_weights")
 open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(_open, "item_titles")
 open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(_open, "relevance")

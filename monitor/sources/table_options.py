@@ -1,13 +1,23 @@
 """Options of all tables: the columns with users, lists, weights, titles and grades."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from enum import StrEnum, auto
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
-from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options, readable_by
+from monitor.boundary.options import (
+    NOT_IN_HASH,
+    Duration,
+    Instant,
+    Options,
+    format_duration,
+    readable_by,
+)
 from monitor.model.id_forms import speller
+from monitor.model.immutable import immutable
+from monitor.model.rankings import Arm
 from monitor.model.unreadable import MAX_UNREADABLE
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
@@ -33,6 +43,26 @@ SECONDS = 1e11
 MILLISECONDS = 1e14
 MICROSECONDS = 1e17
 NANOSECONDS = 1e20
+
+
+class RowChoice(StrEnum):
+    """Which rows of a log are read, of those in the period."""
+
+    NEWEST = auto()  # those of each user's newest list
+    NEWEST_OF_ARM = auto()  # those of each user's newest list of each arm
+    ALL = auto()
+
+
+@immutable
+class ArmColumn:
+    """The column of a log that says which arm served a row.
+
+    ``value_of`` has the value of each arm whose rows are read.
+    """
+
+    name: str
+    value_of: Mapping[Arm, str]
+    chosen: RowChoice = RowChoice.NEWEST
 
 
 class ServedOptions(Options):
@@ -62,6 +92,41 @@ class ServedOptions(Options):
     def _problems(self) -> Iterator[str]:
         if self.since is not None and self.until is not None and self.since >= self.until:
             yield "since must be before until, because no row is in between: change one of them"
+
+    _arms: ArmColumn | None = PrivateAttr(default=None)
+
+    @property
+    def arms(self) -> ArmColumn | None:
+        """The arms of an unpaired comparison whose rows are read. None for all rows."""
+        return self._arms
+
+    @property
+    def each_arm(self) -> tuple[Arm | None, ...]:
+        """The arms that must have rows. None is any arm."""
+        return (None,) if self.arms is None else (*self.arms.value_of,)
+
+    def select(self, arms: ArmColumn | None, **period: object) -> Self:
+        """Return these options for the rows of these arms, and perhaps for another period."""
+        copy = self.model_copy(update=period)
+        copy._arms = arms  # noqa: SLF001 - a copy of these options
+        return copy
+
+    def describe_unserved(self, arm: Arm | None, slot: datetime, newest: str = "") -> str:
+        """Say that no list of the arm was served in the period. Names the columns and values."""
+        values = dict(self.arm)
+        if self.arms is not None and arm is not None:
+            values[self.arms.name] = self.arms.value_of[arm]
+        rows = " and ".join(f"{name} = {value!r}" for name, value in values.items())
+        period = f"up to {self.period(slot)[1]:%Y-%m-%dT%H:%M:%SZ}"
+        if self.within is not None:
+            period = f"in the {format_duration(self.within)} {period}"
+        if self.since is not None:
+            period = f"after {self.since:%Y-%m-%dT%H:%M:%SZ} and {period}"
+        lists = f"list with {rows}" if rows else "list"
+        return (
+            f"has no {lists} that was served {period}{newest}: check `served`, and check that the "
+            "log is written"
+        )
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:
         """The time after which rows are read, or None, and the time up to which they are read."""

@@ -39,6 +39,8 @@ _ADVICE: Mapping[Severity, str] = {
 }
 _ADVICE_BY_USERS = "look at it within this working day, or now if users complain or sales fall."
 """The advice for a warning that concerns too few users to be urgent."""
+_PRIVATE = "They may see data about other users, which is a matter of privacy."
+"""What users risk if they get the lists of other users."""
 _DUPLICATES_STEP = (
     "look at what joins the lists of {arms} without removing duplicates: two sources, or variants "
     "with one id."
@@ -160,7 +162,8 @@ def write_urgency(
         users = ""
         owner = "the owner of the arm"
         if concern is not None:
-            users = f" {_write_concern(concern).capitalize()}"
+            concerned = _write_concern(concern)
+            users = f" {concerned[:1].upper()}{concerned[1:]}"
         if concern is not None and concern.arms:
             owner = _write_owner(concern)
         return f"Urgent: the incident became worse.{users} Call {owner} now."
@@ -168,7 +171,9 @@ def write_urgency(
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
-    if severity is Severity.WARNING:
+    if concern.is_private:
+        advice = _ADVICE[Severity.CRITICAL]
+    elif severity is Severity.WARNING:
         advice = _ADVICE_BY_USERS
         title += ", not urgent"
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
@@ -184,7 +189,8 @@ def _write_concern(concern: Concern) -> str:
     users = f"{concern.users:,} of {concern.compared:,} users"
     if concern.is_excess:
         users = f"{concern.users:,} more of {concern.compared:,} users than usual"
-    return f"{about}{users} ({share}) {verb} concerned."
+    concerned = f"{about}{users} ({share}) {verb} concerned."
+    return f"{concerned} {_PRIVATE}" if concern.is_private else concerned
 
 
 def _write_owner(concern: Concern) -> str:

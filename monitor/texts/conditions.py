@@ -1,12 +1,13 @@
 """Writes clauses about conditions of runs, and about arms whose lists do not change.
 
-The clauses have no full stop.
+The clauses have no full stop. `write_health` writes sentences.
 """
 
 from monitor.model.alerts import MIN_CHANGES, Standstill
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition
 from monitor.texts.verdicts import count_users
+from monitor.texts.wording import count_of
 
 _CLEAR = {
     Condition.ERROR: "the run did not fail",
@@ -16,6 +17,16 @@ _CLEAR = {
     Condition.SPLIT_OFF: "the users are split as planned",
     Condition.ARMS_DIFFERED: "the arms did not differ before the test began",
 }
+
+
+def write_health(alerts: int, unjudged: int, *, is_well: bool) -> str:
+    """Say how many of the quiet alerts were judged. ``is_well`` is whether these are enough."""
+    if not alerts:
+        return "No rule watches this comparison."
+    judged = f"{alerts - unjudged:,} of {count_of(alerts, 'alert')}"
+    if is_well:
+        return f"All is well: no alert fires. The newest run judged {judged}."
+    return f"No alert fires, but the newest run judged only {judged}."
 
 
 def write_clear(condition: Condition) -> str:

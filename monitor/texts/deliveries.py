@@ -1,9 +1,14 @@
-"""Writes why a message is sent later, never, or again: clauses without a full stop."""
+"""Writes why a message is sent later, never, or again, and whether receivers get messages.
 
-from collections.abc import Iterable
+Reasons are clauses without a full stop.
+"""
+
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from monitor.model.instants import format_second
 from monitor.model.notifications import Silence
+from monitor.model.pages import ReceiverRecord
 from monitor.model.rules import Severity
 
 NEVER_SENT = "its start was never sent"
@@ -49,6 +54,28 @@ def write_more_users(before: float, now: float) -> str:
 def write_joined(faults: Iterable[str]) -> str:
     """Say that an incident is sent again because a fault of another kind joined it."""
     return f"another fault joined: {', '.join(faults)}"
+
+
+def write_receivers(records: Mapping[str, ReceiverRecord]) -> str:
+    """Say for each receiver whether it accepted its last message. These are sentences."""
+    if not records:
+        return "No receiver is configured. Only web pages and Prometheus show alerts."
+    return " ".join(_write_receiver(name, record) for name, record in records.items())
+
+
+def _write_receiver(name: str, record: ReceiverRecord) -> str:
+    if record.is_failing and record.last_error_at is not None:
+        failed_at = format_second(record.last_error_at)
+        return f"The receiver {name} has failed since {failed_at}: {record.reason}."
+    if record.last_success_at is not None:
+        return (
+            f"The receiver {name} accepted its last message at "
+            f"{format_second(record.last_success_at)}."
+        )
+    return (
+        f"No message has been sent to the receiver {name} yet. Test it: rankwatch notify test "
+        f"{name}."
+    )
 
 
 def _write_time(at: datetime) -> str:

@@ -262,7 +262,7 @@ def _write_shared(finding: Finding, arms: str) -> str:
     lists = finding.detail["lists"]
     what = f"get one of {lists:.0f} lists from the {arms}"
     if lists == 1:
-        what = f"all get the same list from the {arms}"
+        what = f"get one and the same list from the {arms}"
     if finding.detail["popular"] >= _POPULAR:
         return f"{what}: the most popular items"
     return what

@@ -1,5 +1,6 @@
 """Writes about checks of the configuration, proposed thresholds, plans and backtests."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
@@ -63,13 +64,13 @@ def write_no_users_suffice(
     wander: float, runs: int, least_drop: float, learned: float, more_runs: int | None
 ) -> str:
     """Say why no number of users can show the drop in ``runs`` runs, and what can show it."""
-    remedy = f"the {learned:g} healthy runs are too few to show so small a drop"
+    remedy = f"the {learned:g} healthy runs are too few to show so small a change"
     if more_runs is not None:
         remedy = f"{more_runs:,} or more runs judged together can show it"
     span = "one run" if runs == 1 else f"{runs:,} runs"
     return (
         f"no number of users is enough: the mean varies by {wander:.3g} between runs, so the "
-        f"smallest drop that {span} can show is {least_drop:.3g}; {remedy}"
+        f"smallest change that {span} can show is {least_drop:.3g}; {remedy}"
     )
 
 
@@ -91,15 +92,15 @@ def write_spread(mean: float | None, users: float, runs: float, learned: int) ->
 
 
 def write_chance(drop: float, users: int, runs: int, chance: float) -> str:
-    """Say how probable it is that these runs show the drop."""
+    """Say how probable it is that these runs show the change of the mean."""
     size = f"{runs:,} runs of {users:,} users"
-    return f"a drop of {drop:.3g} is detected in {size} with a probability of {chance:.1%}"
+    return f"a change of {drop:.3g} is detected in {size} with a probability of {chance:.1%}"
 
 
 def write_needed(drop: float, power: float, alpha: float, answer: str) -> str:
     """Say how many users or runs can show the drop, or why none can (``answer``)."""
     return (
-        f"to detect a drop of {drop:.3g} with a probability of {power:.0%}, if one judgement in "
+        f"to detect a change of {drop:.3g} with a probability of {power:.0%}, if one judgement in "
         f"{1 / alpha:,.0f} may be a false alert: {answer}"
     )
 
@@ -112,7 +113,18 @@ def write_size(users: int, runs: int) -> str:
 
 def write_least_drop(users: int, drop: float) -> str:
     """Say which drop a usual run detects."""
-    return f"a usual run of {users:,} users detects a drop of {drop:.3g} with this probability"
+    return f"a usual run of {users:,} users detects a change of {drop:.3g} with this probability"
+
+
+def write_arm_sizes(users: int, runs: int, baseline_share: float, interval: timedelta) -> str:
+    """Say how many of a run's users each arm needs, and how long the runs take."""
+    of_baseline = math.ceil(users * baseline_share)
+    of_candidate = math.ceil(users * (1 - baseline_share))
+    days = runs * interval / timedelta(days=1)
+    return (
+        f"each run needs {of_baseline:,} users of the baseline and {of_candidate:,} users of the "
+        f"candidate; time needed: {days:,.3g}d"
+    )
 
 
 def write_early_stop(needed: int, users: int) -> str:

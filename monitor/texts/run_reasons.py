@@ -37,12 +37,12 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     ),
     RunReasonKind.LAST_OK: "last good run: {slot}",
     RunReasonKind.SPLIT_OFF: (
-        "the users are not split as planned: {0.users:,} of {0.asked:,} users ({share:.1%}) are "
-        "in the baseline, and {0.limit:.1%} were planned. Nothing is judged until the test begins "
-        "again with a new `since`"
+        "the users are not split as planned: the {0.arm} lacks {0.users:,} of {0.asked:,} planned "
+        "users ({share:.1%}){first_seen}. Nothing is judged until the test begins again with a new "
+        "`since`"
     ),
     RunReasonKind.SWITCHED: (
-        "both arms served {0.users:,} of {0.asked:,} users ({share:.1%}), more than {0.limit:.0%}"
+        "{0.users:,} of {0.asked:,} users switched arms ({share:.1%}), more than {0.limit:.0%}"
     ),
     RunReasonKind.NOT_SERVED: "no user has a list from the {0.arm}",
     RunReasonKind.FEW_BEFORE: (
@@ -96,12 +96,14 @@ def write_run_reason(reason: RunReason) -> str:
         return write_mismatch(reason.mismatch)
     if reason.unmatched is not None:
         return write_unmatched(reason.unmatched)
+    slot = "" if reason.slot is None else format_instant(reason.slot)
     clause = _CLAUSES.get(reason.kind, "{0.text}").format(
         reason,
         share=reason.users / max(1, reason.asked),
         causes=write_causes(reason.causes),
         examples=", ".join(reason.examples),
-        slot=reason.slot and format_instant(reason.slot),
+        slot=slot,
+        first_seen=slot and f", first seen in the run of {slot}",
     )
     if reason.doubt is None:
         return clause

@@ -20,11 +20,16 @@ ONE_RUN = (
 )
 """How to read the gaps of a single run."""
 GAPS_EXPLAINED = (
-    "Baseline, candidate: how similar the lists of the arm's users are to their own lists of "
-    "before the test. Self gap: how much farther the candidate's users moved. Far gap: how many "
-    "more of them have a list that is far from their list of before."
+    "Baseline, candidate: the mean of the metric over the arm's users, between their list of now "
+    "and their own list of before the test. Self gap: how much farther the candidate's users "
+    "moved. Far gap: how many more of them have a list that is far from their list of before."
 )
 """What the columns of the gaps mean."""
+ARM_GAPS_EXPLAINED = (
+    "Adjusted gap: how much more the value rose in the candidate than in the baseline, compared "
+    "with the same users' lists of before the test. No rule judges it."
+)
+"""What the column of the adjusted gaps means."""
 _OUTCOMES_EXPLAINED = (
     "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
     "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "
@@ -65,7 +70,7 @@ def write_unpaired(
 
 
 def write_arms(unpaired: UnpairedFindings) -> list[str]:
-    """Say how many users each arm has, and how many users both arms served."""
+    """Say how many users each arm has, and how many users switched arms."""
     sentences = []
     for arm, users in unpaired.users.items():
         sentences.append(
@@ -73,16 +78,16 @@ def write_arms(unpaired: UnpairedFindings) -> list[str]:
             f"of now, {users.compared:,} of them with a list of before"
         )
     if unpaired.switched:
-        sentences.append(f"both arms served {unpaired.switched:,} users, who are left out")
+        switched = count_of(unpaired.switched, "user")
+        sentences.append(f"left out, because they switched arms: {switched}")
     return sentences
 
 
-def write_needs_pairs(comparison: str, command: str) -> str:
-    """Say that a command judges pairs of lists only, and where the gaps between the arms are."""
+def write_needs_pairs(comparison: str) -> str:
+    """Say that thresholds are suggested only for pairs of lists, and what to use instead."""
     return (
-        f"each user of {comparison} is served by one arm only, and {command} needs the lists of "
-        f"both arms for each user: read the self gap with its error, rankwatch show {comparison}, "
-        "or compare pairs"
+        f"each user of {comparison} is served by one arm only, and suggest needs the lists of both "
+        "arms for each user: use rules with learned:, such as rules: default"
     )
 
 
@@ -139,15 +144,20 @@ def write_preference(mean: float, low: float, high: float, users: int) -> str:
 def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     """Say whether the users are split as planned, and how many users switched arms."""
     evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))
-    sentence = "The users are split as planned"
-    if evidence >= ENOUGH_EVIDENCE:
-        sentence = "The users are NOT split as planned, so nothing else can be trusted"
     digits = 0 if evidence >= 1 else 2
-    split = (
-        f"{sentence}: the evidence against the plan is {evidence:,.{digits}f}, and "
-        f"{ENOUGH_EVIDENCE:,.0f} is the limit."
+    weighed = (
+        f"the evidence against the plan is {evidence:,.{digits}f}, and {ENOUGH_EVIDENCE:,.0f} is "
+        "the limit."
     )
-    if not found.switched:
-        return (split,)
-    switched = count_of(found.switched, "user")
-    return split, f"Both arms served {switched} since the test began. They are left out."
+    sentences = [f"The users are split as planned: {weighed}"]
+    if evidence >= ENOUGH_EVIDENCE:
+        shortfall = found.shortfall
+        users = f"{shortfall.lacking:,} of {shortfall.planned:,} planned users"
+        sentences = [
+            "The users are NOT split as planned, so nothing else can be trusted.",
+            f"The {shortfall.arm} lacks {users}: {weighed}",
+        ]
+    if found.switched:
+        switched = count_of(found.switched, "user")
+        sentences.append(f"Left out, because they switched arms since the test began: {switched}.")
+    return tuple(sentences)

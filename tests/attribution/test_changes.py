@@ -299,7 +299,7 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
         grown = replace(grown, last_lists=lists, former_lists=lists)
     found = measure(fault, BEGINS + 4, grown).explanation
     assert found.sentence.startswith(
-        "20 of 800 users (2 %) all get the same list from the candidate: the most popular items."
+        "20 of 800 users (2 %) get one and the same list from the candidate: the most popular items."
     )
 
 
@@ -309,7 +309,7 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
     since = replace(past(), last_lists=lists, former_lists=lists)
     found = measure(fault, BEGINS + 1, since).explanation
     assert found.sentence.startswith(
-        "8 of 800 users (1 %) all get the same list from the candidate"
+        "8 of 800 users (1 %) get one and the same list from the candidate"
     )
 
 
@@ -395,7 +395,7 @@ def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift)
 def test_four_users_with_one_popular_list_are_told_if_nothing_else_is():
     found = measure(Planted(0.005, lambda *_: list(range(SHOP.k))), BEGINS, past()).explanation
     assert found.sentence.startswith(
-        "4 of 800 users (0.5 %) all get the same list from the candidate: the most popular items."
+        "4 of 800 users (0.5 %) get one and the same list from the candidate: the most popular items."
     )
 
 

@@ -257,7 +257,7 @@ LOOKS = {f"drop {name}": SMALL_WEIGHT if name in SMALL else 1.0 for name in SERI
 }
 NOT_UNPAIRED = {"share_below(0)", *(SERIES[place] for place in (FAR, *OF_BOTH_ARMS))}
 LOOKS_OF_UNPAIRED = {
-    look: 1.0 if look == "drop rise of the mean" else weight
+    look: weight
     for look, weight in LOOKS.items()
     if look.partition(" ")[2] not in NOT_UNPAIRED and look != "trend p05"
 }

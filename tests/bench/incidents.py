@@ -83,7 +83,7 @@ receivers:
 _DAY = timedelta(days=1)
 _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
-    "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
+    "shared list": "get one and the same list|get one of [0-9]+ lists|gave one and the same list to",
     "other arm's lists": "both lists are identical|answers with the baseline's list for",
     "nearly the other arm's": "that are nearly the",
     "mixed with the other arm's": "that are mixed with the",

@@ -3,11 +3,14 @@
 Each world draws the outcomes of all users and days, (users, days), and the day on which each user comes first.
 """
 
+from itertools import product
+
 import numpy as np
 from scipy.stats import binomtest
 
 from bench import parse_options, show
-from monitor.statistics.unpaired.outcomes import boundary, moments, relative_difference
+from monitor.statistics.sequential.gate import Tally, log_capital
+from monitor.statistics.unpaired.outcomes import ALPHA, Moments, boundary, relative_difference
 
 DAYS = 60
 TRUE = -0.1
@@ -84,39 +87,75 @@ def look(rng, world, users, *, share=0.5, with_before=True):
     if with_before:
         before = rng.binomial(10, 0.5, users) + daily[:, ::2].sum(axis=1) * 0.2
     daily[is_candidate] *= 1 + TRUE
+    has_come = np.ones(daily.shape)
+    if world in ("arrivals", "once"):
+        has_come = np.maximum.accumulate(daily > 0, axis=1).astype(np.float64)
+    arms = [
+        moments_of_days(daily[rows], before[rows], has_come[rows])
+        for rows in (~is_candidate, is_candidate)
+    ]
+    lacks, plain = [], []
+    for day, of_day in enumerate(zip(*arms, strict=True)):
+        width = boundary(sum(arm.n for arm in of_day), day + 1)
+        for errors, missed in ((width, lacks), (1.959964, plain)):
+            difference = relative_difference(*of_day, errors)
+            missed.append(difference.low > TRUE or difference.high < TRUE)
+    return any(lacks), any(plain), width
+
+
+def moments_of_days(daily, before, has_come):
+    """The `Moments` of the users that have come, for each day. Who has not come has no outcome yet."""
     present = np.cumsum(daily, axis=1)
-    has_come = np.maximum.accumulate(daily > 0, axis=1)
-    lacks, plain, widths = [], [], []
+    n = np.maximum(has_come.sum(axis=0), 2)  # no warning on a day without users
+    now, then = present.sum(axis=0) / n, before @ has_come / n
+    spread = ((present**2).sum(axis=0), before**2 @ has_come, before @ present)
+    means = (now**2, then**2, now * then)
+    parts = [(total - n * mean) / (n - 1) for total, mean in zip(spread, means, strict=True)]
+    for day in range(len(n)):
+        yield Moments(
+            n=int(n[day]),
+            mean_now=now[day],
+            mean_before=then[day],
+            variance_now=parts[0][day],
+            variance_before=parts[1][day],
+            covariance=parts[2][day],
+        )
+
+
+def prefer_wrongly(rng, users, rate, comes_later):
+    """Whether a log of interleaved lists ever shows a preference that users do not have, in 60 daily looks.
+
+    The preference of a user may change from day to day, because the clicks are added up.
+    """
+    clicks = rng.poisson(rate, (2, users, DAYS))
+    if comes_later:
+        clicks *= np.arange(DAYS) >= rng.integers(0, DAYS, users)[:, np.newaxis]
+    clicks = np.cumsum(clicks, axis=2)
+    signs = np.sign(clicks[1] - clicks[0])
     for day in range(DAYS):
-        here = has_come[:, day] if world in ("arrivals", "once") else np.ones(users, dtype=bool)
-        arms = [
-            moments(present[here & arm, day], before[here & arm])
-            for arm in (~is_candidate, is_candidate)
-        ]
-        width = boundary(int(here.sum()), day + 1)
-        outcome = []
-        for errors in (width, 1.959964):
-            difference = relative_difference(*arms, errors)
-            outcome.append(difference.low > TRUE or difference.high < TRUE)
-        lacks.append(outcome[0])
-        plain.append(outcome[1])
-        widths.append(width)
-    return any(lacks), any(plain), widths[-1]
+        of_day = signs[clicks[:, :, day].any(axis=0), day]
+        counts = np.array([(of_day == sign).sum() for sign in (-1, 0, 1)], dtype=np.float64)
+        scores = Tally(np.array([0.0, 0.5, 1.0]), counts)
+        if max(log_capital(scores, 0.5), log_capital(scores.flipped(), 0.5)) > np.log(2 / ALPHA):
+            return True
+    return False
 
 
 def main(arguments):
     """Print one table."""
-    options = parse_options(arguments, repetitions=10_000)
-    cases = [(name, 2_000, 0.5, True) for name in WORLDS]
+    options = parse_options(arguments, repetitions=10_000, only="")
+    cases = [(name, 1_000, 0.5, True) for name in WORLDS]
     cases += [
         ("clicks", 200, 0.5, True),
-        ("heavy", 2_000, 0.9, True),
-        ("heavy", 20_000, 0.9, False),
+        ("heavy", 1_000, 0.9, True),
+        ("heavy", 10_000, 0.9, True),
     ]
     rows = []
     for name, users, share, with_before in cases:
+        if options.only not in ("", name):
+            continue
         rng = np.random.default_rng(7)
-        repetitions = options.repetitions if users <= 2_000 else options.repetitions // 10
+        repetitions = options.repetitions if users <= 1_000 else options.repetitions // 10
         seen = [
             look(rng, name, users, share=share, with_before=with_before) for _ in range(repetitions)
         ]
@@ -131,6 +170,17 @@ def main(arguments):
                 f"{np.mean(widths):.2f}",
             )
         )
+    if options.only in ("", "interleaved"):
+        for users, rate, comes_later in product((200, 1_000), (0.05, 1.0), (False, True)):
+            rng = np.random.default_rng(7)
+            tests = options.repetitions // 10
+            wrong = sum(prefer_wrongly(rng, users, rate, comes_later) for _ in range(tests))
+            bounds = binomtest(wrong, tests).proportion_ci(0.95)
+            name = f"interleaved, {users:,} users, {rate:g} clicks a day"
+            if comes_later:
+                name += ", coming on all days"
+            share = f"{bounds.low:.2%} to {bounds.high:.2%}"
+            rows.append((name, f"{wrong / tests:.2%}", share, "", ""))
     show(
         f"Tests whose interval lacks the truth in any of {DAYS} looks (at most 5 %)",
         ("world", "share", "95 % bounds", "with 1.96 errors", "errors on the last day"),

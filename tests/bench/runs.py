@@ -1,20 +1,26 @@
 """What a run costs by users, k and database: time, CPU and peak memory of `run-once` over two Parquet files, and bytes stored.
 
 `make bench ARGS="runs 1000000x10 1000000x100"`: each size is users x k, on SQLite and PostgreSQL unless ``--database``
-names one. Each run is a process of its own, whose CPU includes the start of the interpreter and not PostgreSQL's own;
-``--root`` is the checkout that it runs, so that two can be compared. The second file holds its users in another order.
+names one. ``--read "files log unpaired sqlite-log sqlite-unpaired"`` also reads the lists from a log of both arms, and from
+the log of an A/B test that has as many users an arm. Each run is a process of its own, whose CPU includes the start of the
+interpreter and not PostgreSQL's own; ``--root`` is the checkout that it runs, so that two can be compared. The second file
+holds its users in another order.
 """
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack, nullcontext
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import psycopg
 import pyarrow as pa
@@ -42,16 +48,34 @@ comparisons:
     every: 1d
     k: {k}
     deadline: 1h
-    baseline: {{file: {{path: baseline.parquet, user: user_id, items: items}}}}
-    candidate: {{file: {{path: candidate.parquet, user: user_id, items: items}}}}
-    users: {{all: true}}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
 """
+PAIRED = """
+    baseline: {baseline}
+    candidate: {candidate}
+    users: {{all: true}}
+"""
+UNPAIRED = """
+    unpaired:
+      log: {log}
+      arm: arm
+      baseline: a
+      candidate: b
+      split: {{a: 0.5, b: 0.5}}
+      before: 2024-01-01
+"""
+SERVED = "user: user_id, items: items, served: {time: at, within: 1d"
+LOGS = {
+    "file": f"{{file: {{path: log.parquet, {SERVED}",
+    "sqlite": f'{{sql: {{url: "sqlite:///log.db", table: log, {SERVED}',
+}
+AT = {"before": "2023-12-31T12:00:00", "now": "2024-01-07T12:00:00"}
 
 
 class Cost(NamedTuple):
     """What one run cost, and by how much its database grew."""
 
+    read: str
     database: str
     users: int
     k: int
@@ -64,30 +88,35 @@ class Cost(NamedTuple):
 
 def main(args):
     """Print one row a database and size."""
-    asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT)
+    asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT, read="files")
     sizes = [[*map(int, size.split("x"))] for size in asked.rest]
-    costs = _costs(asked.database.split(), sizes, asked.root.resolve())
+    costs = _costs(asked.database.split(), sizes, asked.root.resolve(), asked.read.split())
     show("One run: 3 metrics", Cost._fields, costs)
 
 
-def _costs(databases, sizes, root):
+def _costs(databases, sizes, root, reads):
     with ExitStack() as stack:
         server = stack.enter_context(running_postgres()) if "PostgreSQL" in databases else None
-        for users, k in sizes:
+        for (users, k), read in product(sizes, reads):
             with tempfile.TemporaryDirectory() as folder:
-                write_lists(Path(folder), users, k)
+                sources = WRITERS[read](Path(folder), users, k)
                 for database in databases:
                     with (
                         server.database()
                         if server and database == "PostgreSQL"
                         else nullcontext("sqlite:///sized.db") as url
                     ):
-                        yield measure(Path(folder), database, url, users, k, root)
+                        (Path(folder) / "rankwatch.yaml").write_text(
+                            CONFIG.format(url=url, k=k) + sources
+                        )
+                        cost = measure(
+                            Path(folder), url, users * (1 + read.endswith("unpaired")), root
+                        )
+                        yield Cost(read, database, users, k, *cost)
 
 
-def measure(folder, database, url, users, k, root):
-    """The cost of one run of these lists into an empty database."""
-    (folder / "rankwatch.yaml").write_text(CONFIG.format(url=url, k=k))
+def measure(folder, url, users, root):
+    """The cost of one run that pairs so many users into an empty database."""
     _command(folder, root, "db", "upgrade")
     empty = _size(folder, url)
     started = time.perf_counter()
@@ -97,8 +126,8 @@ def measure(folder, database, url, users, k, root):
         sys.exit(f"the run paired {paired} of {users} users")
     cpu_s, peak_mb = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
     stored_mb = (_size(folder, url) - empty) / 10**6
-    figures = [round(each, 2) for each in (wall_s, cpu_s, peak_mb, stored_mb, os.getloadavg()[0])]
-    return Cost(database, users, k, *figures)
+    figures = (wall_s, cpu_s, peak_mb, stored_mb, os.getloadavg()[0])
+    return [round(each, 2) for each in figures]
 
 
 def _size(folder, url):
@@ -112,7 +141,7 @@ def _size(folder, url):
 
 
 def write_lists(folder, users, k):
-    """Baseline lists, candidate lists that share about seven items in ten."""
+    """Baseline lists, candidate lists that share about seven items in ten. Returns the sources."""
     rng = np.random.default_rng(15)
     shuffled = rng.permutation(users)
     schema = pa.schema({"user_id": pa.string(), "items": pa.list_(pa.int32())})
@@ -134,6 +163,55 @@ def write_lists(folder, users, k):
                 items = pa.ListArray.from_arrays(offsets, lists.ravel())
                 columns = {"user_id": _names(numbers), "items": items}
                 writer.write_table(pa.table(columns, schema=schema))
+
+    options = "{{file: {{path: {}.parquet, user: user_id, items: items}}}}"
+    return PAIRED.format(**{name: options.format(name) for name in names})
+
+
+def write_log(folder, users, k, log, *, is_unpaired):
+    """A log of both arms. In a test, each arm has as many users, with a list of before and one of now."""
+    write_lists(folder, users * (1 + is_unpaired), k)
+    with duckdb.connect() as database:
+        parts = []
+        for arm, name, age in (("a", "baseline", "before"), ("b", "candidate", "now")):
+            served = f"'{arm}'"
+            if is_unpaired:
+                served = "CASE WHEN user_id[-1] IN ('1', '3', '5', '7', '9') THEN 'a' ELSE 'b' END"
+            time = AT[age if is_unpaired else "now"]
+            items = "items" if log == "file" else "to_json(items)::VARCHAR AS items"
+            rows = folder / f"{name}.parquet"
+            at = f"TIMESTAMP '{time}'" if log == "file" else f"'{time}'"
+            parts.append(f"SELECT user_id, {items}, {served} AS arm, {at} AS at FROM '{rows}'")
+        rows = database.sql(" UNION ALL ".join(parts))
+        if log == "file":
+            rows.write_parquet(str(folder / "log.parquet"))
+        else:
+            write_table(folder / "log.db", rows)
+    served = LOGS[log]
+    if is_unpaired:
+        return UNPAIRED.format(log=served + "}}}")
+    arms = {
+        name: f"{served}, arm: {{arm: {arm}}}}}}}}}"
+        for name, arm in (("baseline", "a"), ("candidate", "b"))
+    }
+    return PAIRED.format(**arms)
+
+
+def write_table(path, rows):
+    with sqlite3.connect(path) as table:
+        table.execute("CREATE TABLE log (user_id TEXT, items TEXT, arm TEXT, at TEXT)")
+        for part in rows.to_arrow_reader(WRITTEN_USERS):
+            values = zip(*part.to_pydict().values(), strict=True)
+            table.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", values)
+
+
+WRITERS = {
+    "files": write_lists,
+    "log": partial(write_log, log="file", is_unpaired=False),
+    "unpaired": partial(write_log, log="file", is_unpaired=True),
+    "sqlite-log": partial(write_log, log="sqlite", is_unpaired=False),
+    "sqlite-unpaired": partial(write_log, log="sqlite", is_unpaired=True),
+}
 
 
 def distinct(numbers, k):

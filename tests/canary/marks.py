@@ -7,7 +7,6 @@ import base64
 import pickle
 import re
 import traceback
-from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 from urllib.parse import unquote_to_bytes
 
@@ -17,18 +16,18 @@ MARK = "c4n4rys1ngs"
 _WHOLE = re.compile(rb"c4n4rys1ngs[a-z0-9]*")
 
 
-def canary(place: str) -> str:
+def canary(place):
     """The secret of that place: letters and digits, of 32 characters at least, since some keys have to be."""
     assert re.fullmatch("[a-z]+", place)
     return f"{MARK}{place}".ljust(32, "0")
 
 
-def owner_of(song: str) -> str:
+def owner_of(song):
     """The place whose secret that is."""
     return song.removeprefix(MARK).rstrip("0")
 
 
-def _in_base64() -> Iterator[bytes]:
+def _in_base64():
     """What every base64 text that holds the mark holds: one for each place in a group of three bytes."""
     for offset in range(3):
         coded = base64.b64encode(bytes(offset) + MARK.encode())
@@ -40,7 +39,7 @@ _BASE64 = tuple(_in_base64())
 _HEX = MARK.encode().hex().encode()
 
 
-def songs_in(output: str | bytes) -> set[str]:
+def songs_in(output):
     """Canaries that stand there: plain in either case, percent-encoded, in base64 or in hexadecimal digits."""
     raw = output.encode(errors="surrogateescape") if isinstance(output, str) else output
     text = raw + b"\n" + unquote_to_bytes(raw)
@@ -55,12 +54,12 @@ def songs_in(output: str | bytes) -> set[str]:
     return found | ({f"{MARK} in hexadecimal digits"} if _HEX in text.lower() else set())
 
 
-def owners_in(output: str | bytes) -> frozenset[str]:
+def owners_in(output):
     """Places whose secrets stand there."""
     return frozenset(owner_of(song) for song in songs_in(output))
 
 
-def _decoded(coded: bytes) -> str:
+def _decoded(coded):
     """The canary that a run of base64 holds, wherever in it a group of four begins."""
     for start in range(4):
         piece = coded[start:].replace(b"-", b"+").replace(b"_", b"/")
@@ -69,10 +68,10 @@ def _decoded(coded: bytes) -> str:
     return f"{MARK} in base64"
 
 
-def secret_fields(model: type[BaseModel]) -> set[tuple[str, str]]:
+def secret_fields(model):
     """Class and name of every option below this one that can hold a secret: SecretStr, or whatever the user writes."""
     found: set[tuple[str, str]] = set()
-    waiting: list[type[BaseModel]] = [model]
+    waiting = [model]
     seen: set[type[BaseModel]] = set()
     while waiting:
         each = waiting.pop()
@@ -89,13 +88,13 @@ def secret_fields(model: type[BaseModel]) -> set[tuple[str, str]]:
     return found
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def _parts(annotation):
     yield annotation
     for part in get_args(annotation):
         yield from _parts(part)
 
 
-def options_in(value: object) -> Iterator[BaseModel]:
+def options_in(value):
     """The value and every option below it."""
     if isinstance(value, BaseModel):
         yield value
@@ -106,7 +105,7 @@ def options_in(value: object) -> Iterator[BaseModel]:
             yield from options_in(item)
 
 
-def singing_fields(settings: BaseModel) -> set[tuple[str, str]]:
+def singing_fields(settings):
     """Class and name of every option that holds a canary."""
     return {
         (type(each).__name__, name)
@@ -116,7 +115,7 @@ def singing_fields(settings: BaseModel) -> set[tuple[str, str]]:
     }
 
 
-def _revealed(value: object) -> Iterator[str]:
+def _revealed(value):
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, str):
@@ -129,7 +128,7 @@ def _revealed(value: object) -> Iterator[str]:
             yield from _revealed(item)
 
 
-def told_by(error: BaseException) -> str:
+def told_by(error):
     """All that can be got out of an error: its texts, its traceback, its pickle, and the same of what it was raised from."""
     told = ["".join(traceback.format_exception(error))]
     for each in chain_of(error):
@@ -139,10 +138,10 @@ def told_by(error: BaseException) -> str:
     return "\n".join(told)
 
 
-def chain_of(error: BaseException) -> Iterable[BaseException]:
+def chain_of(error):
     """The error and all that stand behind it, but for what was cut off by ``from None``: nothing that logs shows that."""
     seen: dict[int, BaseException] = {}
-    waiting: list[BaseException | None] = [error]
+    waiting = [error]
     while waiting:
         each = waiting.pop()
         if each is not None and id(each) not in seen:

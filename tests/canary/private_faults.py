@@ -5,7 +5,7 @@ import gzip
 import json
 import re
 import socketserver
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from monitor.service import message_pictures
 from servers import free_port, listening
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
-from servers.webhook import Reply, Request, answer, head, serve
+from servers.webhook import answer, head, serve
 
 USERS = [canary(f"user{letter}") for letter in "abcdefgh"]
 USER = USERS[0]
@@ -42,11 +42,11 @@ class Fault:
     users: Given | None = None
 
 
-def filled(text: str, user: str = USER) -> str:
+def filled(text, user=USER):
     return Template(text).safe_substitute(user=user, other=USERS[1])
 
 
-def content_of(planted: Given) -> bytes:
+def content_of(planted):
     """What a file holds."""
     text = filled(planted.get("text", "")) + "".join(
         filled(planted.get("each", ""), user) for user in USERS
@@ -64,40 +64,36 @@ class Planter:
     faults: list[Fault] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=dict)
 
-    def add(self, name: str, candidate: Given, told: str, users: Given | None = None) -> None:
+    def add(self, name, candidate, told, users=None):
         self.faults.append(Fault(name, candidate, told, users))
 
-    def file(
-        self, name: str, content: bytes, told: str, suffix: str, columns: Given = WIDE
-    ) -> None:
+    def file(self, name, content, told, suffix, columns=WIDE):
         path = self.folder / f"{name}.{suffix}"
         path.write_bytes(content)
         self.add(name, {"file": {"path": str(path), **columns}}, told)
 
-    def parquet(self, name: str, told: str, **columns: Any) -> None:
+    def parquet(self, name, told, **columns):
         pq.write_table(pa.table(columns), self.folder / "table")
         self.file(f"parquet-{name}", (self.folder / "table").read_bytes(), told, "parquet")
 
-    def sql(
-        self, name: str, url: str, told: str, query: str = "SELECT who, what FROM lists"
-    ) -> None:
+    def sql(self, name, url, told, query="SELECT who, what FROM lists"):
         options = {"url": url, "query": filled(query), "user": "who", "items": "what"}
         self.add(name, {"sql": options}, told)
 
-    def http(self, name: str, respond: Callable[[Request], Reply], told: str, **more: Any) -> None:
+    def http(self, name, respond, told, **more):
         options = {"url": f"{self.serve(respond)}/{{user}}", "retries": 0, "timeout": "30s"}
         self.add(f"http-{name}", {"http": {**options, **more}}, told)
 
-    def serve(self, respond: Callable[[Request], Reply]) -> str:
+    def serve(self, respond):
         collector = self.running.enter_context(contextmanager(serve)())
         collector.respond = respond
         return collector.url
 
-    def replying(self, reply: bytes) -> str:
+    def replying(self, reply):
         """The address of what answers anything so, and ends the connection."""
 
         class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
+            def handle(self):
                 while asked := self.request.recv(65536):
                     self.request.sendall(reply * max(1, len(re.findall(rb"\*\d+\r\n", asked))))
 
@@ -106,7 +102,7 @@ class Planter:
         return f"127.0.0.1:{server.server_address[1]}"
 
 
-def plant_in_files(planter: Planter) -> None:
+def plant_in_files(planter):
     for name, planted in PLANTED["files"].items():
         suffix = planted.get("suffix", "jsonl" if "json" in name else "csv")
         planter.file(
@@ -137,12 +133,12 @@ def plant_in_files(planter: Planter) -> None:
     )
 
 
-def plant_in_database(planter: Planter, kind: str, url: str) -> None:
+def plant_in_database(planter, kind, url):
     for name, (query, told) in PLANTED[kind].items():
         planter.sql(f"{kind}-{name}", url, told, query)
 
 
-def plant_in_sqlite(planter: Planter) -> str:
+def plant_in_sqlite(planter):
     url = f"sqlite:///{planter.folder / 'sources.db'}"
     _fill(url, "CREATE TABLE lists (who text, what text, bytes blob)")
     plant_in_database(planter, "sqlite", url)
@@ -152,7 +148,7 @@ def plant_in_sqlite(planter: Planter) -> str:
     return url
 
 
-def plant_in_postgres(planter: Planter, url: str) -> None:
+def plant_in_postgres(planter, url):
     _fill(
         url,
         "CREATE TABLE lists (who text, what text, bytes bytea)",
@@ -163,11 +159,11 @@ def plant_in_postgres(planter: Planter, url: str) -> None:
         ("login", "refused the user or the password", {"username": USER}),
         ("away", "the connection was refused", {"port": free_port()}),
     ):
-        other: Any = sa.make_url(url).set(**change)
+        other = sa.make_url(url).set(**change)
         planter.sql(f"postgresql-{name}", other.render_as_string(hide_password=False), told)
 
 
-def plant_in_mariadb(planter: Planter) -> None:
+def plant_in_mariadb(planter):
     url = planter.running.enter_context(running_mariadb())
     _fill(url, "CREATE TABLE lists (who varchar(99), what text, bytes blob)")
     plant_in_database(planter, "mariadb", url)
@@ -175,11 +171,11 @@ def plant_in_mariadb(planter: Planter) -> None:
     planter.sql("mariadb-login", other, "refused the user or the password")
 
 
-def plant_in_store(planter: Planter) -> None:
+def plant_in_store(planter):
     """Buckets whose errors quote a user."""
     errors = PLANTED["stores"]
 
-    def respond(request: Request) -> Reply:
+    def respond(request):
         status, body, _ = errors[re.split("[/?]", request.path)[1]]
         if request.method == "HEAD":
             status, body = 404, ""
@@ -196,7 +192,7 @@ def plant_in_store(planter: Planter) -> None:
         planter.add(f"s3-{name}", {"file": {"path": f"s3://{name}/*.csv", **WIDE}}, told)
 
 
-def plant_in_redis(planter: Planter) -> None:
+def plant_in_redis(planter):
     with closing(emptied_redis()) as client:
         for user in USERS:
             client.set(f"text:{user}", user)
@@ -222,9 +218,9 @@ def plant_in_redis(planter: Planter) -> None:
         planter.add(f"redis-{name}", {"redis": options}, told)
 
 
-def plant_in_http(planter: Planter) -> None:
-    def respond_as(planted: Given) -> Callable[[Request], Reply]:
-        def respond(request: Request) -> Reply:
+def plant_in_http(planter):
+    def respond_as(planted):
+        def respond(request):
             user = request.path.strip("/")
             headers = {
                 name: filled(value, user) for name, value in planted.get("headers", {}).items()
@@ -235,7 +231,7 @@ def plant_in_http(planter: Planter) -> None:
 
         return respond
 
-    def raw(request: Request) -> Reply:
+    def raw(request):
         line = request.path.strip("/").encode()
         data = head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line + b"\r\n\r\n"
         return lambda _collector, sock: sock.sendall(data)
@@ -249,7 +245,7 @@ def plant_in_http(planter: Planter) -> None:
     )
 
 
-def plant_in_users(planter: Planter, url: str) -> None:
+def plant_in_users(planter, url):
     """Faults of the source of users itself."""
     well = {"file": {"path": str(planter.folder / "baseline.jsonl"), **WIDE}}
     for name, planted in PLANTED["users"].items():
@@ -274,7 +270,7 @@ def plant_in_users(planter: Planter, url: str) -> None:
     )
 
 
-def _fill(url: str, *statements: str) -> None:
+def _fill(url, *statements):
     engine = sa.create_engine(url)
     rows = [{"who": user, "what": "[1, 2]", "bytes": user.encode() + b"\xff"} for user in USERS]
     with engine.begin() as connection:
@@ -284,34 +280,26 @@ def _fill(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-def send_pictures_as_text() -> None:
+def send_pictures_as_text():
     """Send the text that a picture is drawn from: a test can search it, and no process draws."""
     message_pictures._draw_png = lambda *parts: "".join(parts).encode()  # type: ignore[assignment]
 
 
-def write_config(
-    folder: Path,
-    faults: Sequence[Fault],
-    database: str,
-    hook: str,
-    mail_ports: Mapping[str, int],
-) -> Path:
-    """A comparison for each fault, users hidden, and receivers of several kinds.
-
-    Some refuse and quote a user.
-    """
+def write_config(folder, faults, database, hook, mail_ports, receivers=None):
+    """A comparison for each fault, users hidden, and so many receivers, or all: some refuse and quote a user."""
     (folder / "users.csv").write_text("\n".join(["user", *USERS, ""]))
     (folder / "key").write_bytes(base64.b64encode(b"k" * 48))
     (folder / "key").chmod(0o600)
     comparisons = []
     for fault in faults:
-        changes: Given = {"name": fault.name, "candidate": fault.candidate}
+        changes = {"name": fault.name, "candidate": fault.candidate}
         users = {"users": fault.users} if fault.users else {}
         comparisons.append({**PLANTED["comparison"], **changes, **users})
     names = {"hook": hook, "json": hook.replace("http", "json")}
     names |= {f"mail_{way}": str(port) for way, port in mail_ports.items()}
     tree = json.loads(Template(json.dumps(PLANTED["configuration"])).substitute(names))
     tree |= {"database": database, "comparisons": comparisons}
+    tree["receivers"] = tree["receivers"][:receivers]
     path = folder / "rankwatch.yaml"
     path.write_text(json.dumps(tree))
     return path

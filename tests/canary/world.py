@@ -6,7 +6,6 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,17 +14,15 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import bcrypt
-import psycopg
 import yaml
 from psycopg import sql
 from sqlalchemy import make_url
 
 from canary.marks import MARK, canary, owners_in
 from servers import free_port
-from servers.postgres import PostgresServer
 from servers.smtp import MailServer
 from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, Reply, Request, answer, hang, head
+from servers.webhook import Collector, answer, hang, head
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists
 
@@ -51,21 +48,21 @@ FAULTS = (
 UNHEARD = FAULTS[-4:]
 
 
-def all_of(request: Request) -> bytes:
+def all_of(request):
     """Everything that was sent."""
     lines = [request.path, *(f"{name}: {value}" for name, value in request.headers.items())]
     return "\n".join(lines).encode() + b"\n" + request.body
 
 
-def _send(data: bytes) -> Reply:
-    def reply(_collector: Collector, sock: socket.socket) -> None:
+def _send(data):
+    def reply(_collector, sock):
         sock.sendall(data)
         sock.shutdown(socket.SHUT_RDWR)
 
     return reply
 
 
-def reply_to(request: Request) -> Reply:
+def reply_to(request):
     """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
     behaviour = request.path.split("/")[1]
     told, line = all_of(request)[:4000], request.path
@@ -95,7 +92,7 @@ def reply_to(request: Request) -> Reply:
     }[behaviour]
 
 
-def _welcome(request: Request) -> Reply:
+def _welcome(request):
     if "/recs/" in request.path:
         return answer(200, body=json.dumps(SIMILAR).encode())
     return answer(
@@ -117,7 +114,7 @@ class World:
     environ: dict[str, str] = field(default_factory=dict)
     heard: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
-    def given(self, tree: Any, way: Way) -> Any:
+    def given(self, tree, way):
         """The same configuration with every secret given in this way."""
         if isinstance(tree, list):
             return [self.given(each, way) for each in tree]
@@ -133,7 +130,7 @@ class World:
                 found[key] = self.given(value, way)
         return found
 
-    def _given_aside(self, key: str, secret: str, way: Way) -> dict[str, str]:
+    def _given_aside(self, key, secret, way):
         name = f"S{len(self.environ)}"
         self.environ[name] = secret
         if way == "environment":
@@ -141,13 +138,13 @@ class World:
         (self.folder / name).write_text(secret + "\n")
         return {f"{key}_file": name}
 
-    def listen(self, request: Request) -> Reply:
+    def listen(self, request):
         """Remember whose secrets a request held, and answer it."""
         if request.path.startswith("/"):  # not the greeting of TLS
             self.heard.append((request.path, owners_in(all_of(request))))
         return reply_to(request)
 
-    def place(self, behaviour: str) -> str:
+    def place(self, behaviour):
         """Where somebody answers so, or nobody."""
         return {
             "plain": f"{self.hook.url.replace('http', 'https')}/plain",
@@ -156,7 +153,7 @@ class World:
             "closed": f"http://127.0.0.1:{self.closed}/closed",
         }.get(behaviour, f"{self.hook.url}/{behaviour}")
 
-    def write_web(self) -> Path:
+    def write_web(self):
         """Who may look: one whose password is a canary, and one whose hash is."""
         known = bcrypt.hashpw(canary("webpassword").encode(), bcrypt.gensalt(4)).decode()
         users = {LOOKER[0]: known, "nobody": f"$2b$04${'.' * 22}{canary('webhash')[:31]}"}
@@ -164,7 +161,7 @@ class World:
         path.write_text(json.dumps({"basic_auth_users": users}))
         return path
 
-    def write(self, way: Way, *, database: str, every: str) -> Path:
+    def write(self, way, *, database, every):
         """The configuration with every secret given in this way."""
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
         names = Names(world=self, every=every, **self.databases(database))
@@ -177,7 +174,7 @@ class World:
         path.write_text(json.dumps(self.given(filled(tree, names), way)))
         return path
 
-    def databases(self, source: str) -> dict[str, str]:
+    def databases(self, source):
         """Addresses of the database, of faulty ones, and of other servers that are away."""
         url = make_url(source)
         away = url.set(
@@ -200,7 +197,7 @@ class World:
 class Names(dict[str, str]):
     """What stands for each $name in world.yaml."""
 
-    def __init__(self, world: World, **given: str) -> None:
+    def __init__(self, world, **given):
         super().__init__(
             given, file_web=str(world.write_web()), file_certificate=str(world.certificate)
         )
@@ -208,7 +205,7 @@ class Names(dict[str, str]):
         self.update(at_nobody=f"127.0.0.1:{world.closed}")
         self._world = world
 
-    def __missing__(self, name: str) -> str:
+    def __missing__(self, name):
         kind, _, behaviour = name.partition("_")
         if not behaviour:
             return canary(name)
@@ -218,11 +215,11 @@ class Names(dict[str, str]):
         return place.replace("http", "json") if kind == "apprise" else place
 
 
-def filled(tree: Any, names: Names) -> Any:
+def filled(tree, names):
     return json.loads(Template(json.dumps(tree)).substitute(names))
 
 
-def spread(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def spread(entries):
     """Each entry once for each of its ways."""
     for entry in entries:
         text = json.dumps(entry | {"ways": None})
@@ -232,7 +229,7 @@ def spread(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def fill(connection: psycopg.Connection) -> None:
+def fill(connection):
     """The tables that sources read."""
     connection.execute(TABLES)
     with connection.cursor() as cursor:
@@ -252,7 +249,7 @@ CREATE TABLE bought (user_id text, item int)
 
 
 @contextmanager
-def singer(server: PostgresServer, database: str) -> Iterator[str]:
+def singer(server, database):
     """URL of that database for a user whose password is a canary."""
     url = make_url(database)
     name = f"{SINGER}_{os.getpid()}_{threading.get_ident()}"
@@ -271,13 +268,13 @@ def singer(server: PostgresServer, database: str) -> Iterator[str]:
             admin.execute(sql.SQL("DROP OWNED BY {}; DROP ROLE {}").format(role, role))
 
 
-def _refuse_mail(server: MailServer) -> None:
+def _refuse_mail(server):
     told = canary("mail")
     server.plan("AUTH", *[f"535 5.7.8 {told} is wrong", f"435 {told}"] * 50)
 
 
 @contextmanager
-def hostile_world(folder: Path, certificate: Path) -> Iterator[World]:
+def hostile_world(folder, certificate):
     """Everybody who is told or asked, most of them hostile."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)

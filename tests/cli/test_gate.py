@@ -93,7 +93,9 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("stored")
-def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin():
+def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin(
+    chromium,
+):
     printed = rankwatch(GATE)
     done = rankwatch(f"{GATE} --html gate.html")
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -101,7 +103,7 @@ def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_ag
         printed.stdout,
         "written: gate.html\n",
     )
-    shown = shown_in_browser(Path("gate.html"))
+    shown = shown_in_browser(chromium, Path("gate.html"))
     *lines, words = printed.stdout.splitlines()
     for said in ("Gate: safe", *lines[:3], words.removeprefix("SAFE: ")):
         assert " ".join(said.split()) in shown["text"]

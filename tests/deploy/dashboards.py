@@ -2,43 +2,42 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from monitor.export.series import SERIES, Kind
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
-NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
+NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-unpaired", "rankwatch-daemon")
 
 
-def read(name: str) -> Any:
+def read(name):
     return json.loads((FOLDER / f"{name}.json").read_text())
 
 
-def panels(board: Any) -> Iterator[Any]:
+def panels(board):
     """Every panel that shows something."""
     return (panel for panel in board["panels"] if panel["type"] != "row")
 
 
-def _targets(board: Any) -> Iterator[tuple[str, Any]]:
+def _targets(board):
     for owner in (*panels(board), *board["annotations"]["list"]):
         for target in owner["targets"] if "targets" in owner else [owner["target"]]:
             yield owner.get("title") or owner["name"], target
 
 
-def promql(board: Any) -> Iterator[tuple[str, Any]]:
+def promql(board):
     """Title and target of each query to Prometheus, of annotations too."""
     return ((title, target) for title, target in _targets(board) if "expr" in target)
 
 
-def sql(board: Any) -> Iterator[tuple[str, str]]:
+def sql(board):
     """Title and text of each query to the database, of annotations too."""
     return ((title, target["rawSql"]) for title, target in _targets(board) if "rawSql" in target)
 
 
-def variables(board: Any) -> dict[str, Any]:
+def variables(board):
     return {variable["name"]: variable for variable in board["templating"]["list"]}
 
 
@@ -51,7 +50,7 @@ _SELECTOR = re.compile(r"\b((?:rankwatch|process|python)_\w+)(?:\{([^}]*)\})?")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right) ?\(([^)]*)\)")
 
 
-def labels_by_name() -> dict[str, set[str]]:
+def labels_by_name():
     """The labels of every series that a query may use, histograms by their parts."""
     labels = dict.fromkeys(
         (
@@ -70,7 +69,7 @@ def labels_by_name() -> dict[str, set[str]]:
     return labels
 
 
-def unknown_names(query: str, legend: str) -> set[str]:
+def unknown_names(query, legend):
     """The series and labels of a query and its legend that rankwatch does not show."""
     labels, usable, unknown = labels_by_name(), {*_TARGET}, set()
     for name, matchers in _SELECTOR.findall(query):
@@ -100,16 +99,16 @@ class Page:
     since: str = "1970-01-01T00:00:00Z"
     until: str = "2100-01-01T00:00:00Z"
 
-    def promql(self, query: str) -> str:
+    def promql(self, query):
         """As the Prometheus data source sends it, of values that need no escape."""
         return _VARIABLE.sub(self._in_promql, query)
 
-    def sql(self, query: str) -> str:
+    def sql(self, query):
         """As the PostgreSQL data source sends it."""
         timed = _TIME_FILTER.sub(rf"\1 BETWEEN '{self.since}' AND '{self.until}'", query)
         return _VARIABLE.sub(self._in_sql, timed)
 
-    def _in_promql(self, found: re.Match[str]) -> str:
+    def _in_promql(self, found):
         if found["bare"] == "__rate_interval":
             return self.rate_interval
         assert found["format"] is None, (
@@ -120,7 +119,7 @@ class Page:
             return value
         return value[0] if len(value) == 1 else f"({'|'.join(value)})"
 
-    def _in_sql(self, found: re.Match[str]) -> str:
+    def _in_sql(self, found):
         assert found["format"] == "sqlstring", (
             f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
         )

@@ -5,12 +5,9 @@ One comparison is healthy; in the other a fifth of the users get the popularity 
 
 import re
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 from deploy.dashboards import Page
 from drift_lists import lists_folder
@@ -77,27 +74,24 @@ class Fortnight:
     prometheus: Prometheus
     database_url: str
 
-    def over_time(self, query: str) -> list[dict[str, Any]]:
+    def over_time(self, query):
         """Samples of a query by the hour: each with ``metric`` (labels) and ``values``."""
         span = {
             "start": str(BEGIN.timestamp()),
             "end": str((END + 23 * HOUR).timestamp()),
             "step": "1h",
         }
-        found: list[dict[str, Any]] = self.prometheus.get(
-            "query_range", query=PAGE.promql(query), **span
-        )["result"]
-        return found
+        return self.prometheus.get("query_range", query=PAGE.promql(query), **span)["result"]
 
 
-def configuration(folder: Path, url: str) -> Path:
+def configuration(folder, url):
     """Of both comparisons, over this database."""
     config = folder / "rankwatch.yaml"
     config.write_text(_CONFIG.format(url=url, lists=lists_folder()))
     return config
 
 
-def _scraped(page: str, since: datetime) -> Iterator[str]:
+def _scraped(page, since):
     """The page as it was read in each hour of the day, with the labels that a scrape adds."""
     for name, labels, value in re.findall(
         r"^(rankwatch_\w+)(?:\{(.*)\})? (\S+)$", page, flags=re.MULTILINE
@@ -107,7 +101,7 @@ def _scraped(page: str, since: datetime) -> Iterator[str]:
             yield f"{name}{{{told}}} {value} {(since + hour * HOUR).timestamp():.0f}"
 
 
-def _run(config: Path) -> Iterator[str]:
+def _run(config):
     """Run every slot in order; the lines of all scrapes."""
     publisher = PrometheusPublisher(version="1.2.3")
     with open_one_shot(config, reconciles=False) as service:
@@ -121,7 +115,7 @@ def _run(config: Path) -> Iterator[str]:
             yield from _scraped(publisher.render()[0].decode(), slot)
 
 
-def _backfill(folder: Path, lines: Iterator[str]) -> Path:
+def _backfill(folder, lines):
     """The blocks of a Prometheus that has read these lines."""
     pages, blocks = folder / "pages", folder / "data"
     pages.write_text("\n".join([*lines, "# EOF", ""]))
@@ -138,7 +132,7 @@ def _backfill(folder: Path, lines: Iterator[str]) -> Path:
 
 
 @contextmanager
-def told(folder: Path, database_url: str) -> Iterator[Fortnight]:
+def told(folder, database_url):
     """Make the two weeks happen."""
     blocks = _backfill(folder, _run(configuration(folder, database_url)))
     options = ("--storage.tsdb.retention.time=100y", "--query.lookback-delta=61m")

@@ -19,19 +19,19 @@ RUNBOOK_BASE = "https://rankwatch.example.com/docs/runbooks/"
 DASHBOARD_BASE = "https://grafana.example.com/d/rankwatch-"
 
 
-def text_of(path: str) -> str:
+def text_of(path):
     return (DEPLOY / path).read_text()
 
 
-def guide(path: str) -> str:
+def guide(path):
     return (DOCS / path).read_text()
 
 
-def yaml_of(path: str) -> Any:
+def yaml_of(path):
     return yaml.safe_load(text_of(path))
 
 
-def moved(text: str, places: dict[str, str]) -> str:
+def moved(text, places):
     """The text with other places in it, each of which it must name."""
     for name, place in places.items():
         assert name in text
@@ -50,16 +50,15 @@ class Alert:
 
 
 @cache
-def groups_of_rules() -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = yaml_of("prometheus/rankwatch.rules.yml")["groups"]
-    return groups
+def groups_of_rules():
+    return yaml_of("prometheus/rankwatch.rules.yml")["groups"]
 
 
-def rules() -> list[dict[str, Any]]:
+def rules():
     return [rule for group in groups_of_rules() for rule in group["rules"]]
 
 
-def alerts() -> list[Alert]:
+def alerts():
     return [
         Alert(
             name=rule["alert"],
@@ -72,23 +71,23 @@ def alerts() -> list[Alert]:
     ]
 
 
-def runbooks() -> dict[str, str]:
+def runbooks():
     """Text of each page but the index, by name."""
     return {
         path.stem: path.read_text() for path in DOCS.glob("runbooks/*.md") if path.stem != "index"
     }
 
 
-def series_in(text: str) -> set[str]:
+def series_in(text):
     """Names of rankwatch's own series, recorded ones left out."""
     return set(re.findall(r"(?<![:\w])rankwatch_\w+\b(?!:)", re.sub(r'"[^"]*"', "", text)))
 
 
-def recorded_in(text: str) -> set[str]:
+def recorded_in(text):
     return set(re.findall(r"\b[a-z_]+:[a-z_]+:\w+", text))
 
 
-def blocks_in(page: str, language: str) -> list[str]:
+def blocks_in(page, language):
     """Lines of the page's code blocks in this language."""
     return [
         line
@@ -97,7 +96,7 @@ def blocks_in(page: str, language: str) -> list[str]:
     ]
 
 
-def parse_command(arguments: list[str]) -> dict[str, Any]:
+def parse_command(arguments):
     """What rankwatch makes of the arguments; wrong usage is an error. Nothing is run."""
     command: Any = get_command(app)
     while arguments and arguments[0] in getattr(command, "commands", {}):
@@ -107,5 +106,4 @@ def parse_command(arguments: list[str]) -> dict[str, Any]:
     if hasattr(command, "commands"):
         assert not arguments, f"no command {arguments}"
         return {}
-    params: dict[str, Any] = command.make_context("rankwatch", arguments).params
-    return params
+    return command.make_context("rankwatch", arguments).params

@@ -9,6 +9,7 @@ import json
 import re
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from clocks import SHIFT_VARIABLE
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
+from monitor.model.instants import utc_now
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
@@ -59,6 +61,22 @@ comparisons:
       - {{alert: SimilarityLow, metric: "rbo(p=0.9)", below: 0.35, for: 2, severity: critical}}
       - {{alert: UsersApart, metric: "rbo(p=0.9)", statistic: share_below(0.3), above: 0.9, for: 1000, severity: info}}
       - {{alert: MeanDrop, metric: "rbo(p=0.9)", learned: drop, for: 1000, severity: info}}
+  - name: checkout-test
+    every: {every}s
+    k: 2
+    metrics: ["rbo(p=0.9)"]
+    arm_metrics: [catalogue_coverage]
+    unpaired:
+      log: {{file: {{path: log.jsonl, user: user, items: items, served: {{time: at, within: 1d}}}}}}
+      arm: arm
+      baseline: a
+      candidate: b
+      split: {{a: 0.5, b: 0.5}}
+      before: "{before}"
+      segments: [country]
+    rules:
+      - {{alert: SelfGapRise, metric: "self_gap(rbo(p=0.9))", learned: drop, for: 1000, severity: info}}
+      - {{alert: FarGapRise, metric: "far_gap(rbo(p=0.9))", learned: drop, for: 1000, severity: info}}
 receivers:
   - alertmanager: {{urls: ["{alertmanager}"], labels: {{job: rankwatch}}}}
 pings:
@@ -208,7 +226,15 @@ def _routes(url, pace):
 def _write(folder, *, every, **urls):
     users = "".join(f"u{place},{'UK' if place % 4 else 'DE'}\n" for place in range(USERS))
     (folder / "users.csv").write_text(f"user_id,country\n{users}")
-    (folder / "rankwatch.yaml").write_text(_CONFIG.format(every=every, **urls))
+    before = utc_now() - timedelta(hours=2)
+    rows = []
+    for place in range(USERS):
+        for at, items in ((before, [place, 1]), (before + timedelta(hours=1), [1, place])):
+            row = {"user": f"u{place}", "arm": "ab"[place % 2], "at": str(at), "items": items}
+            rows.append(row | {"country": "UK" if place % 4 else "DE"})
+    (folder / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    config = _CONFIG.format(every=every, before=before, **urls)
+    (folder / "rankwatch.yaml").write_text(config)
 
 
 @pytest.fixture(scope="module")
@@ -286,6 +312,8 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, 
         "comparison": ["home-feed"] if "comparison" in many else "home-feed",
         "instance": [instance],
     }
+    if name == "rankwatch-unpaired":
+        values["comparison"] = "checkout-test"
     page = Page(values=values, rate_interval=f"{3000 // story.pace}s")
 
     empty = {
@@ -300,8 +328,11 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, 
     assert empty == _LATER.get(name, set())
 
 
-_LATER = {"rankwatch-daemon": {"Time since rows were last deleted"}}
-"""What a daemon has only after its first hour."""
+_LATER = {
+    "rankwatch-daemon": {"Time since rows were last deleted"},
+    "rankwatch-unpaired": {"Alerts firing"},
+}
+"""What a daemon has only after its first hour. In the A/B test of the story no alert fires."""
 _CHOSEN = {
     "job": ["rankwatch"],
     "metric": "rbo(p=0.9)",

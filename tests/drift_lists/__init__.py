@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,7 +20,7 @@ _PACKED = Path(__file__).with_name("lists.parquet")
 
 
 @cache
-def lists_folder() -> Path:
+def lists_folder():
     """A folder an arm, in it a Parquet file a day: ``baseline/2024-01-08.parquet``.
 
     Removed when the process ends.
@@ -45,7 +44,7 @@ def lists_folder() -> Path:
     return folder
 
 
-def source(arm: str) -> str:
+def source(arm):
     """The arm, or another folder of a file a day, as a source of a configuration."""
     return (
         f'{{file: {{path: "{lists_folder() / arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, '
@@ -53,7 +52,7 @@ def source(arm: str) -> str:
     )
 
 
-def compare(name: str, rest: str, *, candidate: str = "", baseline: str = "baseline") -> str:
+def compare(name, rest, *, candidate="", baseline="baseline"):
     """A comparison of the arm of this name, or of another candidate.
 
     ``rest`` are its lines from ``users`` on.
@@ -62,7 +61,7 @@ def compare(name: str, rest: str, *, candidate: str = "", baseline: str = "basel
     return f"\n  - name: {name}\n    every: 1d\n    k: 10\n    {arms}\n{rest}"
 
 
-def write_config(folder: Path, *comparisons: str) -> Path:
+def write_config(folder, *comparisons):
     """A configuration of these; its database lies in the folder."""
     path = folder / "rankwatch.yaml"
     path.write_text(
@@ -72,7 +71,7 @@ def write_config(folder: Path, *comparisons: str) -> Path:
     return path
 
 
-def run_cli(*args: str) -> list[dict[str, Any]]:
+def run_cli(*args):
     """The objects that a command prints in this process; it must end well."""
     done = CliRunner().invoke(app, list(args), catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -2,14 +2,12 @@
 
 import json
 import signal
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import make_url
 
@@ -18,21 +16,20 @@ from deploy.test_story import quicken
 from faults import Shop
 from forking import rankwatch
 from monitor.model.rankings import Arm
-from monitor.model.runs import Run
 from monitor.storage import SqlStore, open_store
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer
 from servers.certificates import self_signed
 from servers.daemon import ServeProcess
-from servers.heard import Heard, read_body, read_mail
+from servers.heard import read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
-from servers.postgres import PASSWORD, PostgresServer
-from servers.prometheus import Prometheus, running_prometheus
+from servers.postgres import PASSWORD
+from servers.prometheus import running_prometheus
 from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack
 from servers.smtp import LOGIN, MailServer
 from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, Reply, Request, answer, serve
+from servers.webhook import Collector, Reply, answer, serve
 
 EVERY_S = 3
 HEALTHY_RUNS = 20
@@ -55,10 +52,10 @@ class Question:
     row: int
 
     @property
-    def country(self) -> str:
+    def country(self):
         return str(COUNTRIES[self.shop][self.row])
 
-    def items(self, **other: Any) -> list[str]:
+    def items(self, **other):
         """The right answer to this question, or to one that differs in these fields."""
         question = replace(self, **other)
         return [
@@ -70,10 +67,10 @@ Change = Callable[[Question], object]
 """What an arm answers for one user; None leaves the user out."""
 
 
-def answer_with(change: Change, shop: str, arm: Arm, asked: dict[str, Any]) -> Reply:
+def answer_with(change, shop, arm, asked):
     """A reply that makes its lists as it is sent, beside others."""
 
-    def reply(collector: Collector, sock: socket.socket) -> None:
+    def reply(collector, sock):
         minute, second = divmod(int(asked["slot"]), 100)
         day = (minute * 60 + second) // EVERY_S % DAYS
         lists = {
@@ -103,38 +100,38 @@ class Evening:
     daemons: list[ServeProcess] = field(default_factory=list)
     path: Path = Path()
 
-    def respond(self, request: Request) -> Reply:
+    def respond(self, request):
         """How a recommender answers a batch of users."""
         _, shop, arm = request.path.split("/")
         change, reply = self.broken.get((shop, Arm(arm)), (Question.items, None))
         return reply or answer_with(change, shop, Arm(arm), json.loads(request.body))
 
-    def heard(self) -> list[Heard]:
+    def heard(self):
         """All messages that a receiver took."""
         bodies = [request.body for hook in self.hooks for request in hook.requests]
         return [*map(read_body, bodies), *(read_mail(mail.content) for mail in self.mail.mails)]
 
-    def serve(self, name: str) -> ServeProcess:
+    def serve(self, name):
         """Start a daemon on this configuration; the newest one is to lead."""
         self.path = self.folder / name
         self.daemons.append(ServeProcess(self.path, self.path.with_suffix(".log")))
         return self.daemons[-1]
 
-    def kill_all(self) -> None:
+    def kill_all(self):
         for daemon in self.daemons:
             daemon.kill()
 
-    def reload(self, text: str) -> None:
+    def reload(self, text):
         """Let the daemon read this configuration."""
         self.path.write_text(text)
         self.daemons[-1].send(signal.SIGHUP)
 
-    def count_alerts(self, shop: str) -> int:
+    def count_alerts(self, shop):
         """How many alerts of rankwatch's own Alertmanager has, of this shop or of all if it has no name."""
         labels = [alert["labels"] for alert in self.alertmanager.alerts()]
         return sum("incident" in each and shop in (each.get("comparison"), "") for each in labels)
 
-    def newest(self, shop: str) -> Run:
+    def newest(self, shop):
         """The newest run of this shop, or of all if it has no name."""
         return self.store.history.runs(comparison=shop or None, limit=1)[0]
 
@@ -169,7 +166,7 @@ COMPARISON = """
 """
 
 
-def write_users(folder: Path) -> None:
+def write_users(folder):
     for name, shop in SHOPS.items():
         rows = (
             f"{user},{country}\n" for user, country in zip(shop.names, COUNTRIES[name], strict=True)
@@ -180,9 +177,7 @@ def write_users(folder: Path) -> None:
 
 
 @contextmanager
-def open_evening(
-    folder: Path, server: PostgresServer, url: str
-) -> Iterator[tuple[Evening, Prometheus]]:
+def open_evening(folder, server, url):
     """Everything is up, and both comparisons have a healthy past."""
     write_users(folder)
     certificate = self_signed(folder)
@@ -240,7 +235,7 @@ def open_evening(
         assert duty.complaints + slack.complaints == []
 
 
-def replay(folder: Path, server: PostgresServer) -> None:
+def replay(folder, server):
     """Run the slots just before now, as if live."""
     with server.connect() as connection:
         ((now,),) = connection.execute("SELECT now()").fetchall()

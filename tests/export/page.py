@@ -2,8 +2,6 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.export.publisher import PrometheusPublisher
-
 ALERT = {
     "comparison": "home-feed",
     "alert": "SimilarityLow",
@@ -15,7 +13,7 @@ ALERT = {
 class Page:
     """A scraped page: ask for one sample's value (None when absent), or whether a series shows at all."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         self.text = text
         self.samples = {
             (sample.name, frozenset(sample.labels.items())): sample.value
@@ -23,16 +21,16 @@ class Page:
             for sample in family.samples
         }
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name, **labels):
         return self.samples.get((f"rankwatch_{name}", frozenset(labels.items())))
 
-    def names(self) -> set[str]:
+    def names(self):
         return {name for name, _ in self.samples if name.startswith("rankwatch_")}
 
-    def labelled(self, name: str) -> list[dict[str, str]]:
+    def labelled(self, name):
         return [dict(labels) for found, labels in self.samples if found == f"rankwatch_{name}"]
 
-    def lacks(self, samples: str) -> list[str]:
+    def lacks(self, samples):
         """Those of these lines that the page does not show.
 
         They are written without ``rankwatch_``.
@@ -41,5 +39,5 @@ class Page:
         return [line for line in lines if not Page(line).samples.items() <= self.samples.items()]
 
 
-def scraped(publisher: PrometheusPublisher) -> Page:
+def scraped(publisher):
     return Page(publisher.render()[0].decode())

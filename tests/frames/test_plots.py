@@ -15,7 +15,7 @@ import pytest
 
 import monitor
 from monitor.model.errors import InputError
-from servers.chromium import TROUBLE, browsing
+from servers.chromium import TROUBLE
 from tables import parsed
 
 EVIL = '<script>alert(1)</script>"\u202e\x1b'
@@ -144,7 +144,7 @@ def shown_by_cells(folder, patch):
 
 @pytest.mark.integration
 def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_ask_for_nothing_from_elsewhere(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, chromium
 ):
     with TemporaryDirectory(prefix="kernel") as folder:  # the name of a socket must be short
         cells = shown_by_cells(folder, monkeypatch)
@@ -154,14 +154,13 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
         "<!doctype html><meta charset=utf-8><title>x</title><svg "
         f"id=other><text>x</text></svg>{sections}"
     )
-    with browsing() as browser:
-        colours = []
-        for is_dark in (False, True):
-            tab = browser.open_tab(is_dark=is_dark)
-            tab.go(page.as_uri())
-            colours.append(tab.run(COLOURS))
-        pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)
-        told = browser.events
+    colours = []
+    for is_dark in (False, True):
+        tab = chromium.open_tab(is_dark=is_dark)
+        tab.go(page.as_uri())
+        colours.append(tab.run(COLOURS))
+    pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)
+    told = chromium.events
     assert [each for each in told if each["method"] in TROUBLE] == []
     sent = [each for each in told if each["method"] == "Network.requestWillBeSent"]
     assert {each["params"]["request"]["url"] for each in sent} == {page.as_uri()}

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from kernels import reference
-from monitor.measures.metrics import METRICS, Metric, expected_by_chance, score_all
+from monitor.measures.metrics import METRICS, expected_by_chance, score_all
 
 K = 10
 CATALOGUE = 1000
@@ -16,11 +16,9 @@ BASE = list(range(K))
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def reactions_table() -> str:
+def reactions_table():
     """A row a measure that needs nothing but the lists, a column a change of the candidate's list of ten."""
-    columns: dict[str, Pairs] = {
-        f"{rank}, {rank + 1} swapped": [(BASE, _swapped(rank))] for rank in (1, 5, 9)
-    }
+    columns = {f"{rank}, {rank + 1} swapped": [(BASE, _swapped(rank))] for rank in (1, 5, 9)}
     columns |= {
         f"{rank} replaced": [(BASE, [*BASE[: rank - 1], 99, *BASE[rank:]])] for rank in (1, 5, 10)
     }
@@ -39,11 +37,11 @@ def reactions_table() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _swapped(rank: int) -> list[int]:
+def _swapped(rank):
     return [*BASE[: rank - 1], BASE[rank], BASE[rank - 1], *BASE[rank + 1 :]]
 
 
-def _popularity() -> Pairs:
+def _popularity():
     """Lists of users with tastes of their own in a shop where few items sell much, against the ten that sell most."""
     rng = np.random.default_rng(11)
     appeal = -np.log(np.arange(1, CATALOGUE + 1)) * 0.9
@@ -51,12 +49,12 @@ def _popularity() -> Pairs:
     return [(row, BASE) for row in own.tolist()]
 
 
-def _score(metric: Metric, pairs: Pairs) -> float:
+def _score(metric, pairs):
     (scores,) = score_all(reference.batch(pairs, K), [metric]).values()
     return float(np.nanmean(scores)) if (~np.isnan(scores)).any() else math.nan
 
 
-def _shown(score: float | None) -> str:
+def _shown(score):
     if score is None or math.isnan(score):
         return ""
     return (f"{score:.2f}" if abs(score) < K else f"{score:.0f}").replace("-0.00", "0.00")

@@ -1,7 +1,7 @@
 """Sources that answer what they were given."""
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,7 @@ import pandas as pd
 
 from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
 from monitor.model.memory import Memory
-from monitor.model.rankings import ItemWeights, Pull, RelevanceTable, UserTable
-from monitor.model.rules import Comparison
+from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
 from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
@@ -34,7 +33,7 @@ class Canned:
     segments: dict[str, list[str]] = field(default_factory=dict)
     requests: list[PullRequest] = field(default_factory=list)
 
-    def given(self, nothing: Any) -> Any:
+    def given(self, nothing):
         if isinstance(self.answer, Exception):
             raise self.answer
         if isinstance(self.answer, threading.Event):
@@ -42,23 +41,20 @@ class Canned:
             return nothing
         return self.answer
 
-    def pull(self, request: PullRequest) -> Pull:
+    def pull(self, request):
         self.requests.append(request)
-        found: Pull = self.given(pull(""))
-        return found
+        return self.given(pull(""))
 
-    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+    def users(self, slot, dimensions):
         self.given(None)
-        segments: dict[str, pd.Categorical[Any]] = {
-            name: pd.Categorical(self.segments[name]) for name in dimensions
-        }
+        segments = {name: pd.Categorical(self.segments[name]) for name in dimensions}
         return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
 
 
 class CannedWeights(Canned):
     """Weights of items."""
 
-    def weights(self, slot: datetime) -> ItemWeights:
+    def weights(self, slot):
         assert slot == SLOT
         found = self.given({})
         return ItemWeights(
@@ -70,14 +66,14 @@ class CannedWeights(Canned):
 class CannedTitles(Canned):
     """Titles of items."""
 
-    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+    def titles(self, slot, items):
         return {item: title for item, title in self.given({}).items() if item in items}
 
 
 Grades = Mapping[str, Mapping[Any, float]]
 
 
-def graded(grades: Grades) -> RelevanceTable:
+def graded(grades):
     table = rankings({user: list(of_user) for user, of_user in grades.items()})
     values = [grade for of_user in grades.values() for grade in of_user.values()]
     return RelevanceTable(
@@ -95,13 +91,13 @@ class CannedRelevance:
     known: dict[datetime, Grades | Exception | threading.Event] = field(default_factory=dict)
     asked: list[datetime] = field(default_factory=list)
 
-    def relevance(self, slot: datetime) -> RelevanceTable | None:
+    def relevance(self, slot):
         self.asked.append(slot)
         answer = Canned(self.known.get(slot)).given(None)
         return None if answer is None else graded(answer)
 
 
-def arms(baseline: Any, candidate: Any, asked: Canned | None = None, **more: Any) -> Arms:
+def arms(baseline, candidate, asked=None, **more):
     """Lists may be given as text, as to `pull`.
 
     Asked for are the baseline's users, if no others are given.
@@ -113,19 +109,11 @@ def arms(baseline: Any, candidate: Any, asked: Canned | None = None, **more: Any
     )
 
 
-def users(*names: str, **segments: list[str]) -> Canned:
+def users(*names, **segments):
     return Canned(pull(""), names=names, segments=segments)
 
 
-def ran(
-    what: Comparison,
-    baseline: Any,
-    candidate: Any,
-    asked: Canned | None = None,
-    *,
-    memory: Memory | None = None,
-    **more: Any,
-) -> Any:
+def ran(what, baseline, candidate, asked=None, *, memory=None, **more):
     """The result of one slot run over these answers."""
     return execute(
         what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock()

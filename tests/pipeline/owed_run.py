@@ -1,30 +1,16 @@
 """A run stored for tests of delivery, and a publisher that counts what came of each."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
-from monitor.model.alerts import Transition
-from monitor.model.rules import Comparison
-from monitor.model.runs import Summary
-from monitor.storage import SqlStore
 from storage.worked import run
 
 WATCHED = comparison(rules=(rule(for_runs=1),))
 
 
-def store_run(
-    store: SqlStore,
-    mean: float,
-    *,
-    slot: datetime = SLOT,
-    to: Sequence[str] = ("fake",),
-    watched: Comparison = WATCHED,
-    segments: Sequence[str] = ("all",),
-) -> tuple[Transition, ...]:
+def store_run(store, mean, *, slot=SLOT, to=("fake",), watched=WATCHED, segments=("all",)):
     """One run in which every segment has this mean, judged and stored.
 
     The transitions are owed to the receivers ``to``.
@@ -38,14 +24,7 @@ def store_run(
     )
 
 
-def store_judged(
-    store: SqlStore,
-    watched: Comparison,
-    slot: datetime,
-    found: tuple[Summary, ...],
-    *,
-    to: Sequence[str],
-) -> tuple[Transition, ...]:
+def store_judged(store, watched, slot, found, *, to):
     """The same of a run with these summaries."""
     before = store.alerts.states(watched.name)
     states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
@@ -70,5 +49,5 @@ class CountingPublisher:
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
     troubles: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
-    def count(self, name: str, *labels: str) -> None:
+    def count(self, name, *labels):
         (self.counts if name == "notifications_total" else self.troubles)[labels] += 1

@@ -4,17 +4,17 @@ from runbooks.world import TEST, Change, Fault
 from unpaired import world as unpaired
 
 
-def _replace(first: int, last: int) -> Change:
+def _replace(first, last):
     """Replaces the items from one place to another."""
 
-    def change(items: list[str]) -> list[str]:
+    def change(items):
         return [*items[:first], *(f"new-{item}" for item in items[first:last]), *items[last:]]
 
     return change
 
 
-def _swap(first: int, second: int) -> Change:
-    def change(items: list[str]) -> list[str]:
+def _swap(first, second):
+    def change(items):
         items = list(items)
         items[first], items[second] = items[second], items[first]
         return items
@@ -22,35 +22,35 @@ def _swap(first: int, second: int) -> Change:
     return change
 
 
-def _no_list(_: list[str]) -> None:
+def _no_list(_):
     return None
 
 
-def _empty(_: list[str]) -> list[str]:
+def _empty(_):
     return []
 
 
-def _short(items: list[str]) -> list[str]:
+def _short(items):
     return items[:4]
 
 
-def _duplicated(items: list[str]) -> list[str]:
+def _duplicated(items):
     return [*items[:-1], items[0]]
 
 
-def _unreadable(_: list[str]) -> list[list[str]]:
+def _unreadable(_):
     return [["no", "item"]]
 
 
-def _promoted(items: list[str]) -> list[str]:
+def _promoted(items):
     return ["item-7", *items[:-1]]
 
 
-def _dropped(items: list[str]) -> list[str]:
+def _dropped(items):
     return [*items[1:], f"new-{items[0]}"]
 
 
-def _popular(_: list[str]) -> list[str]:
+def _popular(_):
     return [f"item-{number}" for number in range(10)]
 
 

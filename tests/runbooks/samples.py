@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from factories import transition
-from monitor.model.alerts import RootCause, Transition
+from monitor.model.alerts import RootCause
 from monitor.model.errors import DatabaseTrouble
 from monitor.model.notifications import Message
 from monitor.model.rules import METRIC_LABELS, Condition, RuleKind
@@ -31,11 +31,11 @@ from runbooks.world import (
     HEALTHY,
     NAME,
     URL,
-    Fault,
     message_of,
     output_of,
     write_fault,
     write_healthy,
+    write_healthy_test,
     write_test,
 )
 
@@ -54,20 +54,26 @@ _FAULTS = {fault.alert: fault for fault in FAULTS}
 class Worlds:
     """One installation for each fault, made when it is first asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
 
-    def of(self, alert: str) -> Path:
+    def of(self, alert):
         folder = self._folder / alert
         if not folder.exists():
             fault = _FAULTS[alert]
             if fault.log is None:
                 write_fault(self._healthy(fault), folder, fault)
             else:
-                write_test(folder, fault)
+                write_test(self._healthy_test(), folder, fault)
         return folder
 
-    def _healthy(self, fault: Fault) -> Path:
+    def _healthy_test(self):
+        folder = self._folder / "test"
+        if not folder.exists():
+            write_healthy_test(folder)
+        return folder
+
+    def _healthy(self, fault):
         folder = self._folder / "-".join([*fault.metrics, str(fault.has_floor)])
         if not folder.exists():
             folder.mkdir()
@@ -75,28 +81,28 @@ class Worlds:
         return folder
 
 
-def short_folder() -> TemporaryDirectory[str]:
+def short_folder():
     """A folder whose path always has the same length, since messages cut long paths."""
     return TemporaryDirectory(prefix="rw", dir="/tmp")
 
 
-def with_samples(page: str, worlds: Worlds) -> str:
+def with_samples(page, worlds):
     """The page with its messages and outputs as they are now."""
 
-    def message(block: re.Match[str]) -> str:
+    def message(block):
         text = message_about(block[2], worlds)
         if block[3].endswith("...\n"):
             text = _ITEMS.sub("\n...", text)
         return f"{block[1]}{text}\n"
 
-    def output(block: re.Match[str]) -> str:
+    def output(block):
         command = block[4].replace("COMPARISON", NAME).replace("SLOT", block[3] or "")
         return f"{block[1]}{output_of(worlds.of(block[2]), command)}\n"
 
     return _OUTPUT.sub(output, _MESSAGE.sub(message, page))
 
 
-def message_about(alert: str, worlds: Worlds) -> str:
+def message_about(alert, worlds):
     if alert in _FAULTS:
         return message_of(worlds.of(alert), alert)
     if alert in _OF_RANKWATCH:
@@ -104,7 +110,7 @@ def message_about(alert: str, worlds: Worlds) -> str:
     return prometheus_message(alert)
 
 
-def prometheus_message(name: str) -> str:
+def prometheus_message(name):
     """Severity and annotations of an alert, as the rules' tests with promtool expect them."""
     expected = _expected_alerts()[name]
     annotations = expected["exp_annotations"]
@@ -119,7 +125,7 @@ def prometheus_message(name: str) -> str:
 
 
 @cache
-def _expected_alerts() -> dict[str, Any]:
+def _expected_alerts():
     found: dict[str, Any] = {}
     for file in sorted(Path(__file__).parents[1].glob("deploy/rankwatch.rules*.test.yml")):
         for test in yaml.safe_load(file.read_text())["tests"]:
@@ -129,7 +135,7 @@ def _expected_alerts() -> dict[str, Any]:
     return found
 
 
-def _stale() -> Message:
+def _stale():
     since = BEGIN + timedelta(days=HEALTHY - 1)
     cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
     headline = write_stale(since, cause, has_succeeded=True)
@@ -157,7 +163,7 @@ def _stale() -> Message:
     return replace(message, firing=(start, failing))
 
 
-def _database_away() -> Message:
+def _database_away():
     since = BEGIN + timedelta(days=HEALTHY)
     place = "PostgreSQL database rankwatch at db.internal:5432"
     outage = Outage(
@@ -173,7 +179,7 @@ def _database_away() -> Message:
     return _about(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 
-def _about(start: Transition) -> Message:
+def _about(start):
     return Message(
         incident="1",
         comparison=start.comparison,

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import chdir, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from commands import rankwatch
-from monitor.model.alerts import Transition
 from monitor.model.notifications import Message
 from monitor.pipeline.delivery import brief_message
 from monitor.receivers.message.content import content_of
@@ -61,7 +60,7 @@ class Fault:
     metrics: tuple[str, ...] = METRICS
     log: Mapping[str, Any] | None = None  # of an A/B test: keys of `write_log`
 
-    def apply(self, today: Lists, yesterday: Lists, day: int) -> None:
+    def apply(self, today, yesterday, day):
         copied = healthy_lists("baseline", HEALTHY + day)
         for user in list(today)[: round((self.share + self.step * day) * USERS)]:
             if self.is_stale:
@@ -79,20 +78,18 @@ class Fault:
                 today[user] = items
 
 
-def healthy_lists(arm: str, day: int) -> Lists:
+def healthy_lists(arm, day):
     """The lists of one day. The caller may change them."""
     return {user: [*items] for user, items in _draw_lists(arm, day).items()}
 
 
 @cache
-def _draw_lists(arm: str, day: int) -> Lists:
+def _draw_lists(arm, day):
     """Each arm replaces some items and swaps some neighbours."""
     chance = random.Random(f"{arm} {day}")  # noqa: S311 - lists for examples
     lists: Lists = {}
     for user in range(USERS):
-        taste = random.Random(f"user {user}")  # noqa: S311 - likewise
-        numbers = taste.sample(range(20, _ITEMS), 2 * _K)
-        favourites = [f"item-{number}" for number in numbers]
+        favourites = _draw_favourites(user)
         items = favourites[:_K]
         for place in range(3, _K):
             if chance.random() < 0.25:
@@ -105,7 +102,13 @@ def _draw_lists(arm: str, day: int) -> Lists:
     return lists
 
 
-def write_healthy(folder: Path, fault: Fault) -> None:
+@cache
+def _draw_favourites(user):
+    taste = random.Random(f"user {user}")  # noqa: S311 - likewise
+    return [f"item-{number}" for number in taste.sample(range(20, _ITEMS), 2 * _K)]
+
+
+def write_healthy(folder, fault):
     """Write and run the healthy days, with the configuration for this fault."""
     for day in range(HEALTHY):
         for arm in ("baseline", "candidate"):
@@ -117,7 +120,7 @@ def write_healthy(folder: Path, fault: Fault) -> None:
         _replay(0, HEALTHY - 1)
 
 
-def write_fault(healthy: Path, folder: Path, fault: Fault) -> None:
+def write_fault(healthy, folder, fault):
     """Copy the healthy days, and write and run the days with the fault."""
     shutil.copytree(healthy, folder)
     _write_config(folder, fault)
@@ -134,21 +137,40 @@ def write_fault(healthy: Path, folder: Path, fault: Fault) -> None:
         _replay(HEALTHY, HEALTHY + fault.days - 1)
 
 
-def write_test(folder: Path, fault: Fault) -> None:
-    """Write and run an A/B test whose log has the fault."""
+def write_healthy_test(folder):
+    """Write and run the healthy days of an A/B test."""
+    folder.mkdir()
+    write_log(folder / "log.parquet", TEST, HEALTHY)
+    _write_test_config(folder)
+    _replay_test(folder, 1, HEALTHY)
+
+
+def write_test(healthy, folder, fault):
+    """Write and run an A/B test whose log has the fault. Its healthy days were run before."""
     folder.mkdir()
     days = HEALTHY + fault.days
-    log = {"begins": HEALTHY + 1, **(fault.log or {})}
+    log = {"begins": HEALTHY + 1, **fault.log}
     write_log(folder / "log.parquet", TEST, days, **log)
+    _write_test_config(folder)
+    is_healthy_before = log["begins"] > HEALTHY and "before" not in log
+    if is_healthy_before:
+        shutil.copy(healthy / "rankwatch.db", folder)
+    _replay_test(folder, HEALTHY + 1 if is_healthy_before else 1, days)
+
+
+def _write_test_config(folder):
     config = write_config(folder)
     config.write_text(f"external_url: {URL}\n{config.read_text()}")
-    first, last = (f"{BEGINS + day * DAY:%Y-%m-%dT%H:%MZ}" for day in (1, days))
+
+
+def _replay_test(folder, first, last):
+    since, until = (f"{BEGINS + day * DAY:%Y-%m-%dT%H:%MZ}" for day in (first, last))
     with chdir(folder):
         rankwatch("db upgrade")
-        rankwatch(f"replay {TEST_NAME} --since {first} --until {last}")
+        rankwatch(f"replay {TEST_NAME} --since {since} --until {until}")
 
 
-def message_of(folder: Path, alert: str) -> str:
+def message_of(folder, alert):
     """The text of a message about the alert alone."""
     start = next(each for each in _starts(folder) if each.alert == alert)
     start = replace(start, at=start.slot + timedelta(seconds=7))  # `replay` uses the slot
@@ -165,7 +187,7 @@ def message_of(folder: Path, alert: str) -> str:
     return text.strip()
 
 
-def output_of(folder: Path, command: str) -> str:
+def output_of(folder, command):
     """The first lines of what the command prints."""
     with chdir(folder):
         done = rankwatch(command.removeprefix("rankwatch "))
@@ -177,29 +199,29 @@ def output_of(folder: Path, command: str) -> str:
     return "\n".join([*lines[:_LINES], "..."] if len(lines) > _LINES else lines)
 
 
-def _starts(folder: Path) -> Iterator[Transition]:
+def _starts(folder):
     with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
         for change in store.alerts.firing():
             if change.is_start and change.segment == "all":
                 yield change
 
 
-def _settings() -> Any:
+def _settings():
     return load_settings(Path("rankwatch.yaml"))
 
 
-def _replay(first: int, last: int) -> None:
+def _replay(first, last):
     start, end = (f"{BEGIN + timedelta(days=day):%Y-%m-%dT%H:%MZ}" for day in (first, last))
     rankwatch(f"replay {NAME} --since {start} --until {end}")
 
 
-def _write(folder: Path, arm: str, day: int, lists: Lists) -> None:
+def _write(folder, arm, day, lists):
     rows = [json.dumps({"user": user, "items": items}) for user, items in lists.items()]
     path = folder / f"{arm}-{BEGIN + timedelta(days=day):%Y-%m-%d}.jsonl"
     path.write_text("\n".join(rows) + "\n")
 
 
-def _write_config(folder: Path, fault: Fault) -> None:
+def _write_config(folder, fault):
     arms = "".join(
         f"""
     {arm}: {{file: {{path: "{arm}-{{slot:%Y-%m-%d}}.jsonl", user: user, items: items, max_unreadable: 0.5}}}}"""

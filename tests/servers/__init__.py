@@ -8,21 +8,19 @@ import secrets
 import selectors
 import shutil
 import socket
-import socketserver
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from rings import is_first_ring
 
 
-def require(*names: str) -> str:
+def require(*names):
     """Path of the first program found under these names.
 
     Skips loudly, or fails where skipping is forbidden.
@@ -39,20 +37,13 @@ def require(*names: str) -> str:
     return found or missing(f"{' or '.join(names)} is not installed")
 
 
-def missing(what: str) -> NoReturn:
+def missing(what) -> NoReturn:
     if os.environ.get("RANKWATCH_FORBID_SKIP"):
         pytest.fail(f"{what}, and RANKWATCH_FORBID_SKIP is set")
     pytest.skip(what, allow_module_level=True)
 
 
-def await_start(
-    ask: Callable[[], object],
-    process: subprocess.Popen[bytes],
-    log: Path | None = None,
-    *,
-    refusal: type[Exception] = OSError,
-    within_s: float = 30.0,
-) -> None:
+def await_start(ask, process, log=None, *, refusal=OSError, within_s=30.0):
     """Ask until the server answers.
 
     Fail, with the end of its log, where it has ended or does not answer in time.
@@ -78,15 +69,8 @@ _GUARD = 'signal=$1; shift; "$@" & server=$!; read _; kill -$signal $server; wai
 
 @contextmanager
 def running(  # noqa: PLR0913 - what servers differ in
-    command: Sequence[str],
-    ask: Callable[[], object],
-    home: Path,
-    *,
-    account: str | None = None,
-    signal: str = "TERM",
-    refusal: type[Exception] = OSError,
-    within_s: float = 30.0,
-) -> Iterator[None]:
+    command, ask, home, *, account=None, signal="TERM", refusal=OSError, within_s=30.0
+):
     """A program up from when it answers, with its log in its home, which goes with it."""
     log = home / "log"
     try:
@@ -110,19 +94,19 @@ def running(  # noqa: PLR0913 - what servers differ in
 
 
 @contextmanager
-def listening(server: socketserver.TCPServer) -> Iterator[None]:
+def listening(server):
     """It serves in a thread of its own until the block ends.
 
     The thread sleeps until somebody connects: of dozens of servers that look for an end, each costs.
     """
     ours, theirs = socket.socketpair()
 
-    def serve() -> None:
+    def serve():
         with selectors.DefaultSelector() as selector:
             for each in (server, theirs):
                 selector.register(each, selectors.EVENT_READ)
             while all(key.fileobj is server for key, _ in selector.select()):
-                server._handle_request_noblock()  # type: ignore[attr-defined]
+                server._handle_request_noblock()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -136,11 +120,11 @@ def listening(server: socketserver.TCPServer) -> Iterator[None]:
 
 
 @contextmanager
-def hanging_name() -> Iterator[str]:
+def hanging_name():
     """A name of which DNS says nothing until the block ends."""
     name, ended, real = "hangs.invalid", threading.Event(), socket.getaddrinfo
 
-    def hang_on(host: Any, *args: Any, **kwargs: Any) -> Any:
+    def hang_on(host, *args, **kwargs):
         if host == name:
             ended.wait(300)
         return real(host, *args, **kwargs)
@@ -151,7 +135,7 @@ def hanging_name() -> Iterator[str]:
         ended.set()
 
 
-def free_port() -> int:
+def free_port():
     """One that nobody has, and that the system gives to nobody who asks for any before it is taken."""
     while True:
         port = 10_000 + secrets.randbelow(22_000)  # of `random` all workers have the same seed

@@ -3,9 +3,6 @@
 import json
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,9 +26,7 @@ class AlertmanagerServer:
     What it notifies goes to ``notify_url``, or where ``config`` says.
     """
 
-    def __init__(
-        self, directory: Path, notify_url: str | None = None, config: str | None = None
-    ) -> None:
+    def __init__(self, directory, notify_url=None, config=None):
         self._program = require("prometheus-alertmanager", "alertmanager")
         self._directory, self.port = directory, free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,10 +39,10 @@ class AlertmanagerServer:
         (directory / "config.yml").write_text(_CONFIG + hook if config is None else config)
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self):
         arguments = [
             self._program,
             f"--config.file={self._directory / 'config.yml'}",
@@ -62,30 +57,29 @@ class AlertmanagerServer:
             lambda: self._get("/-/ready"), self._process, self._directory / "log", within_s=120
         )
 
-    def stop(self) -> None:
+    def stop(self):
         """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
             self._process = None
 
-    def alerts(self) -> list[dict[str, Any]]:
+    def alerts(self):
         """What it holds now, resolved ones left out by itself."""
-        held: list[dict[str, Any]] = json.loads(self._get("/api/v2/alerts"))
-        return held
+        return json.loads(self._get("/api/v2/alerts"))
 
-    def _get(self, path: str) -> bytes:
+    def _get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=5) as answer:
             body: bytes = answer.read()
         return body
 
 
 @pytest.fixture
-def make_alertmanager(tmp_path: Path) -> Iterator[Callable[..., AlertmanagerServer]]:
+def make_alertmanager(tmp_path):
     """Make some; all are stopped at the end. They are not started."""
     made: list[AlertmanagerServer] = []
 
-    def make(notify_url: str | None = None) -> AlertmanagerServer:
+    def make(notify_url=None):
         made.append(AlertmanagerServer(tmp_path / f"alertmanager-{len(made)}", notify_url))
         return made[-1]
 

@@ -5,22 +5,22 @@ with answering(lambda path, body: (200, [1, 2])) as url:
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
 from servers.recommender import Asked
-from servers.webhook import Reply, Request, answer, serve
+from servers.webhook import answer, serve
 
 Respond = Callable[[str, Any], tuple[int, object]]
 """From the path and the body that was posted, JSON or text, to the status and the answer."""
 
 
 @contextmanager
-def answering(respond: Respond, seen: list[Asked] | None = None) -> Iterator[str]:
+def answering(respond, seen=None):
     """The address of a server that answers so."""
 
-    def reply(request: Request) -> Reply:
+    def reply(request):
         headers = {name.lower(): value for name, value in request.headers.items()}
         if seen is not None:
             about = {"method": request.method, "target": request.path}

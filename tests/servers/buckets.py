@@ -1,14 +1,13 @@
 """Object storage as moto plays it, with the identities that may be asked for."""
 
 import logging
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 from servers import missing
 
 
 @contextmanager
-def running_buckets() -> Iterator[str]:
+def running_buckets():
     """The address of a server of buckets, which is loaded now: that takes longer than most tests."""
     try:
         import s3fs  # noqa: F401, PLC0415 - what reads and fills them

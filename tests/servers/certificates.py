@@ -26,10 +26,10 @@ class Authority:
     own: Pair
 
     @property
-    def cert(self) -> Path:
+    def cert(self):
         return self.own.cert
 
-    def issue(self, name: str, alternative: str = LOOPBACK) -> Pair:
+    def issue(self, name, alternative=LOOPBACK):
         signed_by = ("-CA", str(self.own.cert), "-CAkey", str(self.own.key))
         return _make(
             self.folder,
@@ -39,7 +39,7 @@ class Authority:
             options=signed_by,
         )
 
-    def client_context(self, pair: Pair | None = None) -> ssl.SSLContext:
+    def client_context(self, pair=None):
         """What a client uses that trusts this authority, and shows that certificate."""
         context = ssl.create_default_context(cafile=str(self.cert))
         if pair is not None:
@@ -47,7 +47,7 @@ class Authority:
         return context
 
 
-def self_signed(folder: Path) -> Path:
+def self_signed(folder):
     """A certificate of 127.0.0.1 with its key, in one file."""
     pair = _make(folder, "127.0.0.1", f"subjectAltName={LOOPBACK}")
     whole = folder / "server.pem"
@@ -55,7 +55,7 @@ def self_signed(folder: Path) -> Path:
     return whole
 
 
-def _make(folder: Path, name: str, *extensions: str, options: tuple[str, ...] = ()) -> Pair:
+def _make(folder, name, *extensions, options=()):
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     added = [part for each in extensions for part in ("-addext", each)]
     subprocess.run(
@@ -87,30 +87,30 @@ def _make(folder: Path, name: str, *extensions: str, options: tuple[str, ...] = 
     return pair
 
 
-def found(folder: Path, name: str) -> Authority:
+def found(folder, name):
     return Authority(folder, _make(folder, name, "keyUsage=critical,keyCertSign,cRLSign"))
 
 
 @pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def authority(tmp_path_factory):
     return found(tmp_path_factory.mktemp("authority"), "authority")
 
 
 @pytest.fixture(scope="session")
-def server_pair(authority: Authority) -> Pair:
+def server_pair(authority):
     """For 127.0.0.1."""
     return authority.issue("server")
 
 
 @pytest.fixture(scope="session")
-def client_pair(authority: Authority) -> Pair:
+def client_pair(authority):
     return authority.issue(
         "client", "DNS:prometheus.test,URI:spiffe://x/y,email:p@x.test,IP:0:0:0:0:0:0:0:1"
     )
 
 
 @pytest.fixture(scope="session")
-def stranger_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def stranger_pair(tmp_path_factory):
     """Of an authority that nobody here trusts."""
     return found(tmp_path_factory.mktemp("strangers"), "strangers").issue(
         "stranger", "DNS:prometheus.test"

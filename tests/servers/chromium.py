@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
+
+import pytest
 
 from servers import require
 
@@ -28,16 +28,17 @@ TROUBLE = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrow
 
 
 class Browser:
-    """One process with any number of tabs.
+    """One process with one tab at a time.
 
-    ``events`` are what all of them have told since they were last cleared.
+    ``events`` are what the tab has told since they were last cleared.
     """
 
-    def __init__(self, sent: IO[bytes], told: IO[bytes]) -> None:
+    def __init__(self, sent, told):
         self._sent, self._told, self._calls = sent, told, 0
+        self._tab = ""
         self.events: list[dict[str, Any]] = []
 
-    def call(self, method: str, session: str | None = None, **params: object) -> dict[str, Any]:
+    def call(self, method, session=None, **params):
         """The result of a command; an AssertionError with what Chromium says where it refuses."""
         self._calls += 1
         to = {} if session is None else {"sessionId": session}
@@ -49,33 +50,27 @@ class Browser:
         while (answer := self._read()).get("id") != self._calls:
             self.events.append(answer)
         assert "error" not in answer, (method, answer)
-        return cast("dict[str, Any]", answer["result"])
+        return answer["result"]
 
-    def await_event(self, method: str) -> None:
+    def await_event(self, method):
         """Until it was told since the events were last cleared."""
         while not any(each["method"] == method for each in self.events):
             self.events.append(self._read())
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self):
         read = bytearray()
         while (byte := self._told.read(1)) != b"\0":
             assert byte, "Chromium has ended"
             read += byte
-        return cast("dict[str, Any]", json.loads(read))
+        return json.loads(read)
 
-    def open_tab(
-        self,
-        *,
-        width: int = 1280,
-        height: int = 900,
-        is_dark: bool = False,
-        has_script: bool = True,
-    ) -> "Tab":
+    def open_tab(self, *, width=1280, height=900, is_dark=False, has_script=True):
         """An empty tab of this size, in one of both colour schemes, with or without JavaScript."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        tab = Tab(
-            self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        )
+        if self._tab:
+            self.call("Target.closeTarget", targetId=self._tab)
+        self._tab = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=self._tab, flatten=True)
+        tab = Tab(self, attached["sessionId"])
         for domain in ("Page", "Network", "Log", "Runtime"):
             tab.call(f"{domain}.enable")
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
@@ -94,19 +89,19 @@ class Browser:
 class Tab:
     """One page that a person would look at."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser, session):
         self._browser, self._session = browser, session
 
-    def call(self, method: str, **params: object) -> dict[str, Any]:
+    def call(self, method, **params):
         return self._browser.call(method, self._session, **params)
 
-    def go(self, url: str) -> None:
+    def go(self, url):
         """Load the page and wait until all of it is there."""
         self._browser.events.clear()
         self.call("Page.navigate", url=url)
         self._browser.await_event("Page.loadEventFired")
 
-    def run(self, script: str) -> Any:
+    def run(self, script):
         """The value of an expression in the page, awaited."""
         done = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
@@ -114,13 +109,13 @@ class Tab:
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
-    def press(self, key: str) -> None:
+    def press(self, key):
         given = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
         text = {"text": "\r"} if key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", **given, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **given)
 
-    def press_and_go(self, key: str) -> None:
+    def press_and_go(self, key):
         """A key that leads to another page."""
         self._browser.events.clear()
         self.press(key)
@@ -128,7 +123,7 @@ class Tab:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def browsing():
     """A browser with a profile of its own; both go at the end."""
     program = require("chromium", "chromium-browser", "google-chrome")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -159,6 +154,13 @@ def browsing() -> Iterator[Browser]:
                 process.kill()
 
 
+@pytest.fixture(scope="session")
+def chromium():
+    """One for all tests: to start it takes longer than to show most pages."""
+    with browsing() as browser:
+        yield browser
+
+
 _SHOWN = """({text: document.body.innerText,
     notes: [...document.querySelectorAll('svg circle title')].map((each) => each.textContent),
     spans: [...document.querySelectorAll('svg .span title')].map((each) => each.textContent),
@@ -168,13 +170,12 @@ _SHOWN = """({text: document.body.innerText,
     wide: document.documentElement.scrollWidth - innerWidth})"""
 
 
-def shown_in_browser(file: Path) -> dict[str, Any]:
+def shown_in_browser(browser, file):
     """Text and charts of one file, opened from disk: it asks for nothing else, complains of nothing and fits its window."""
-    with browsing() as browser:
-        tab = browser.open_tab()
-        tab.go(file.absolute().as_uri())
-        shown: dict[str, Any] = tab.run(_SHOWN)
-        told = browser.events
+    tab = browser.open_tab()
+    tab.go(file.absolute().as_uri())
+    shown = tab.run(_SHOWN)
+    told = browser.events
     asked = {
         each["params"]["request"]["url"]
         for each in told

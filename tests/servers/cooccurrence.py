@@ -3,16 +3,13 @@
 In whole numbers, it answers the same everywhere.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 USERS = [f"u{number}" for number in range(100)]
 _ITEMS = 300
 
 
-def recommend(arm: str, users: Sequence[str] = USERS, k: int = 10) -> tuple[Any, Any]:
+def recommend(arm, users=USERS, k=10):
     """Items, best first, and their scores, int64 (users, k) each.
 
     The candidate makes less of what everybody buys.

@@ -2,11 +2,8 @@
 
 import os
 import re
-import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -17,7 +14,7 @@ from forking import ended, started
 T = TypeVar("T")
 
 
-def wait_for(look: Callable[[], T], what: str, *, timeout_s: float = 120.0) -> T:
+def wait_for(look, what, *, timeout_s=120.0):
     """First truthy answer of ``look``; the test fails naming ``what`` when none comes in time."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -30,7 +27,7 @@ def wait_for(look: Callable[[], T], what: str, *, timeout_s: float = 120.0) -> T
 class ServeProcess:
     """A running daemon; ``log`` is what it wrote to standard error."""
 
-    def __init__(self, config: Path, log: Path) -> None:
+    def __init__(self, config, log):
         self.log = log
         begin = log.stat().st_size if log.exists() else 0
         self._process = started(
@@ -42,31 +39,31 @@ class ServeProcess:
             self.kill()
             raise
 
-    def _address(self, begin: int) -> str | None:
+    def _address(self, begin):
         text = self.log.read_bytes()[begin:].decode() if self.log.exists() else ""
         assert ended(self._process, 0) is None, f"the daemon ended: {text}"
         found = re.search(r'"url": "(\S+)", .*"rankwatch started"', text)
         return found[1] if found else None
 
     @property
-    def pid(self) -> int:
+    def pid(self):
         assert self._process.pid is not None
         return self._process.pid
 
-    def metrics(self) -> str:
+    def metrics(self):
         return requests.get(f"{self.url}/metrics", timeout=60).text
 
-    def status_of(self, path: str) -> int:
+    def status_of(self, path):
         return requests.get(self.url + path, timeout=60).status_code
 
-    def send(self, number: signal.Signals) -> None:
+    def send(self, number):
         os.kill(self.pid, number)
 
-    def kill(self) -> None:
+    def kill(self):
         self._process.kill()
         ended(self._process, 10)
 
-    def terminate(self) -> int:
+    def terminate(self):
         self._process.terminate()
         exit_code = ended(self._process, 90)
         assert exit_code is not None, "still there long after SIGTERM"
@@ -74,7 +71,7 @@ class ServeProcess:
 
 
 @contextmanager
-def serving(config: Path) -> Iterator[ServeProcess]:
+def serving(config):
     """A daemon on this configuration, killed at the end if it still runs."""
     process = ServeProcess(config, config.parent / "serve.log")
     try:

@@ -2,15 +2,13 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from servers import missing, require
 
 
 @contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
+def small_disk(place, size):
     """Mounted at ``place``, where nothing stands yet. Needs root."""
     if os.geteuid() != 0:
         missing("only root may mount a small disk")

@@ -4,12 +4,9 @@ It refuses what that would not take.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
-
-from servers.webhook import Request
 
 CHECK = "/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
 _LONGEST_BODY = 100_000
@@ -22,11 +19,11 @@ class Signal:
     body: str
 
 
-def signals_of(requests: Sequence[Request]) -> list[Signal]:
+def signals_of(requests):
     return [_signal(request) for request in requests]
 
 
-def _signal(request: Request) -> Signal:
+def _signal(request):
     parts = urlsplit(request.path)
     found = re.fullmatch(re.escape(CHECK) + "(?:/(start|fail|log))?", parts.path)
     assert found is not None, f"404: {parts.path}"

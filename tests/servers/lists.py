@@ -3,10 +3,10 @@
 import csv
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from monitor.model.ports import Source
-from monitor.model.rankings import Pull
 from monitor.sources import SourceOptions, open_source
 from monitor.testing.contracts import SLOT, as_lists, request
 from servers.proxy import proxying
@@ -28,16 +26,16 @@ Rows = list[tuple[str, Any, int]]
 Given = dict[str, dict[str, Any]]
 
 
-def source_of(**options: Any) -> Source:
+def source_of(**options):
     return open_source(SourceOptions.model_validate(options))
 
 
-def pull_of(*users: str, k: int = 10, timeout_s: float = 120, **options: Any) -> Pull:
+def pull_of(*users, k=10, timeout_s=120, **options):
     """The lists of these users from a source with these options, {kind: options}."""
     return source_of(**options).pull(request(*users, k=k, timeout_s=timeout_s))
 
 
-def long_rows(lists: Lists) -> Rows:
+def long_rows(lists):
     """(user, item, rank) with ranks from 1, deliberately out of order."""
     rows = [
         (user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, 1)
@@ -45,7 +43,7 @@ def long_rows(lists: Lists) -> Rows:
     return sorted(rows, key=lambda row: (row[2] * 7 % 5, row[0]))
 
 
-def write_csv(rows: Sequence[Mapping[str, Any]], path: Path, names: Sequence[str] = ()) -> None:
+def write_csv(rows, path, names=()):
     """Lists as JSON, which tables of texts hold them as.
 
     ``names`` of the columns where there is no row.
@@ -56,23 +54,23 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path, names: Sequence[str
         table.writerows(map(as_text, rows))
 
 
-def write_jsonl(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_jsonl(rows, path):
     with _written(path) as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def as_text(row: Mapping[str, Any]) -> dict[str, Any]:
+def as_text(row):
     return {
         name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()
     }
 
 
-def _written(path: Path) -> IO[str]:
+def _written(path):
     opened = gzip.open if path.suffix == ".gz" else open
-    return cast("IO[str]", opened(path, "wt", newline="", encoding="utf-8"))
+    return opened(path, "wt", newline="", encoding="utf-8")
 
 
-def _parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _parquet(rows, path):
     """A column has one type: with a text among the ids all are texts."""
     ids = [
         item
@@ -95,12 +93,12 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(spelt, pa.schema(kinds)), path, row_group_size=7)
 
 
-def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
+def _file(name):
     """A file of this name, whose form and format it says."""
     columns = {"items": "what"} if "wide" in name else {"item": "what", "rank": "place"}
 
     @contextmanager
-    def opened(lists: Lists, folder: Path) -> Iterator[Given]:
+    def opened(lists, folder):
         names = ("who", *columns.values())
         rows = lists.items() if "wide" in name else long_rows(lists)
         named = [dict(zip(names, row, strict=True)) for row in rows]
@@ -113,20 +111,21 @@ def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
     return opened
 
 
-def fill_database(url: str, lists: Lists) -> None:
+def fill_database(url, lists):
     """Tables ``wide`` (JSON text) and ``tall``."""
-    wide: list[Any] = [(user, json.dumps(items)) for user, items in lists.items()]
-    tall: list[Any] = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
+    wide = [(user, json.dumps(items)) for user, items in lists.items()]
+    tall = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
+    tables = {
+        "wide": pd.DataFrame(wide, columns=["who", "what"], dtype=object),
+        "tall": pd.DataFrame(tall, columns=["who", "what", "place"], dtype=object),
+    }
     engine = sa.create_engine(url)
-    for name, rows in {"wide": wide, "tall": tall}.items():
-        table = pd.DataFrame(
-            rows, columns=["who", "what", "place"][: 2 + (name == "tall")], dtype=object
-        )
+    for name, table in tables.items():
         table.to_sql(name, engine, if_exists="replace", index=False)
     engine.dispose()
 
 
-def sql_sources(url: str) -> dict[str, dict[str, Any]]:
+def sql_sources(url):
     """Options of each way to read the tables of ``fill_database``."""
     query = (
         "SELECT who, what, place FROM tall WHERE who IN (:users) AND place <= 2 * :k AND "
@@ -152,9 +151,9 @@ def sql_sources(url: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _sqlite(kind: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
+def _sqlite(kind):
     @contextmanager
-    def opened(lists: Lists, folder: Path) -> Iterator[Given]:
+    def opened(lists, folder):
         url = f"sqlite:///{folder / 'lists.db'}"
         fill_database(url, lists)
         yield {"sql": sql_sources(url)[kind]}
@@ -163,7 +162,7 @@ def _sqlite(kind: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]
 
 
 @contextmanager
-def http(lists: Lists, _: Path) -> Iterator[Given]:
+def http(lists, _):
     with running_recommender() as recommender:
         recommender.otherwise = "missing"
         recommender.lists.update(lists)
@@ -171,11 +170,11 @@ def http(lists: Lists, _: Path) -> Iterator[Given]:
         yield {"http": {"url": recommender.url}}
 
 
-def _redis(**keys: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
+def _redis(**keys):
     """A key a user, or a field of one hash."""
 
     @contextmanager
-    def opened(lists: Lists, _: Path) -> Iterator[Given]:
+    def opened(lists, _):
         with closing(emptied_redis()) as client, proxying(shared_redis()) as proxy:
             for user, items in lists.items():
                 if keys["type"] == "list":

@@ -3,7 +3,6 @@
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +14,7 @@ PASSWORD = "canary-maria-2c"  # noqa: S105 - of a server that lives as long as a
 
 
 @contextmanager
-def running_mariadb() -> Iterator[str]:
+def running_mariadb():
     """URL of the database for an account that may do everything with it."""
     install, program, port = (
         require("mariadb-install-db"),

@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
@@ -29,7 +28,7 @@ class Recommender(MLModel):
 
 
 @contextmanager
-def running_mlserver() -> Iterator[str]:
+def running_mlserver():
     """Its address; the models are called ``baseline`` and ``candidate``."""
     if not (HOME / "bin/mlserver").exists():
         missing(f"MLServer is not installed in {HOME}: run make mlserver")

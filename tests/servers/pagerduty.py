@@ -4,7 +4,6 @@ https://developer.pagerduty.com/docs/events-api-v2-overview and the OpenAPI desc
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from servers.webhook import Collector, Reply, Request, answer, serve
+from servers.webhook import Collector, answer, serve
 
 KEY = "e93facc04764012d7bfb002500d5d1a6"
 MOST_BYTES = 512 * 1024
@@ -33,14 +32,14 @@ class FakePagerDuty:
     events: list[dict[str, Any]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.collector.respond = self.respond
 
     @property
-    def url(self) -> str:
+    def url(self):
         return self.collector.url
 
-    def respond(self, request: Request) -> Reply:
+    def respond(self, request):
         if len(request.body) > MOST_BYTES:
             self.complaints.append("larger than 512 KB")
             return answer(413)
@@ -58,7 +57,7 @@ class FakePagerDuty:
         told = {"status": "success", "message": "Event processed", "dedup_key": event["dedup_key"]}
         return answer(202, body=json.dumps(told).encode())
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, event):
         action, key = event["event_action"], event["dedup_key"]
         if action != "trigger" and key not in self.alerts:
             self.complaints.append(f"{action} of {key}, which was never triggered")
@@ -68,7 +67,7 @@ class FakePagerDuty:
         self.events.append(event)
 
 
-def _errors(request: Request) -> Iterator[str]:
+def _errors(request):
     if (request.method, request.path) != ("POST", "/v2/enqueue"):
         yield f"{request.method} {request.path}"
     if request.headers.get("Content-Type") != "application/json":
@@ -77,7 +76,7 @@ def _errors(request: Request) -> Iterator[str]:
 
 
 @pytest.fixture
-def pagerduty() -> Iterator[FakePagerDuty]:
+def pagerduty():
     """Fails a test in which it had to complain; a test that wants complaints takes them out."""
     for collector in serve():
         fake = FakePagerDuty(collector)

@@ -6,7 +6,6 @@ Fixture: ``pooled`` makes the URL of a database through the pooler from its own.
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from sqlalchemy import make_url
 
 from servers import free_port, require, running
-from servers.postgres import PASSWORD, USER, PostgresServer, unprivileged
+from servers.postgres import PASSWORD, USER, unprivileged
 
 _CONFIG = """[databases]
 * = host=127.0.0.1 port={server}
@@ -32,7 +31,7 @@ max_client_conn = 200
 
 
 @contextmanager
-def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
+def running_pgbouncer(postgres):
     """Its port; stopped and removed at the end."""
     program, account, port = (
         require("pgbouncer", "/usr/sbin/pgbouncer"),
@@ -54,6 +53,6 @@ def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
 
 
 @pytest.fixture
-def pooled(postgres_server: PostgresServer) -> Iterator[Callable[[str], str]]:
+def pooled(postgres_server):
     with running_pgbouncer(postgres_server) as port:
         yield lambda url: make_url(url).set(port=port).render_as_string(hide_password=False)

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,17 +44,17 @@ class PostgresServer:
 
     port: int
 
-    def url(self, database: str) -> str:
+    def url(self, database):
         return f"postgresql+psycopg://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
-    def connect(self, database: str = "postgres") -> psycopg.Connection:
+    def connect(self, database="postgres"):
         """A plain connection in autocommit."""
         return psycopg.connect(
             self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5
         )
 
     @contextmanager
-    def database(self, template: str = "template1") -> Iterator[str]:
+    def database(self, template="template1"):
         """URL of a fresh database as the template is, which is empty, dropped at the end with whoever is still connected."""
         name = f"rankwatch_{uuid.uuid4().hex[:12]}"
         with self.connect() as admin:
@@ -71,7 +70,7 @@ class PostgresServer:
                 admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def unprivileged() -> str | None:
+def unprivileged():
     """Servers that refuse to run as root: the account to use instead, None when we may run them ourselves."""
     if os.geteuid() != 0:
         return None
@@ -79,7 +78,7 @@ def unprivileged() -> str | None:
     return max(found) if found else missing("no account but root to run servers under")
 
 
-def _create(home: Path, account: str | None) -> Path:
+def _create(home, account):
     data, password = home / "data", home / "password"
     password.write_text(PASSWORD)
     if account:
@@ -102,7 +101,7 @@ def _create(home: Path, account: str | None) -> Path:
 
 
 @contextmanager
-def running_postgres(*, in_memory: bool = True) -> Iterator[PostgresServer]:
+def running_postgres(*, in_memory=True):
     """Start a server in a directory of its own on a random loopback port.
 
     Stopped and removed at the end.
@@ -134,21 +133,20 @@ def running_postgres(*, in_memory: bool = True) -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server():
     with running_postgres() as server:
         yield server
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+def postgres_url(postgres_server):
     with postgres_server.database() as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request, tmp_path):
     """URL of a fresh empty database of each kind in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
+    return request.getfixturevalue("postgres_url")

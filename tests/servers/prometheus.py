@@ -9,11 +9,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -29,7 +27,7 @@ class Prometheus:
 
     url: str
 
-    def get(self, path: str, **parameters: str) -> Any:
+    def get(self, path, **parameters):
         """What the API answers under ``data``; RuntimeError when it refuses."""
         query = urllib.parse.urlencode(parameters)
         try:
@@ -38,7 +36,7 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise RuntimeError(error.read().decode()) from None
 
-    def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
+    def query(self, promql, at=None):
         """Samples of an instant query, now or ``at`` (seconds since 1970): each with ``metric`` (labels) and ``value``."""
         data = self.get("query", query=promql, **({} if at is None else {"time": f"{at:.3f}"}))
         return (
@@ -47,9 +45,7 @@ class Prometheus:
             else [{"metric": {}, "value": data["result"]}]
         )
 
-    def await_query(
-        self, promql: str, is_good: Callable[[list[dict[str, Any]]], object] = bool
-    ) -> list[dict[str, Any]]:
+    def await_query(self, promql, is_good=bool):
         """The samples once they are good; fails the test when they are not in time."""
         deadline = time.monotonic() + _PATIENCE_S
         while not is_good(samples := self.query(promql)):
@@ -63,14 +59,8 @@ class Prometheus:
 
 @contextmanager
 def running_prometheus(
-    *targets: str,
-    rules: Sequence[Path] = (),
-    interval: str = "200ms",
-    scrape: Mapping[str, object] | None = None,
-    alertmanager: str | None = None,
-    data: Path | None = None,
-    options: Sequence[str] = (),
-) -> Iterator[Prometheus]:
+    *targets, rules=(), interval="200ms", scrape=None, alertmanager=None, data=None, options=()
+):
     """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``.
 
     ``scrape`` is more of the scrape configuration, such as how to log in. Alerts go to ``alertmanager``, as ``host:port``.

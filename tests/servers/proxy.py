@@ -5,7 +5,6 @@ Knows no protocol.
 
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from servers import free_port
@@ -17,7 +16,7 @@ class Proxy:
     Begins by passing everything on; each fault lasts until `resume`.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target):
         self.target = target
         self.port = free_port()
         self._lock = threading.Lock()
@@ -28,7 +27,7 @@ class Proxy:
         self._listener: socket.socket | None = None
         self.resume()
 
-    def refuse(self) -> None:
+    def refuse(self):
         """Refuse new connections and cut those that stand, as when the server is down."""
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -37,7 +36,7 @@ class Proxy:
             listener.close()
         self.cut()
 
-    def cut(self) -> None:
+    def cut(self):
         """Reset every connection; new ones are welcome."""
         with self._lock:
             sockets, self._open = self._open, set()
@@ -45,15 +44,15 @@ class Proxy:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def hang(self) -> None:
+    def hang(self):
         """Accept and keep connections, and pass nothing on, as when the network swallows packets."""
         self._flows.clear()
 
-    def slow(self, delay_s: float) -> None:
+    def slow(self, delay_s):
         """Hold up every piece for so long."""
         self._delay_s = delay_s
 
-    def resume(self) -> None:
+    def resume(self):
         """Pass everything on, also what was held back."""
         self._delay_s = 0.0
         self._flows.set()
@@ -61,13 +60,13 @@ class Proxy:
             self._listener = socket.create_server(("127.0.0.1", self.port))
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
-    def close(self) -> None:
+    def close(self):
         """End."""
         self._ended.set()
         self._flows.set()
         self.refuse()
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener):
         while True:
             try:
                 client, _ = listener.accept()
@@ -87,7 +86,7 @@ class Proxy:
                 )  # else small pieces wait for each other
                 threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pass_on(self, source, sink):
         """One direction.
 
         Each closes the socket that it reads from, and lets the other end by the shutdown.
@@ -107,7 +106,7 @@ class Proxy:
 
 
 @contextmanager
-def proxying(target: int) -> Iterator[Proxy]:
+def proxying(target):
     """A proxy before this port of loopback, ended with all its connections."""
     proxy = Proxy(target)
     try:

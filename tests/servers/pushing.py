@@ -1,7 +1,6 @@
 """What stands between a process that ends and Prometheus: a node_exporter that reads textfiles, and a Pushgateway."""
 
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from servers import free_port, require, running
 
 
 @contextmanager
-def running_node_exporter(folder: Path) -> Iterator[str]:
+def running_node_exporter(folder):
     """Its URL; it reads the textfiles of the folder and nothing else."""
     options = [
         "--collector.disable-defaults",
@@ -23,7 +22,7 @@ def running_node_exporter(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def running_pushgateway(*options: str) -> Iterator[str]:
+def running_pushgateway(*options):
     """Its URL; what is pushed is kept in memory alone."""
     with _running(
         require("prometheus-pushgateway", "pushgateway"), "--persistence.file=", *options
@@ -32,7 +31,7 @@ def running_pushgateway(*options: str) -> Iterator[str]:
 
 
 @contextmanager
-def _running(program: str, *options: str) -> Iterator[str]:
+def _running(program, *options):
     address = f"127.0.0.1:{free_port()}"
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pushing-"))
     command = [program, f"--web.listen-address={address}", *options]

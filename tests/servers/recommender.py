@@ -9,11 +9,10 @@ Fixture: ``recommender``. ``BEHAVIOURS`` names everything it can do.
 import asyncio
 import json
 import re
-import ssl
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,14 +56,14 @@ class Recommender:
     serving: set[object] = field(default_factory=set, repr=False)
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"{self.scheme}://127.0.0.1:{self.port}/recs/{{user}}?n={{k}}"
 
-    def list_of(self, asked: Asked) -> object:
+    def list_of(self, asked):
         count = re.search(r"[?&]n=(\d+)", asked.target)
         return self.lists.get(asked.user, list(range(int(count[1]) if count else 10)))
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader, writer):
         """One connection, kept alive until either side ends it."""
         # The loop forgets a connection whose client has ended it while we do not answer: without
         # this it would be collected.
@@ -88,7 +87,7 @@ class Recommender:
             await writer.wait_closed()
         self.serving.discard(asyncio.current_task())
 
-    async def _read(self, reader: asyncio.StreamReader) -> Asked | None:
+    async def _read(self, reader):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.strip().split("\r\n")
         method, target, _ = first.split(" ")
@@ -114,13 +113,7 @@ class Recommender:
 Behaviour = Callable[[Recommender, Asked, asyncio.StreamWriter], Awaitable[None]]
 
 
-def _answer(
-    writer: asyncio.StreamWriter,
-    body: bytes,
-    status: str = "200 OK",
-    length: int | None = None,
-    **more: str,
-) -> None:
+def _answer(writer, body, status="200 OK", length=None, **more):
     headers = {
         "Content-Type": "application/json",
         "Content-Length": str(len(body) if length is None else length),
@@ -130,17 +123,17 @@ def _answer(
     writer.write(f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + body)
 
 
-def _json(make: Callable[[object, Asked], object]) -> Behaviour:
-    async def behave(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+def _json(make):
+    async def behave(self, asked, writer):
         _answer(writer, json.dumps(make(self.list_of(asked), asked)).encode())
 
     return behave
 
 
-def _cached(*, heeds_clients: bool) -> Behaviour:
+def _cached(*, heeds_clients):
     """Begin later in the list with each answer, behind a cache, which asks again where it ``heeds_clients`` that say so."""
 
-    async def behave(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def behave(self, asked, writer):
         told = {each.headers.get("cache-control") for each in self.asked if each.user == asked.user}
         is_hit = asked.attempt > 1 and not (heeds_clients and "no-cache, no-store" in told)
         items = list(range(10))[0 if is_hit else asked.attempt - 1 :]
@@ -149,29 +142,27 @@ def _cached(*, heeds_clients: bool) -> Behaviour:
     return behave
 
 
-def _bytes(
-    body: bytes, status: str = "200 OK", length: int | None = None, **more: str
-) -> Behaviour:
-    async def behave(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+def _bytes(body, status="200 OK", length=None, **more):
+    async def behave(_, __, writer):
         _answer(writer, body, status, length, **more)
 
     return behave
 
 
-def _until(attempt: int, fault: Behaviour) -> Behaviour:
+def _until(attempt, fault):
     """Behave badly up to this attempt, well from then on."""
 
-    async def behave(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def behave(self, asked, writer):
         await (fault if asked.attempt <= attempt else BEHAVIOURS["ok"])(self, asked, writer)
 
     return behave
 
 
-async def _slow(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+async def _slow(_, __, writer):
     await writer.wait_closed()
 
 
-async def _trickle(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+async def _trickle(_, __, writer):
     """One byte now and then: no gap between bytes is ever long."""
     _answer(writer, b"[", length=1_000_000)
     while not writer.is_closing():
@@ -180,7 +171,7 @@ async def _trickle(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> N
         await asyncio.sleep(0.1)
 
 
-async def _huge(_self: Recommender, _asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _huge(_self, _asked, writer):
     """Stream a gigabyte in chunks, of no length told."""
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(GIGABYTE // len(MEGABYTE)):
@@ -189,7 +180,7 @@ async def _huge(_self: Recommender, _asked: Asked, writer: asyncio.StreamWriter)
     writer.write(b"0\r\n\r\n")
 
 
-def _bomb() -> bytes:
+def _bomb():
     """A gigabyte of blanks and an empty list in a megabyte: after a full flush a deflate block can be repeated."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     head = deflate.compress(MEGABYTE) + deflate.flush(zlib.Z_FULL_FLUSH)
@@ -197,24 +188,24 @@ def _bomb() -> bytes:
     return head + block * 1022 + deflate.compress(MEGABYTE + b"[]") + deflate.flush()
 
 
-async def _cut(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _cut(self, asked, writer):
     body = json.dumps(self.list_of(asked)).encode()
     _answer(writer, body[: len(body) // 2], length=len(body))
     await writer.drain()
     writer.close()
 
 
-async def _hang_up(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+async def _hang_up(_, __, writer):
     writer.close()
 
 
-async def _no_http(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+async def _no_http(_, __, writer):
     writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
     await writer.drain()
     writer.close()
 
 
-async def _gzip(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _gzip(self, asked, writer):
     _answer(
         writer,
         zlib.compress(json.dumps(self.list_of(asked)).encode(), wbits=zlib.MAX_WBITS | 16),
@@ -222,7 +213,7 @@ async def _gzip(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -
     )
 
 
-async def _chunked(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def _chunked(self, asked, writer):
     """The right answer, a few bytes a packet."""
     body = json.dumps(self.list_of(asked)).encode()
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -261,7 +252,7 @@ BEHAVIOURS["limited_once"] = _until(1, _bytes(b"{}", "429 Too Many Requests", Re
 
 
 @contextmanager
-def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommender]:
+def running_recommender(tls=None):
     """Start it on a random loopback port in a thread of its own.
 
     At the end every connection is closed.
@@ -269,7 +260,7 @@ def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommend
     recommender = Recommender(scheme="https" if tls else "http")
     loop, is_up, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
-    async def serve() -> None:
+    async def serve():
         server = await asyncio.start_server(recommender.serve, "127.0.0.1", 0, ssl=tls, backlog=512)
         recommender.port = server.sockets[0].getsockname()[1]
         is_up.set()
@@ -296,6 +287,6 @@ def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommend
 
 
 @pytest.fixture
-def recommender() -> Iterator[Recommender]:
+def recommender():
     with running_recommender() as server:
         yield server

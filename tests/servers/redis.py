@@ -3,7 +3,6 @@
 import atexit
 import socket
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ PASSWORD = "canary-redis-51"  # noqa: S105 - of servers that live as long as a t
 
 
 @contextmanager
-def running_redis(*arguments: str) -> Iterator[int]:
+def running_redis(*arguments):
     """The port of a server with these arguments before its own."""
     program, port = require("redis-server", "valkey-server"), free_port()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-redis-"))
@@ -30,14 +29,14 @@ def running_redis(*arguments: str) -> Iterator[int]:
 
 
 @cache
-def shared_redis() -> int:
+def shared_redis():
     """The port of one that runs until this process ends."""
     kept = ExitStack()
     atexit.register(kept.close)
     return kept.enter_context(running_redis())
 
 
-def emptied_redis() -> redis.Redis:
+def emptied_redis():
     """A client of the shared one, which holds nothing now."""
     client = redis.Redis(port=shared_redis(), protocol=2)
     client.flushall()

@@ -4,7 +4,6 @@ https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../r
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from servers.webhook import Collector, Reply, Request, answer, serve
+from servers.webhook import Collector, answer, serve
 
 PATH = "/services/T000/B000/canarycanarycanary"
 _MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
@@ -27,14 +26,14 @@ class FakeSlack:
     posts: list[dict[str, Any]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.collector.respond = self.respond
 
     @property
-    def url(self) -> str:
+    def url(self):
         return self.collector.url + PATH
 
-    def respond(self, request: Request) -> Reply:
+    def respond(self, request):
         errors = list(_errors(request))
         self.complaints += errors
         if errors:
@@ -43,7 +42,7 @@ class FakeSlack:
         return answer(200, body=b"ok")
 
 
-def _errors(request: Request) -> Iterator[str]:
+def _errors(request):
     if (request.method, request.path) != ("POST", PATH):
         yield f"{request.method} {request.path}"
     if not request.headers.get("Content-Type", "").startswith("application/json"):
@@ -51,13 +50,13 @@ def _errors(request: Request) -> Iterator[str]:
     yield from find_errors(json.loads(request.body))
 
 
-def find_errors(body: dict[str, Any]) -> Iterator[str]:
+def find_errors(body):
     """What Slack would refuse in a message, or take for more than text."""
     yield from (error.message for error in _MESSAGE.iter_errors(body))
 
 
 @pytest.fixture
-def slack() -> Iterator[FakeSlack]:
+def slack():
     """Fails a test in which it had to complain; a test that wants complaints takes them out."""
     for collector in serve():
         fake = FakeSlack(collector)

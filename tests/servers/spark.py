@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import create_connection
@@ -27,7 +26,7 @@ manager()
 
 
 @contextmanager
-def running_spark(folder: Path) -> Iterator[int]:
+def running_spark(folder):
     """The port of a server that tries each task twice; ``folder`` goes with it."""
     require("java")
     home = next(HOME.glob("lib/python*/site-packages/pyspark"), None)
@@ -38,11 +37,15 @@ def running_spark(folder: Path) -> Iterator[int]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
         "spark.driver.bindAddress": "127.0.0.1",
-        # What lives for a minute is not worth compiling well.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # What lives for a minute is not worth compiling well, nor verifying.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder / "local",
         "spark.python.daemon.module": "parent_of_workers",
+        # Each query is over a hundred rows, and code would be generated for each.
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.warehouse.dir": (folder / "tables").as_uri(),
         "spark.ui.enabled": "false",

@@ -3,12 +3,9 @@
 import ipaddress
 import socketserver
 import ssl
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -45,8 +42,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        server: _Server = self.server  # type: ignore[assignment] # the only one that has it
+    server: "_Server"
+
+    def handle(self):
+        server = self.server
         with suppress(OSError):
             if server.says_yes:  # so PostgreSQL agrees on TLS
                 self.request.recv(8)
@@ -56,14 +55,14 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 class _Authority:
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder, name):
         self._folder, self._key = folder, ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         self.cert = folder / f"{name}.pem"
         self.cert.write_bytes(self._signed(self._name, self._key, (2000, 3000), constraints))
 
-    def issue(self, made: _Certificate) -> Path:
+    def issue(self, made):
         """The file of a certificate with its key."""
         key, path = ec.generate_private_key(ec.SECP256R1()), self._folder / "server.pem"
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(made.address))])
@@ -73,9 +72,7 @@ class _Authority:
         path.write_bytes(self._signed(_name("server"), key, made.years, address) + private)
         return path
 
-    def _signed(
-        self, subject: x509.Name, key: Any, years: tuple[int, int], extension: x509.ExtensionType
-    ) -> bytes:
+    def _signed(self, subject, key, years, extension):
         first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in years)
         number = x509.random_serial_number()
         builder = x509.CertificateBuilder(
@@ -88,12 +85,12 @@ class _Authority:
         )
 
 
-def _name(text: str) -> x509.Name:
+def _name(text):
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 @contextmanager
-def faulty_tls(folder: Path, fault: str, *, says_yes: bool = False) -> Iterator[tuple[int, Path]]:
+def faulty_tls(folder, fault, *, says_yes=False):
     """The port of a server with this fault, and the file of the authority that clients trust."""
     made = _CERTIFICATES[fault]
     known, other = _Authority(folder, "known"), _Authority(folder, "other")

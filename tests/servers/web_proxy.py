@@ -10,7 +10,6 @@ import base64
 import select
 import socket
 import socketserver
-from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -22,13 +21,13 @@ class WebProxy(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, login: str | None) -> None:
+    def __init__(self, login):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.login = login
         self.asked: list[str] = []
 
     @property
-    def url(self) -> str:
+    def url(self):
         login = f"{self.login}@" if self.login else ""
         return f"http://{login}127.0.0.1:{self.server_address[1]}"
 
@@ -37,7 +36,7 @@ class _Handler(socketserver.StreamRequestHandler):
     server: WebProxy
     rbufsize = 0
 
-    def handle(self) -> None:
+    def handle(self):
         first = self.rfile.readline().decode().strip()
         headers: list[bytes] = []
         while (line := self.rfile.readline()).strip():
@@ -77,7 +76,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 upstream.sendall(head)
             self._pass_on(upstream)
 
-    def _is_welcome(self, headers: list[bytes]) -> bool:
+    def _is_welcome(self, headers):
         if self.server.login is None:
             return True
         wanted = (
@@ -85,7 +84,7 @@ class _Handler(socketserver.StreamRequestHandler):
         )
         return any(each.strip().lower() == wanted for each in headers)
 
-    def _pass_on(self, upstream: socket.socket) -> None:
+    def _pass_on(self, upstream):
         """Both directions, until one side ends."""
         sockets = {self.connection: upstream, upstream: self.connection}
         while True:
@@ -100,7 +99,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def web_proxy(login: str | None = None) -> Iterator[WebProxy]:
+def web_proxy(login=None):
     """A proxy, ended with the block; with ``login`` it wants these credentials."""
     proxy = WebProxy(login)
     with listening(proxy):

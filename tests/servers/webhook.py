@@ -6,12 +6,11 @@ import socketserver
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from http.client import parse_headers
-from typing import cast
 
 import pytest
 
@@ -19,7 +18,7 @@ from servers import listening
 
 
 @cache
-def bomb() -> bytes:
+def bomb():
     """64 MiB of zeros, packed."""
     return gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
 
@@ -49,7 +48,7 @@ class Collector:
     stopped: threading.Event = field(default_factory=threading.Event)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def took(self, request: Request) -> "Reply":
+    def took(self, request):
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
@@ -57,14 +56,14 @@ class Collector:
                 return self.replies.popleft()
             return self.default if self.respond is None else self.respond(request)
 
-    def wait_for(self, count: int, timeout_s: float = 120.0) -> list[Request]:
+    def wait_for(self, count, timeout_s=120.0):
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.requests) >= count, timeout_s), (
                 self.requests
             )
             return list(self.requests)
 
-    def rest(self, seconds: float) -> None:
+    def rest(self, seconds):
         if self.stopped.wait(seconds):
             raise Cut
 
@@ -72,7 +71,7 @@ class Collector:
 Reply = Callable[[Collector, socket.socket], None]
 
 
-def head(status: int, headers: dict[str, str] | None = None) -> bytes:
+def head(status, headers=None):
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
         *(f"{name}: {value}" for name, value in (headers or {}).items()),
@@ -80,48 +79,48 @@ def head(status: int, headers: dict[str, str] | None = None) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def answer(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> Reply:
-    def reply(_collector: Collector, sock: socket.socket) -> None:
+def answer(status, headers=None, body=b""):
+    def reply(_collector, sock):
         sock.sendall(head(status, {"Content-Length": str(len(body)), **(headers or {})}) + body)
 
     return reply
 
 
-def hang(collector: Collector, sock: socket.socket) -> None:  # noqa: ARG001 - a Reply
+def hang(collector, sock):  # noqa: ARG001 - a Reply
     collector.rest(60)
 
 
-def disconnect(_collector: Collector, sock: socket.socket) -> None:
+def disconnect(_collector, sock):
     sock.shutdown(socket.SHUT_RDWR)
 
 
-def trickle_headers(collector: Collector, sock: socket.socket) -> None:
+def trickle_headers(collector, sock):
     for byte in head(200, {"X-Long": "x" * 10_000}):
         sock.sendall(bytes([byte]))
         collector.rest(0.02)
 
 
-def trickle_body(collector: Collector, sock: socket.socket) -> None:
+def trickle_body(collector, sock):
     sock.sendall(head(200, {"Content-Length": "10000"}))
     for _ in range(10_000):
         sock.sendall(b"x")
         collector.rest(0.02)
 
 
-def gzip_bomb(_collector: Collector, sock: socket.socket) -> None:
+def gzip_bomb(_collector, sock):
     sock.sendall(
         head(200, {"Content-Length": str(len(bomb())), "Content-Encoding": "gzip"}) + bomb()
     )
 
 
-def flood_chunk_size(collector: Collector, sock: socket.socket) -> None:
+def flood_chunk_size(collector, sock):
     """A chunk's size line that never ends."""
     sock.sendall(head(200, {"Transfer-Encoding": "chunked"}))
     while not collector.stopped.is_set():
         sock.sendall(b"1" * 65536)
 
 
-def flood_headers(collector: Collector, sock: socket.socket) -> None:
+def flood_headers(collector, sock):
     """Interim answers without end."""
     while not collector.stopped.is_set():
         sock.sendall(head(100) * 1000)
@@ -133,25 +132,26 @@ class _Server(socketserver.ThreadingTCPServer):
     collector: Collector
     tls: ssl.SSLContext | None = None
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request, client_address):
         """A client that went away is what many tests want."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
-    def setup(self) -> None:
-        server = cast("_Server", self.server)
-        if server.tls is not None:
-            self.request = server.tls.wrap_socket(self.request, server_side=True)
+    server: _Server
+
+    def setup(self):
+        if self.server.tls is not None:
+            self.request = self.server.tls.wrap_socket(self.request, server_side=True)
         super().setup()
 
-    def finish(self) -> None:
+    def finish(self):
         try:
             super().finish()
         finally:
             self.request.close()
 
-    def handle(self) -> None:
-        collector = cast("_Server", self.server).collector
+    def handle(self):
+        collector = self.server.collector
         collector.connections += 1
         while not collector.stopped.is_set() and (request := self._read()) is not None:
             try:
@@ -159,7 +159,7 @@ class _Handler(socketserver.StreamRequestHandler):
             except (OSError, Cut):
                 return
 
-    def _read(self) -> Request | None:
+    def _read(self):
         try:
             line = self.rfile.readline().decode("latin-1").split()
             if len(line) != 3:
@@ -171,7 +171,7 @@ class _Handler(socketserver.StreamRequestHandler):
         return Request(line[0], line[1], headers, body)
 
 
-def serve(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
+def serve(tls=None):
     """Run one until the generator is closed."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.tls = tls
@@ -185,5 +185,5 @@ def serve(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector():
     yield from serve()

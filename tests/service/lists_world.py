@@ -1,15 +1,13 @@
 """A world in one folder: lists in files that a test may change, and a configuration over them."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 
 SIMILAR = [1, 2, 3, 4, 5]
 APART = [91, 92, 93, 94, 95]
 USERS = 60
 
 
-def write_lists(path: Path, items: Sequence[int | str]) -> None:
+def write_lists(path, items):
     """Give every user this list, whole or not at all."""
     lines = (json.dumps({"user_id": f"u{i}", "items": list(items)}) for i in range(USERS))
     draft = path.with_suffix(".draft")
@@ -17,23 +15,14 @@ def write_lists(path: Path, items: Sequence[int | str]) -> None:
     draft.replace(path)
 
 
-def write_world(
-    folder: Path,
-    url: str,
-    *,
-    every: str = "1s",
-    receivers: str = "",
-    names: Sequence[str] = ("feed",),
-) -> Path:
+def write_world(folder, url, *, every="1s", receivers="", names=("feed",)):
     write_lists(folder / "baseline.jsonl", SIMILAR)
     if not (folder / "candidate.jsonl").exists():
         write_lists(folder / "candidate.jsonl", SIMILAR)
     return write_config(folder, url, every=every, receivers=receivers, names=names)
 
 
-def write_config(
-    folder: Path, url: str, *, every: str, receivers: str = "", names: Sequence[str]
-) -> Path:
+def write_config(folder, url, *, every, receivers="", names):
     comparisons = "".join(
         f"""
   - name: {name}

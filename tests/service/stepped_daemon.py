@@ -1,11 +1,9 @@
 """A daemon in this process under a clock that a test sets, and what it shows."""
 
 import re
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Lock
 from time import monotonic
 
@@ -14,9 +12,9 @@ import requests
 
 from clocks import set_scheduler_clock
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.runs import KEPT_MARK, Run, RunStatus
+from monitor.model.runs import KEPT_MARK, RunStatus
 from monitor.service.daemon.daemon import Daemon
-from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.scheduler import JobScheduler
 from servers.daemon import wait_for
 
 START = datetime(2026, 3, 10, 12, 0, 10, tzinfo=UTC)
@@ -32,22 +30,22 @@ class SteppedClock:
     passed: timedelta = timedelta(0)
     lock: Lock = field(default_factory=Lock)
 
-    def now(self) -> datetime:
+    def now(self):
         with self.lock:
             return (
                 self.start + timedelta(seconds=monotonic() - self.begun) + self.passed + self.set_by
             )
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         with self.lock:
             return monotonic() + self.passed.total_seconds()
 
-    def set(self, by: timedelta) -> None:
+    def set(self, by):
         """Set the wall clock, or sleep: the steady clock does not see it."""
         with self.lock:
             self.set_by += by
 
-    def let_pass(self, time: timedelta) -> None:
+    def let_pass(self, time):
         with self.lock:
             self.passed += time
 
@@ -59,25 +57,25 @@ class Watched:
     daemon: Daemon
     clock: SteppedClock
 
-    def status_of(self, path: str) -> int:
+    def status_of(self, path):
         return requests.get(self.daemon.url + path, timeout=60).status_code
 
-    def text_of(self, path: str) -> str:
+    def text_of(self, path):
         return re.sub("<[^>]*>", "", requests.get(self.daemon.url + path, timeout=60).text)
 
-    def value(self, series: str) -> float | None:
+    def value(self, series):
         page = requests.get(f"{self.daemon.url}/metrics", timeout=60).text
         found = re.search(rf"^rankwatch_{re.escape(series)} (\S+)$", page, re.MULTILINE)
         return float(found[1]) if found else None
 
-    def runs(self) -> dict[datetime, Run]:
+    def runs(self):
         found = self.daemon.store.history.runs(comparison=None, limit=1000)
         return {run.slot: run for run in found if KEPT_MARK not in run.comparison}
 
-    def await_run(self, slot: datetime, *, attempt: int = 1) -> Run:
+    def await_run(self, slot, *, attempt=1):
         """Wait until it is stored, and then counted and published: its job has ended."""
 
-        def look() -> Run | None:
+        def look():
             run = self.runs().get(slot)
             if run is None or run.status is not RunStatus.OK or run.attempt < attempt:
                 return None
@@ -87,19 +85,17 @@ class Watched:
         assert run is not None
         return run
 
-    def is_at_work(self, job: str) -> bool:
+    def is_at_work(self, job):
         threads = self.daemon._scheduler.executor.threads
         return any(thread.is_alive() and thread.name == f"job-{job}" for thread in threads)
 
-    def let_pass(self, time: timedelta) -> None:
+    def let_pass(self, time):
         self.clock.let_pass(time)
 
-    def pass_until(
-        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10)
-    ) -> None:
+    def pass_until(self, look, what, step=timedelta(seconds=10)):
         """Let time pass by steps until it is seen."""
 
-        def seen() -> bool:
+        def seen():
             if look():
                 return True
             self.clock.let_pass(step)
@@ -109,7 +105,7 @@ class Watched:
 
 
 @contextmanager
-def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
+def apscheduler_on(clock):
     """APScheduler reads this clock in place of the machine's."""
     with pytest.MonkeyPatch.context() as patch:
         set_scheduler_clock(patch, clock.now)
@@ -117,9 +113,7 @@ def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
 
 
 @contextmanager
-def scheduling(
-    clock: SteppedClock, on_hung: Callable[[str, JobPlan], object] = lambda *_: None
-) -> Iterator[JobScheduler]:
+def scheduling(clock, on_hung=lambda *_: None):
     """A scheduler without a daemon, which begins nothing that it is not told."""
     publisher = PrometheusPublisher(version="1")
     jobs = JobScheduler(clock, publisher, on_hung=on_hung, on_look=lambda: None)
@@ -132,7 +126,7 @@ def scheduling(
 
 
 @contextmanager
-def watching(config: Path) -> Iterator[Watched]:
+def watching(config):
     clock = SteppedClock()
     with apscheduler_on(clock), Daemon(config, clock=clock) as daemon:
         daemon.start()

@@ -2,19 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import cast
 
 from monitor.model.rules import (
-    Comparison,
-    Direction,
     LearnedLimit,
-    Learning,
-    Rule,
     RuleKind,
-    SeriesRule,
 )
-from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import Settings
 from monitor.settings.loader import parse_settings
 from monitor.settings.translation import to_comparison
 
@@ -42,47 +34,47 @@ RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}
 BASE = Path("/srv/rankwatch")
 
 
-def load_text(text: str, **environ: str) -> Settings:
+def load_text(text, **environ):
     return parse_settings(text, name="rankwatch.yaml", base_dir=BASE, environ=environ)
 
 
-def uncommented(text: str) -> str:
+def uncommented(text):
     """The text of an example with its optional lines."""
     return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", text)
 
 
-def expected(text: str) -> list[str]:
+def expected(text):
     """The problems that a bad configuration says it has."""
     return [
         line.removeprefix("# expect ") for line in text.splitlines() if line.startswith("# expect ")
     ]
 
 
-def load_comparison(text: str, **environ: str) -> ComparisonOptions:
+def load_comparison(text, **environ):
     """The first comparison of a configuration."""
     return load_text(text, **environ).comparisons[0]
 
 
-def comparison_of(text: str) -> Comparison:
+def comparison_of(text):
     """The same as the program runs it."""
     return to_comparison(load_comparison(text))
 
 
-def rules_on_drift(text: str) -> tuple[Rule, ...]:
+def rules_on_drift(text):
     """The comparison's rules without those on conditions."""
     return tuple(
         rule for rule in comparison_of(text).judging.rules if rule.kind is not RuleKind.CONDITION
     )
 
 
-def learning_of(rule: Rule) -> Learning | None:
+def learning_of(rule):
     limit = getattr(rule, "limit", None)
     return limit.learning if isinstance(limit, LearnedLimit) else None
 
 
-def limit_of(rule: Rule) -> tuple[Direction, float, float | Learning]:
+def limit_of(rule):
     """Side and value of the rule's limit, and where it resolves, or how it is learned."""
-    limit = cast("SeriesRule", rule).limit
+    limit = rule.limit
     return (
         limit.direction,
         limit.value,

@@ -1,7 +1,7 @@
 """The same rows in every kind of table: a file of each format, a database, Redis."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,26 +21,26 @@ from servers.redis import emptied_redis, shared_redis
 Row = dict[str, Any]
 
 
-def parquet(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+def parquet(rows, folder, **columns):
     pq.write_table(pa.Table.from_pylist(rows), folder / "table.parquet", row_group_size=2)
     return {"file": {"path": str(folder / "table.parquet"), **columns}}
 
 
-def in_csv(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+def in_csv(rows, folder, **columns):
     write_csv(rows, folder / "table.csv", list(columns.values()))
     return {"file": {"path": str(folder / "table.csv"), **columns}}
 
 
-def jsonl(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+def jsonl(rows, folder, **columns):
     write_jsonl(rows, folder / "table.jsonl")
     return {"file": {"path": str(folder / "table.jsonl"), **columns}}
 
 
-def sqlite(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+def sqlite(rows, folder, **columns):
     return database(rows, f"sqlite:///{folder / 'table.db'}", **columns)
 
 
-def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
+def database(rows, url, **columns):
     names = list(rows[0] if rows else columns.values())
     engine = sa.create_engine(url)
     table = pd.DataFrame([*map(as_text, rows)], columns=names, dtype=object)
@@ -49,7 +49,7 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
     return {"sql": {"url": url, "table": "filled", **columns}}
 
 
-def redis(rows: list[Row], _: Path, **columns: str) -> dict[str, Any]:
+def redis(rows, _, **columns):
     """Users alone, as a set."""
     with closing(emptied_redis()) as client:
         for row in rows:
@@ -58,14 +58,14 @@ def redis(rows: list[Row], _: Path, **columns: str) -> dict[str, Any]:
 
 
 @cache
-def _server() -> str:
+def _server():
     """Serves the files of this machine to tests, as long as they run."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory="/"))
     Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"
 
 
-def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+def http(rows, folder, **columns):
     """Users alone, as an array of objects."""
     (folder / "table.json").write_text(json.dumps({"users": rows}))
     return {
@@ -94,15 +94,15 @@ WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
 Write = Callable[[Any, Path], dict[str, Any]]
 
 
-def source_with(given: dict[str, Any], **more: Any) -> Any:
+def source_with(given, **more):
     """The source of lists with these options and more."""
     return source_of(**{kind: options | more for kind, options in given.items()})
 
 
-def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
+def writers(names, **columns):
     """For each of `WRITERS`: what writes tuples of these columns, and gives the options that read them."""
 
-    def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
+    def of_tuples(write):
         return lambda rows, folder: write(
             [dict(zip(names, row, strict=True)) for row in rows], folder, **columns
         )
@@ -110,6 +110,6 @@ def writers(names: Sequence[str], **columns: str) -> dict[str, Write]:
     return {name: of_tuples(write) for name, write in WRITERS.items()}
 
 
-def case(kept: str, *values: Any) -> Any:
+def case(kept, *values):
     """A test's case for tables of this format. Odd rows of most of them belong to the second ring."""
     return pytest.param(*values, marks=[] if kept == "parquet" else pytest.mark.integration)

@@ -116,12 +116,17 @@ def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_
         mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
         ports = {way: mail.port for way, mail in mails.items()}
         of_postgres = servers.enter_context(postgres_server.database())
-        for first, url in enumerate([f"sqlite:///{tmp_path / 'rankwatch.db'}", of_postgres]):
-            config = private_faults.write_config(tmp_path, faults, url, collector.url, ports)
-            played = dict(play(config, faults[first].name, planted.environ))
+        of_sqlite = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+        # Every fault with one receiver, and one fault of each kind of source with all receivers.
+        chosen = [*{fault.name.partition("-")[0]: fault for fault in faults}.values()]
+        for url, tried, receivers in ((of_sqlite, faults, 1), (of_postgres, chosen, None)):
+            config = private_faults.write_config(
+                tmp_path, tried, url, collector.url, ports, receivers
+            )
+            played = dict(play(config, tried[-1].name, planted.environ))
             tables = stored(url)
             played |= {name: table.to_csv().encode() for name, table in tables.items()}
-            outputs |= {f"{first} {name}": output for name, output in played.items()}
+            outputs |= {f"{len(tried)} {name}": output for name, output in played.items()}
             said |= tables["runs"].fillna("").set_index("comparison")["reason"].to_dict()
     outputs |= {file.name: file.read_bytes() for file in tmp_path.glob("rankwatch.db*")}
     for number, mail in enumerate(mails["good"].mails):

@@ -366,4 +366,4 @@ def test_a_file_of_sqlite_that_is_swapped_renews_no_lease_and_takes_no_run_until
             claimed(held)
         away.replace(file)
         assert leases.renew(taken)
-        assert claimed(held)  # type: ignore[truthy-bool]
+        assert claimed(held)

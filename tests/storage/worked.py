@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,35 +9,30 @@ from sqlalchemy import text
 
 import factories
 from factories import HOUR, SLOT, state
-from monitor.model.alerts import AlertState, Outcome, State, Transition
-from monitor.model.notifications import Delivery, DeliveryStatus, Notification, Silence
+from monitor.model.alerts import Outcome, State
+from monitor.model.notifications import DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.retention import Cutoffs, DataKind
+from monitor.model.retention import DataKind
 from monitor.model.runs import (
-    Claim,
     Evidence,
     EvidenceKind,
-    LatestRun,
-    Run,
-    RunRecord,
     RunResult,
     RunStatus,
     Scores,
 )
-from monitor.storage import SqlStore
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 LATER = SLOT + HOUR
 
 
-def claimed(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim:
+def claimed(store, slot=SLOT, **changes):
     claim = attempt(store, slot, **changes)
     assert claim is not None
     return claim
 
 
-def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | None:
-    asked: dict[str, Any] = {
+def attempt(store, slot=SLOT, **changes):
+    asked = {
         "comparison": "home-feed",
         "owner": "a:1",
         "now": slot,
@@ -50,7 +44,7 @@ def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | N
     return store.runs.claim(slot=slot, **asked)
 
 
-def scores(values: dict[str, dict[str, float]]) -> Scores:
+def scores(values):
     """From metric -> user -> value."""
     users = sorted({user for of_metric in values.values() for user in of_metric})
     by_metric = {
@@ -60,7 +54,7 @@ def scores(values: dict[str, dict[str, float]]) -> Scores:
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
 
 
-def user_scores(store: SqlStore, user: str) -> list[tuple[Any, ...]]:
+def user_scores(store, user):
     """Slot, metric and value of one user's scores as the view for people shows them, by slot and metric."""
     query = (
         "SELECT slot, metric, value FROM user_scores WHERE user_id = :user ORDER BY slot, metric"
@@ -69,11 +63,11 @@ def user_scores(store: SqlStore, user: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(text(query), {"user": user})]
 
 
-def scored(store: SqlStore, run_id: int) -> int:
+def scored(store, run_id):
     return len(store.history.run_scores(run_id, ["extended_tau"]).users)
 
 
-def coverage() -> Coverage:
+def coverage():
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
         rows=(
@@ -83,7 +77,7 @@ def coverage() -> Coverage:
     )
 
 
-def evidence(**changes: Any) -> Evidence:
+def evidence(**changes):
     base = Evidence(
         kind=EvidenceKind.WORST,
         position=0,
@@ -95,7 +89,7 @@ def evidence(**changes: Any) -> Evidence:
     return replace(base, **changes)
 
 
-def result(claim: Claim, **changes: Any) -> RunResult:
+def result(claim, **changes):
     base = RunResult(
         claim=claim,
         slot=claim.slot,
@@ -122,7 +116,7 @@ def result(claim: Claim, **changes: Any) -> RunResult:
     return replace(base, **changes)
 
 
-def fired(slot: datetime = SLOT, **changes: Any) -> tuple[AlertState, Transition]:
+def fired(slot=SLOT, **changes):
     """A state that fires from quiet in this slot, and its transition."""
     about = {
         name: changes.pop(name) for name in ("comparison", "alert", "segment") if name in changes
@@ -142,7 +136,7 @@ def fired(slot: datetime = SLOT, **changes: Any) -> tuple[AlertState, Transition
     return firing, replace(cause, **changes)
 
 
-def resolved(slot: datetime, firing: AlertState) -> tuple[AlertState, Transition]:
+def resolved(slot, firing):
     """The same alert quiet again in this slot, and its transition."""
     about = {"comparison": firing.comparison, "alert": firing.alert, "segment": firing.segment}
     quiet = state(since=slot, judged_slot=slot, **about)
@@ -158,14 +152,7 @@ def resolved(slot: datetime, firing: AlertState) -> tuple[AlertState, Transition
     return quiet, ended
 
 
-def run(
-    store: SqlStore,
-    slot: datetime,
-    *moves: tuple[AlertState, Transition | None],
-    receivers: tuple[str, ...] = (),
-    comparison: str = "home-feed",
-    **changes: Any,
-) -> int:
+def run(store, slot, *moves, receivers=(), comparison="home-feed", **changes):
     """Claim the slot and store a result with these states and transitions."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
     states, transitions = (
@@ -177,62 +164,58 @@ def run(
     return claim.run_id
 
 
-def finish(store: SqlStore, claim: Claim, **changes: Any) -> int | None:
+def finish(store, claim, **changes):
     """Store a result that nobody is told of; the run's number unless it was refused."""
     return store.runs.finish(result(claim, **changes), receivers=())
 
 
-def runs_of(store: SqlStore) -> tuple[Run, ...]:
+def runs_of(store):
     """All runs, newest slot first."""
     return store.history.runs(comparison=None, limit=99)
 
 
-def newest(store: SqlStore) -> LatestRun:
+def newest(store):
     """The newest finished run, with all that is shown of it."""
     (found,) = store.history.latest(["home-feed"])
     return found
 
 
-def transitions(store: SqlStore) -> tuple[Transition, ...]:
+def transitions(store):
     """All of them, in the order they were stored."""
     return store.alerts.transitions(comparison=None, limit=None)
 
 
-def lease(
-    store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10
-) -> tuple[Delivery, ...]:
+def lease(store, now, *, receiver="hook", owner="a:1", limit=10):
     return store.outbox.claim_deliveries(
         receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit
     )
 
 
-def note(
-    delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any
-) -> Notification:
+def note(delivery, at, status=DeliveryStatus.SENT, **changes):
     base = Notification(
         delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None
     )
     return replace(base, **changes)
 
 
-def record(store: SqlStore, run_id: int) -> RunRecord:
+def record(store, run_id):
     found = store.history.record(run_id)
     assert found is not None
     return found
 
 
-def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[str, int]:
+def prune(store, *, now=SLOT, **before):
     """Delete what is older than these, and nothing else; rows by table."""
     found = store.maintenance.prune(cutoffs(**before), now=now)
     assert found.reason is None
     return dict(found.deleted_rows)
 
 
-def cutoffs(**before: datetime) -> Cutoffs:
+def cutoffs(**before):
     return {kind: before.get(kind, NEVER) for kind in DataKind}
 
 
-def silence(at: datetime, ends_at: datetime, matcher: str = "segment=all") -> Silence:
+def silence(at, ends_at, matcher="segment=all"):
     return Silence(
         id=0,
         matchers=(matcher,),

@@ -22,7 +22,7 @@ from monitor.model.interpretation import (
 )
 from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
-from monitor.model.pages import SeriesPoint
+from monitor.model.pages import ReceiverRecord, SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import (
     OF_UNPAIRED,
@@ -65,6 +65,7 @@ from monitor.texts.actions import (
 from monitor.texts.conditions import (
     write_churn,
     write_clear,
+    write_health,
     write_ignored,
     write_standstill,
     write_too_few,
@@ -76,6 +77,7 @@ from monitor.texts.deliveries import (
     write_maintenance,
     write_more_severe,
     write_more_users,
+    write_receivers,
     write_silenced,
     write_waiting_end,
 )
@@ -114,6 +116,7 @@ from monitor.texts.interpretation import (
 )
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
 from monitor.texts.planning import (
+    write_arm_sizes,
     write_chance,
     write_checked,
     write_database,
@@ -329,6 +332,11 @@ def undecided(**values: Any) -> partial[str]:
     return partial(write_verdict, result.verdict, (result,), 0.1)
 
 
+RECORDS = {
+    "hook": ReceiverRecord(last_success_at=SLOT),
+    "mail": ReceiverRecord(last_success_at=SLOT, last_error_at=SLOT + DAY, reason="refused"),
+    "pager": ReceiverRecord(),
+}
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
 GAPS_OF_OUTCOMES = tuple(
     OutcomeGap(
@@ -403,7 +411,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         reasons(*BOTH, RunReasonKind.NOTHING_COMPARED),
         reasons(RunReasonKind.NEW_CONFIGURATION, slot=SLOT),
-        reasons(RunReasonKind.SPLIT_OFF, users=560, asked=1000, limit=0.5),
+        reasons(RunReasonKind.SPLIT_OFF, users=60, asked=500, arm=Arm.CANDIDATE, slot=SLOT),
         reasons(RunReasonKind.SWITCHED, users=34, asked=1000, limit=0.01),
         reasons(RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE),
         reasons(RunReasonKind.FEW_BEFORE, arm=Arm.BASELINE, users=12, asked=50, limit=0.5),
@@ -468,6 +476,9 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
     ],
     "Conditions, and arms that do not change": [
         *(partial(write_clear, condition) for condition in Condition),
+        partial(write_health, 90, 2, is_well=True),
+        partial(write_health, 90, 75, is_well=False),
+        partial(write_health, 0, 0, is_well=True),
         partial(write_ignored, "the candidate has no file lists.parquet", Condition.ERROR),
         partial(write_standstill, replace(FROZEN, missed=4), 3),
         partial(write_standstill, replace(FROZEN, missed=2), 3),
@@ -536,6 +547,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_needed, 0.05, 0.9, 1 / 90, "1 run of 2,000 users"),
         partial(write_size, 2000, 1),
         partial(write_size, 2000, 3),
+        partial(write_arm_sizes, 2001, 3, 0.9, DAY),
         partial(write_least_drop, 2000, 0.05),
         partial(write_early_stop, 900, 2000),
         partial(write_judged_again, "home-feed", ()),
@@ -600,6 +612,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
         partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200, is_excess=True)),
         partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200), is_worse=True),
+        partial(
+            write_urgency,
+            Severity.WARNING,
+            Concern(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
+        ),
     ],
     "What to do first about a fault": [
         *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),
@@ -617,6 +634,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_more_severe, Severity.WARNING, Severity.CRITICAL),
         partial(write_more_users, 120.0, 1500.0),
         partial(write_joined, ["users get no list"]),
+        partial(write_receivers, {}),
+        partial(write_receivers, RECORDS),
     ],
     "What happened to lists": [
         finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
@@ -671,7 +690,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
-        partial(write_needs_pairs, "checkout-test", "plan"),
+        partial(write_needs_pairs, "checkout-test"),
         partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),

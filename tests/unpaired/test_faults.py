@@ -1,5 +1,8 @@
 """An A/B test of which nothing is known but its log: each fault is noticed soon, in one message, with its cause."""
 
+import shutil
+from typing import Any
+
 import pytest
 
 from drift_lists import run_cli
@@ -8,9 +11,10 @@ from unpaired import world
 
 pytestmark = pytest.mark.integration  # seconds of CPU
 
-BEGINS, DAYS = 13, 15
+BEGINS, DAYS = 13, 3
+"""The day on which most faults begin, and the number of days that they are looked at."""
 HEALTHY = world.World()
-FAULTS = {
+FAULTS: dict[str, dict[str, Any]] = {
     "healthy": {},
     "mixed up": {"fault": world.mix_up},
     "popular": {"fault": world.serve_popular},
@@ -21,20 +25,41 @@ FAULTS = {
 SAID = """
 # fault    alert        day  says
 mixed up   FarGapRise   14   get lists from the candidate that belong to other users.
-popular    SharedList   14   all get the same list from the candidate: the most popular items.
+popular    SharedList   14   get one and the same list from the candidate: the most popular items.
 reversed   SelfGapRise  14   get the same first three items from the candidate, but in another order.
 better     SelfGapRise  14   get many more new items from the candidate than usual.
 lost       SplitOff     02   the users are not split as planned:
 """
 
 
+def run_days(folder, first, last):
+    since, until = (f"{world.BEGINS + day * world.DAY:%Y-%m-%d}" for day in (first, last))
+    config = str(folder / "rankwatch.yaml")
+    return run_cli("replay", "--config", config, "--since", since, "--until", until, "--json")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The healthy days are run, and the database is copied."""
+    folder = tmp_path_factory.mktemp("test")
+    world.write_config(folder)
+    world.write_log(folder / "log.parquet", HEALTHY, BEGINS - 1)
+    assert {run["status"] for run in run_days(folder, 1, BEGINS - 1)} == {"ok"}
+    shutil.copy(folder / "rankwatch.db", folder / "healthy.db")
+    return folder
+
+
 def replay(fault, folder):
-    """The runs, and the firings that begin."""
-    world.write_log(folder / "log.parquet", HEALTHY, DAYS, **{"begins": BEGINS, **FAULTS[fault]})  # type: ignore[arg-type, dict-item]
-    config = str(world.write_config(folder))
-    runs = run_cli(
-        "replay", "--config", config, "--since", "2026-11-02", "--until", "2026-11-16", "--json"
-    )
+    """The runs of the days with the fault, and the firings that begin."""
+    log = {"begins": BEGINS, **FAULTS[fault]}
+    first = log["begins"]
+    for file in folder.glob("rankwatch.db*"):
+        file.unlink()
+    if first == BEGINS:
+        shutil.copy(folder / "healthy.db", folder / "rankwatch.db")
+    last = first + DAYS - 1
+    world.write_log(folder / "log.parquet", HEALTHY, last, **log)
+    runs, config = run_days(folder, first, last), str(folder / "rankwatch.yaml")
     changes = run_cli("alerts", "--config", config, "--json")
     starts = [
         each
@@ -52,9 +77,9 @@ def replay(fault, folder):
 
 @pytest.mark.parametrize(("fault", "alert", "day", "says"), cells(SAID))
 def test_a_fault_is_noticed_in_its_first_run_in_one_message_with_its_cause(
-    fault, alert, day, says, tmp_path
+    fault, alert, day, says, folder
 ):
-    runs, starts = replay(fault, tmp_path)
+    runs, starts = replay(fault, folder)
     first = next(each for each in starts if each["segment"] == "all")
     assert (first["alert"], first["slot"][:10]) == (alert, f"2026-11-{day}")
     assert says in (first["explanation"] or first["reason"])
@@ -63,6 +88,6 @@ def test_a_fault_is_noticed_in_its_first_run_in_one_message_with_its_cause(
     assert statuses == {"insufficient" if fault == "lost" else "ok"}
 
 
-def test_nothing_fires_in_a_healthy_test(tmp_path):
-    runs, starts = replay("healthy", tmp_path)
+def test_nothing_fires_in_a_healthy_test(folder):
+    runs, starts = replay("healthy", folder)
     assert ({run["status"] for run in runs}, starts) == ({"ok"}, [])

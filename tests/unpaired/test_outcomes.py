@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from bench.outcomes import WORLDS, look
 from commands import objects, rankwatch
 from monitor.model.errors import SourceError
+from monitor.model.rankings import Arm
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
 from monitor.statistics.sequential.gate import Tally, bounds
@@ -21,41 +22,42 @@ from monitor.statistics.unpaired.outcomes import ALPHA, boundary, moments, relat
 from servers.lists import write_csv, write_jsonl
 from sources.file.test_joined import second_ring
 from unpaired import world
+from unpaired.test_sources import measured
 from unpaired.world import BEGINS, DAY
 
 
 def draw_arms(seed=2, candidate=0.9):
-    """Skewed outcomes of 100 and 200 users, with those of before."""
+    """Skewed outcomes of 1,000 and 2,000 users, with those of before."""
     rng = np.random.default_rng(seed)
-    taste = rng.lognormal(size=300)
-    is_candidate = np.arange(300) >= 100
+    taste = rng.lognormal(size=3000)
+    is_candidate = np.arange(3000) >= 1000
     now = rng.poisson(3 * taste) * np.where(is_candidate, candidate, 1.0)
     return now, rng.poisson(2 * taste).astype(float), is_candidate
 
 
 def test_the_difference_is_the_coefficient_of_a_regression_on_arm_and_before():
     now, before, is_candidate = draw_arms()
-    design = np.column_stack((np.ones(300), is_candidate, before))
+    design = np.column_stack((np.ones(3000), is_candidate, before))
     coefficients = np.linalg.lstsq(design, now, rcond=None)[0]
-    arms = moments(now[:100], before[:100]), moments(now[100:], before[100:])
+    arms = moments(now[:1000], before[:1000]), moments(now[1000:], before[1000:])
     found = relative_difference(*arms, 2.0)
-    assert found.value == pytest.approx(coefficients[1] / now[:100].mean())
+    assert found.value == pytest.approx(coefficients[1] / now[:1000].mean())
 
 
 def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
     now, before, is_candidate = draw_arms()
     width = 2.5
     found = relative_difference(
-        moments(now[:100], before[:100]), moments(now[100:], before[100:]), width
+        moments(now[:1000], before[:1000]), moments(now[1000:], before[1000:]), width
     )
-    design = np.column_stack((np.ones(300), is_candidate, before))
+    design = np.column_stack((np.ones(3000), is_candidate, before))
     theta = np.linalg.lstsq(design, now, rcond=None)[0][2]
 
     def errors_away(ratio):
         # The candidate's mean of y - theta x, minus the ratio times the baseline's mean of y, plus theta x.
-        candidate = (now - theta * before)[100:]
-        baseline = (ratio * now - theta * before)[:100]
-        error = math.sqrt(candidate.var(ddof=1) / 200 + baseline.var(ddof=1) / 100)
+        candidate = (now - theta * before)[1000:]
+        baseline = (ratio * now - theta * before)[:1000]
+        error = math.sqrt(candidate.var(ddof=1) / 2000 + baseline.var(ddof=1) / 1000)
         return (candidate.mean() - baseline.mean()) / error
 
     ends = [
@@ -69,22 +71,29 @@ def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
 @pytest.mark.parametrize(
     ("baseline", "candidate", "value", "is_bounded"),
     [
-        ([2.0, 2.0, 2.0], [1.0, 1.0, 1.0], -0.5, True),  # constant
-        ([0.0, 0.0, 0.0], [1.0, 1.0, 0.0], math.nan, False),  # nothing in the baseline
-        ([-2.0, -1.0], [1.0, 1.0], math.nan, False),
-        ([5.0, -1.0, 0.0], [1.0, 1.0], -0.25, False),  # the baseline's mean is not clearly above 0
-        ([1.0], [1.0, 2.0], math.nan, False),
-        ([], [], math.nan, False),
-        ([2.0, 3.0], [-5.0, -5.0], -3.0, True),
+        ([2.0], [1.0], -0.5, True),  # constant
+        ([2.0, 3.0], [0.0], -1.0, True),  # all outcomes are lost
+        ([0.0], [1.0, 0.0], math.nan, False),  # nothing in the baseline
+        ([-2.0, -1.0], [1.0], math.nan, False),
+        ([5.0, -4.0, 0.0], [1.0], 2.0, False),  # the baseline's mean is not clearly above 0
+        ([2.0, 3.0], [-5.0], -3.0, True),
+        ([1.0], [0.0] * 199 + [200.0], 0.0, False),  # one user has all outcomes of the candidate
     ],
 )
-def test_a_difference_without_a_clear_baseline_has_no_interval(
-    baseline, candidate, value, is_bounded
-):
-    arms = [moments(np.array(arm), np.zeros(len(arm))) for arm in (baseline, candidate)]
+def test_a_difference_without_a_clear_mean_has_no_interval(baseline, candidate, value, is_bounded):
+    arms = [moments(np.resize(arm, 600), np.zeros(600)) for arm in (baseline, candidate)]
     found = relative_difference(*arms, 3.0)
     assert found.value == pytest.approx(value, nan_ok=True)
     assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
+
+
+@pytest.mark.parametrize(
+    ("users", "is_bounded"), [(0, False), (1, False), (99, False), (101, True)]
+)
+def test_a_few_users_have_no_interval(users, is_bounded):
+    arm = moments(np.ones(users), np.zeros(users))
+    found = relative_difference(arm, arm, 3.0)
+    assert math.isfinite(found.low) is is_bounded
 
 
 def test_the_width_is_that_of_the_normal_mixture():
@@ -169,7 +178,8 @@ def read_outcomes(source, slot=SLOT, **changes):
             "outcomes": ["clicks"],
         }
     )
-    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in options.outcome_logs)
+    logs = (options.outcomes_since, options.outcomes_before)
+    read = (open_outcomes(log).sums(slot, ("clicks",)) for log in logs)
     return [each.sums["clicks"].to_dict() for each in read]
 
 
@@ -215,6 +225,40 @@ def test_a_column_that_the_log_lacks_is_named(tmp_path):
     rows = [{name: row[name] for name in ("user", "at", "variant")} for row in outcome_rows()]
     with pytest.raises(SourceError, match="no column 'clicks'"):
         read_outcomes(write_outcomes("jsonl", tmp_path, rows))
+
+
+def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_out(tmp_path):
+    clicks = {"u0": ("a", 4), "u1": ("a", 2), "u2": ("b", 3), "u3": ("b", 100), "u4": ("b", None)}
+    rows = []
+    for user, (arm, count) in clicks.items():
+        for at in (BEGINS, SLOT - DAY / 2):
+            row = {
+                "user": user,
+                "variant": arm,
+                "at": at.isoformat(),
+                "country": "UK",
+                "request": "1",
+            }
+            rows.append({**row, "items": ["x"], "clicks": count if at > BEGINS else 1})
+    write_jsonl(rows, tmp_path / "log.jsonl")
+    assigned = [(user, arm) for user, (arm, _) in clicks.items()]
+    assigned += [("u3", "a"), ("never-served", "b")]
+    at = (BEGINS + timedelta(hours=1)).isoformat()
+    write_csv(
+        [{"user": user, "variant": arm, "at": at, "country": "UK"} for user, arm in assigned],
+        tmp_path / "assigned.csv",
+    )
+    users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}
+
+    found = measured(
+        {"path": str(tmp_path / "log.jsonl")}, assignments={"file": users}, outcomes=["clicks"]
+    )
+
+    (gap,) = found.unpaired.outcomes
+    assert gap.users == 5
+    assert gap.means == {Arm.BASELINE: 3.0, Arm.CANDIDATE: 1.0}
+    # All have the outcome 1 before, but who was never served has 0. So theta is that of b: 1.5.
+    assert gap.difference == pytest.approx((1.0 - 1.5 * (2 / 3 - 1)) / 3 - 1)
 
 
 def write_test_log(folder, effect=1.0, days=3, **more):

@@ -3,17 +3,19 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, state
 from monitor.model.alerts import State
 from monitor.model.errors import SourceError
+from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule
 from monitor.model.run_reasons import RunReasonKind
 from monitor.model.runs import RunStatus
-from monitor.model.unpaired import ArmCounts, UnpairedPlan
+from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedPlan
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.run import execute
@@ -39,25 +41,32 @@ WHAT = comparison(
 BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
 
 
-def of_arm(before, now, **countries):
-    asked = users(*countries, country=list(countries.values()))
+class Assigned(Canned):
+    def assigned(self, _):
+        return self.given(None)
+
+
+def sources(baseline, candidate, switched=(), before=BEFORE, assigned=None, **more):
+    """The arms have these lists of now. The users a, b and c are in the baseline."""
+    count = dict(zip(Arm, (3, 3 - len(switched)), strict=True))
+    if assigned is None:
+        assigned = AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
+    lists = dict(zip(Arm, (baseline, candidate), strict=True))
+    canned = {
+        arm: Canned(pull(each) if isinstance(each, str) else each) for arm, each in lists.items()
+    }
     return Arms(
         baseline=Canned(pull(before)),
-        candidate=Canned(pull(now)),
-        users=asked,
+        candidate=Canned(pull("")),
+        users=users(
+            *"abcdef",
+            country=["UK", "UK", "DE"] * 2,
+            rankwatch_arm=[*["baseline"] * 3, *["candidate"] * 3],
+        ),
         dimensions=("country",),
+        unpaired=UnpairedArms(lists=canned, assigned=Assigned(assigned)),
+        **more,
     )
-
-
-def sources(baseline, candidate, assigned=None, **more):
-    """The arms have these lists of now. The users a, b and c are in the baseline if nobody else is named."""
-    of_baseline = of_arm(BEFORE, baseline, a="UK", b="UK", c="DE")
-    of_candidate = of_arm(BEFORE, candidate, d="UK", e="UK", f="DE")
-    arms = {Arm.BASELINE: of_baseline, Arm.CANDIDATE: of_candidate}
-    counted = assigned or ("abc", "def")
-    named = {arm: users(*names) for arm, names in zip(Arm, counted, strict=True)}
-    arms = {arm: replace(each, **more) for arm, each in arms.items()}
-    return replace(of_baseline, unpaired=UnpairedArms(arms=arms, assigned=named), **more)
 
 
 def ran(arms, what=WHAT, **remembered):
@@ -108,6 +117,13 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
         ("identical_list", Arm.BASELINE): 1.0,
         ("identical_list", Arm.CANDIDATE): pytest.approx(1 / 3),
     }
+    # Before as now, no two users of an arm have the same list.
+    gaps = {each.metric: each for each in result.unpaired.arm_gaps if each.segment == ALL}
+    assert gaps["shared_list"].values_before == {
+        Arm.BASELINE: 0.5,
+        Arm.CANDIDATE: pytest.approx(1 / 3),
+    }
+    assert gaps["shared_list"].adjusted == 0
     found = result.unpaired
     assert found.users == {
         Arm.BASELINE: ArmCounts(assigned=3, served=2, compared=2),
@@ -132,10 +148,7 @@ def test_the_size_of_batches_changes_nothing():
 def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
     failed = pull("", dict.fromkeys("def", CoverageReason.UNAVAILABLE))
     failed = replace(failed, notes={CoverageReason.UNAVAILABLE: "log.parquet is missing"})
-    arms = sources("a:12 b:34 c:12", "")
-    broken = replace(arms.unpaired.arms[Arm.CANDIDATE], candidate=Canned(failed))
-    both = {**arms.unpaired.arms, Arm.CANDIDATE: broken}
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=both)))
+    result = ran(sources("a:12 b:34 c:12", failed))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "no user has a list from the candidate; the candidate gave no list for 3 of 3 users: "
@@ -144,13 +157,9 @@ def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
 
 
 def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ("abcd", "def"))
     for pseudonyms in (None, Pseudonyms(b"k" * 32)):
-        hidden = replace(arms, pseudonyms=pseudonyms)
-        of_arms = {
-            arm: replace(each, pseudonyms=pseudonyms) for arm, each in arms.unpaired.arms.items()
-        }
-        found = ran(replace(hidden, unpaired=replace(arms.unpaired, arms=of_arms)))
+        arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ["d"], pseudonyms=pseudonyms)
+        found = ran(arms)
         assert found.unpaired.switched == 1
         assert found.unpaired.users == {
             Arm.BASELINE: ArmCounts(assigned=3, served=3, compared=3),
@@ -161,10 +170,7 @@ def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
 
 
 def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12")
-    new = replace(arms.unpaired.arms[Arm.CANDIDATE], baseline=Canned(pull("d:12")))
-    both = {**arms.unpaired.arms, Arm.CANDIDATE: new}
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=both)))
+    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before="a:12 b:34 c:56 d:12"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "only 1 of 3 users of the candidate (33%) have a list of before the test, under "
@@ -174,11 +180,7 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
 
 @pytest.mark.filterwarnings("error")
 def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12")
-    new = {
-        arm: replace(each, baseline=Canned(pull(""))) for arm, each in arms.unpaired.arms.items()
-    }
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, arms=new)))
+    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before=""))
     assert result.status is RunStatus.FAILED
     assert result.reason.startswith("only 0 of 3 users of the baseline (0%) have a list of before")
 
@@ -206,18 +208,25 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
 ):
     measured = "monitor.pipeline.unpaired_measurement.log_evidence"
     monkeypatch.setattr(measured, lambda *_: float(evidence))
+    is_off = after == "firing"
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))
     states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
-    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what, states=tuple(states))
-    now = {each.alert: each.state for each in result.states}
-    assert now["SplitOff"] is State(after)
-    assert now.get("NoData", State.QUIET) is State(no_data)
-    is_off = after == "firing"
+    lacking = AssignedUsers(
+        count={Arm.BASELINE: 3, Arm.CANDIDATE: 2}, switched=pd.Index([], dtype="str")
+    )
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assigned=lacking)
+    result = ran(arms, what, states=tuple(states))
+    now = {each.alert: each for each in result.states}
+    assert (now["SplitOff"].state, now["SplitOff"].users) == (State(after), 5 if is_off else 0)
+    assert "NoData" not in now or now["NoData"].state is State(no_data)
     assert result.status is (RunStatus.INSUFFICIENT if is_off else RunStatus.OK)
     if is_off:
+        first_seen = ""
+        if before == "firing":
+            first_seen = f", first seen in the run of {format_instant(states[0].since)}"
         assert result.reason.startswith(
-            "the users are not split as planned: 3 of 6 users (50.0%) are in the baseline, and "
-            "50.0% were planned."
+            "the users are not split as planned: the candidate lacks 1 of 3 planned users "
+            f"(33.3%){first_seen}. Nothing is judged"
         )
 
 
@@ -236,8 +245,7 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
 
 def test_a_run_without_users_fails_and_says_nothing_about_the_split():
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, ARMS_DIFFERED)))
-    arms = sources("a:12", "d:12")
-    gone = {arm: Canned(SourceError("log.parquet is missing", permanent=False)) for arm in Arm}
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, assigned=gone)), what)
+    gone = SourceError("log.parquet is missing", permanent=False)
+    result = ran(sources("a:12", "d:12", assigned=gone), what)
     assert (result.status, result.states) == (RunStatus.FAILED, ())
     assert "log.parquet is missing" in result.reason

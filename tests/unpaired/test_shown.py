@@ -1,6 +1,7 @@
 """What people see of a run in which each user is served by one arm only."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
     assert [line.split() for line in lines if line.startswith("compared with a list")] == [
         ["compared", "with", "a", "list", "of", "before", "60", "59"]
     ]
-    assert "Both arms served 1 user since the test began. They are left out." in lines
+    assert "Left out, because they switched arms since the test began: 1 user." in lines
     assert not [line for line in lines if "seen in a sample" in line]
     heads = [line.split() for line in lines if line.strip().startswith("before ")]
     assert heads == [["before", "now", "(candidate)"]]
@@ -93,6 +94,9 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         "Two arms that move equally far in different directions have no self gap.",
         "Left: the user&#39;s list of before. Right: the list of now.",
         "Items whose exposure differs most between the arms",
+        "adjusted gap",
+        "quantiles over the users of each arm",
+        "candidate_self(overlap)",
         "Served by the candidate.",
         "only in the list of before",
     ):
@@ -101,11 +105,25 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         assert text not in page
 
 
-@pytest.mark.parametrize("command", ["plan checkout-test --drop 0.1", "suggest checkout-test"])
-def test_commands_that_need_pairs_refuse_the_comparison(command):
-    done = rankwatch(command)
+def test_suggest_refuses_the_comparison_because_it_needs_pairs():
+    done = rankwatch("suggest checkout-test")
     assert done.returncode == 2
     assert "each user of checkout-test is served by one arm only" in done.stderr
+
+
+def test_plan_counts_the_users_of_each_arm_and_the_days():
+    world.write_log(Path("log.parquet"), world.World(users=400), 7)
+    world.write_config(Path.cwd())
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-07")
+    said = rankwatch("plan checkout-test --share 0.1").stdout
+    assert said.startswith("seen first by FarGapRise, mean of far_gap(rbo(p=0.9)) (as angles:")
+    needed = r"each run needs ([\d,]+) users of the baseline and \1 users of the candidate; time needed: 1d"
+    assert re.search(needed, said)
+    (drop,) = objects(rankwatch("plan checkout-test --drop 0.1 --users 400 --json"))
+    (share,) = objects(rankwatch("plan checkout-test --share 0.1 -m overlap --json"))
+    assert (drop["usual_users"], drop["alert"], share["alert"]) == (400, None, None)
+    # The users' lists of now and of before overlap by 0.6.
+    assert share["drop"] == pytest.approx(0.1 * 0.6, abs=0.01)
 
 
 def test_check_names_the_key_with_the_log_if_there_is_no_log():
@@ -140,7 +158,21 @@ def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
     lost = gate_without_lists(range(1, 48, 2))
     assert lost["verdict"] == "inconclusive"
     assert lost["by_segment"][0]["missing"] == pytest.approx(24, abs=1)
-    for option in ("--segment country=UK", "--reference 0.5"):
-        refused = rankwatch(f"gate checkout-test --margin 0.5 {option}")
-        assert refused.returncode == USAGE_EXIT
-        assert "the gate judges the self gap of all users" in refused.stderr
+    refused = rankwatch("gate checkout-test --margin 0.5 --reference 0.5")
+    assert refused.returncode == USAGE_EXIT
+    assert "the gate judges the self gap: leave out --reference" in refused.stderr
+
+
+@pytest.mark.parametrize("kept", ["all", "none"])
+def test_the_gate_judges_segments_by_stored_lists_or_by_the_log(kept):
+    config = Path("rankwatch.yaml")
+    config.write_text(config.read_text() + f"\n    keep_lists: {kept}\n")
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
+    (certificate,) = objects(rankwatch("gate checkout-test --margin 0.5 --segment each --json"))
+    judged = {each["segment"]: each for each in certificate["by_segment"]}
+    # A user of the candidate in DE switched arms.
+    assert {name: each["users"] for name, each in judged.items()} == {
+        "country=DE": 29,
+        "country=UK": 30,
+    }
+    assert judged["country=UK"]["mean_best"] == pytest.approx(0.1)

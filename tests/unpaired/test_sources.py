@@ -165,26 +165,29 @@ def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
     assert seen(measured({"url": postgres_url, "table": "served"})) == first
 
 
-def test_users_that_were_assigned_but_never_served_count(tmp_path):
-    place = write_log("parquet", tmp_path, log_rows())
-    names = [f"u{number:02}" for number in range(100)]
-    assigned = [
-        {
-            "at": (BEGINS + HOUR).isoformat(),
-            "user": name,
-            "variant": "ab"[name >= "u60"],
-            "country": "UK",
-        }
-        for name in names
-    ]
-    write_csv(assigned, tmp_path / "assigned.csv")
-    users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}
+@pytest.mark.parametrize(
+    ("kind", "assigned_in"), [("parquet", "csv"), ("sqlite", "csv"), ("jsonl", "sqlite")]
+)
+def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
+    """A newer list of the other arm is not this user's list."""
+    other = {"at": SLOT - timedelta(minutes=5), "user": "u60", "variant": "a", "items": ["wrong"]}
+    place = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
+    assigned = []
+    for number in range(100):
+        row = {"at": BEGINS + HOUR, "user": f"u{number:02}", "variant": "ab"[number >= 60]}
+        assigned.append(dict.fromkeys(COLUMNS) | row | {"country": "UK"})
+    (tmp_path / "assigned").mkdir()
+    users = write_log(assigned_in, tmp_path / "assigned", assigned)
+    options = {**users, "user": "user", "served": {"time": "at"}}
 
-    found = measured(place, assignments={"file": users})
+    found = measured(place, assignments={"sql" if "url" in users else "file": options})
 
     # Not even u89 switched: only the assignments say so.
     assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)
     assert found.unpaired.switched == 0
+    means = {each.metric: each.mean for each in found.summaries if each.segment == "all"}
+    # One of three lists has one new item of three.
+    assert means["candidate_self(overlap)"] == pytest.approx((20 + 10 * 2 / 3) / 30)
     assert found.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.MISSING] == 10
     assert {each.segment for each in found.summaries} == {"all", "country=UK"}
 
@@ -212,6 +215,41 @@ def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(joined, "open_database", grow)
             assert seen(measured({"path": str(folder)})) == first
+
+
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
+    place = write_log(kind, tmp_path, log_rows())
+    problem = (
+        r"has no list with variant = 'c' that was served after 2026-11-01T00:00:00Z and .*up to"
+    )
+
+    with pytest.raises(SourceError, match=problem):
+        measured(place, candidate="c", split={"a": 0.5, "c": 0.5})
+
+
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind):
+    """The newest list of u60 becomes one of the other arm, after the assigned users were read."""
+    rows = log_rows()
+    place = write_log(kind, tmp_path, rows)
+    (watched,) = wire(settings_of(place)).watched.values()
+    arms = watched.arms
+    assert arms.unpaired is not None
+
+    class Late:
+        def assigned(self, slot):
+            found = arms.unpaired.assigned.assigned(slot)
+            late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
+            Path(str(place.get("path", tmp_path / "log.sqlite"))).unlink()
+            write_log(kind, tmp_path, [*rows, rows[0] | late])
+            return found
+
+    late = replace(arms, unpaired=replace(arms.unpaired, assigned=Late()))
+    found = measure(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
+
+    assert found.coverage.all.asked == 90
+    assert sum(each.served for each in found.unpaired.users.values()) == 90
 
 
 def test_a_log_with_a_half_character_is_refused_and_its_user_is_not_quoted(tmp_path):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,13 @@ class World:
         return np.random.default_rng((self.seed, *words))
 
     def rank(self, day: int) -> Lists:
-        """Every user's list on this day, by the model of the user's arm. Day 0 is before the test, with one model."""
+        """Every user's list on this day, by the model of the user's arm. Day 0 is before the test, with one model.
+
+        The caller does not change them.
+        """
+        return _rank(self, day)
+
+    def train(self, day: int) -> Lists:
         rng = self._rng(3)
         groups = rng.normal(size=(self.users, 8)) @ rng.normal(size=(8, self.items)) / 8**0.5
         taste = groups + np.linspace(2, 0, self.items)
@@ -59,6 +66,9 @@ class World:
     def draw(self, share: float) -> Flags:
         """The same users on all days."""
         return self._rng(5).random(self.users) < share
+
+
+_rank = cache(World.train)  # by far the longest part of most tests
 
 
 def write_log(  # noqa: PLR0913 - the choices of a world

@@ -3,16 +3,13 @@
 import base64
 import http.client
 import socket
-import ssl
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
 
 import bcrypt
 from pydantic import SecretStr
 
 import published
-from monitor.web.access import Access, read_access
+from monitor.web.access import read_access
 from monitor.web.access_options import AccessOptions
 from monitor.web.server import WebServer
 
@@ -20,7 +17,7 @@ KIM = ("kim", "correct horse")
 Answer = tuple[int, dict[str, str], bytes]
 
 
-def hashed(password: str, prefix: str = "2b") -> SecretStr:
+def hashed(password, prefix="2b"):
     made = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
     return SecretStr(f"${prefix}{made[3:]}")
 
@@ -28,20 +25,16 @@ def hashed(password: str, prefix: str = "2b") -> SecretStr:
 class Site:
     """One server and a client of it."""
 
-    def __init__(
-        self, server: WebServer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, server, tls=None, host="127.0.0.1"):
         self.server, self.tls, self.host = server, tls, host
         self.port = int(server.url.rpartition(":")[2])
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self):
         if self.tls is None:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
 
-    def open(
-        self, sent: bytes = b"", *, host: str | None = None, is_small: bool = False
-    ) -> socket.socket:
+    def open(self, sent=b"", *, host=None, is_small=False):
         """A connection that speaks raw bytes, and has said these.
 
         A small one takes little at a time.
@@ -54,14 +47,7 @@ class Site:
         raw.sendall(sent)
         return raw
 
-    def get(
-        self,
-        path: str = "/metrics",
-        user: tuple[str, str] | None = None,
-        method: str = "GET",
-        body: bytes | None = None,
-        **headers: str,
-    ) -> Answer:
+    def get(self, path="/metrics", user=None, method="GET", body=None, **headers):
         if user is not None:
             headers["Authorization"] = basic(*user)
         with closing(self.connect()) as connection:
@@ -73,21 +59,15 @@ class Site:
                 answer.read(),
             )
 
-    def status(
-        self,
-        path: str = "/metrics",
-        user: tuple[str, str] | None = None,
-        method: str = "GET",
-        **headers: str,
-    ) -> int:
+    def status(self, path="/metrics", user=None, method="GET", **headers):
         return self.get(path, user, method, None, **headers)[0]
 
 
-def basic(user: str, password: str) -> str:
+def basic(user, password):
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def access_of(*, old: Access | None = None, **options: Any) -> Access:
+def access_of(*, old=None, **options):
     """In force: Kim's password, and these options of a web configuration file."""
     return read_access(
         AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}),
@@ -96,9 +76,7 @@ def access_of(*, old: Access | None = None, **options: Any) -> Access:
 
 
 @contextmanager
-def running(
-    app: Any, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None, **options: Any
-) -> Iterator[Site]:
+def running(app, host="127.0.0.1", *, tls=None, **options):
     """A server of this application, stopped at the end; ``options`` are its own."""
     server = WebServer(app, host, 0, **options)
     server.start()
@@ -109,12 +87,7 @@ def running(
 
 
 @contextmanager
-def serving(
-    health: Any = None,
-    access: Access | None = None,
-    tls: ssl.SSLContext | None = None,
-    **options: Any,
-) -> Iterator[Site]:
+def serving(health=None, access=None, tls=None, **options):
     """A server; its client uses ``tls``.
 
     ``limits``, ``page`` and ``reload`` are the server's, other options the file's.

@@ -1,7 +1,6 @@
 """A comparison with four stored runs, every name of which may be hostile, and the application over it."""
 
 import json
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from starlette.applications import Starlette
 
 import factories
 import published
@@ -18,7 +16,6 @@ from monitor.model.alerts import State
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
-from monitor.storage import SqlStore
 from storage.worked import claimed
 from web.sites import running
 
@@ -28,9 +25,7 @@ KEY = "key-1"
 EVIL = '<script>alert(1)<\\script>"&{{7*7}} \u202e\x1b[2J..'
 
 
-def fill(
-    store: SqlStore, name: str = "home-feed", user: str = "u1", item: str | None = None
-) -> None:
+def fill(store, name="home-feed", user="u1", item=None):
     """Four runs of one comparison, the last of which fires.
 
     Of one user and one other the lists are kept.
@@ -57,11 +52,12 @@ def fill(
             "incident": KEY,
             "reason": name,
         }
-        state = factories.state(state=State.FIRING, judged_slot=slot, **alert)
+        judged = {**alert, "reason": f"{name} as judged"}
+        state = factories.state(state=State.FIRING, judged_slot=slot, **judged)
         change = factories.transition(
             slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert
         )
-        worst: Any = {
+        worst: dict[str, Any] = {
             "kind": EvidenceKind.WORST,
             "position": 0,
             "baseline": lists[0],
@@ -101,7 +97,7 @@ def fill(
         assert store.runs.finish(result, receivers=["pager"])
 
 
-def application(store: SqlStore, **given: Any) -> Starlette:
+def application(store, **given):
     """The pages over the store, as of six hours after its newest run."""
     names = {run.comparison for run in store.history.runs(comparison=None, limit=100)}
     latest = store.history.latest(sorted(names))
@@ -121,22 +117,22 @@ class Answer:
     headers: dict[str, str]
     text: str
 
-    def json(self) -> Any:
+    def json(self):
         return json.loads(self.text)
 
 
 @contextmanager
-def browsing(app: Starlette) -> Iterator[Callable[[str], Answer]]:
+def browsing(app):
     """Asks a real server of the application."""
     with running(app) as site:
 
-        def ask(path: str) -> Answer:
+        def ask(path):
             status, headers, body = site.get(path)
             return Answer(status, headers, body.decode())
 
         yield ask
 
 
-def lists_of(arm: Arm, name: str) -> tuple[str, ...]:
+def lists_of(arm, name):
     """The lists that `fill` stored of its user."""
     return (name, "i2", "i3") if arm is Arm.BASELINE else ("i2", name, "i4")

@@ -21,8 +21,8 @@ from monitor.web.access import Access, client_name
 from monitor.web.pages import Query
 from monitor.web.pages.alerts import read_alert_page
 from pipeline.test_delivery import EACH, SEGMENTS, Scene, scene  # noqa: F401 - a fixture
-from servers import chromium
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
+from servers.chromium import TROUBLE
 from web.sites import KIM, Site, access_of, basic, hashed, running
 from web.stored_pages import EVIL, KEY, SLOTS, application, fill
 from web.test_tls import tls_of
@@ -308,19 +308,18 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
 
 @pytest.mark.integration
 def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without_javascript(
-    browser,
+    browser, chromium
 ):
-    with chromium.browsing() as opened:
-        tab = opened.open_tab(width=390, has_script=False)
-        tab.call("Network.setExtraHTTPHeaders", headers={"Authorization": basic(*KIM)})
-        tab.go(f"{browser.site.server.url}{PAGE}")
-        assert tab.run("document.documentElement.scrollWidth") == 390
-        presses = 0
-        while tab.run("document.activeElement.value") != "acknowledge":
-            tab.press("Tab")
-            presses += 1
-            assert presses < 20
-        tab.press_and_go("Enter")
-        assert "Acknowledged" in tab.run("document.querySelector('[role=status]').textContent")
-        assert [each for each in opened.events if each["method"] in chromium.TROUBLE] == []
+    tab = chromium.open_tab(width=390, has_script=False)
+    tab.call("Network.setExtraHTTPHeaders", headers={"Authorization": basic(*KIM)})
+    tab.go(f"{browser.site.server.url}{PAGE}")
+    assert tab.run("document.documentElement.scrollWidth") == 390
+    presses = 0
+    while tab.run("document.activeElement.value") != "acknowledge":
+        tab.press("Tab")
+        presses += 1
+        assert presses < 20
+    tab.press_and_go("Enter")
+    assert "Acknowledged" in tab.run("document.querySelector('[role=status]').textContent")
+    assert [each for each in chromium.events if each["method"] in TROUBLE] == []
     assert browser.states == [("firing", "kim")]

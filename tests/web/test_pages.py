@@ -12,7 +12,7 @@ import pytest
 import factories
 import published
 from factories import HOUR
-from monitor.model.alerts import State
+from monitor.model.alerts import Outcome, State
 from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused, Role, RoleKind
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import FaultKind, Finding
@@ -183,6 +183,25 @@ def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
     with browsing(application(filled, latest=lambda: [over], comparisons=watched)) as ask:
         assert f'<a href="/alerts/{KEY}">the last incident</a> ended' in ask("/").text
         assert ask(FEED).json()["ended_incident"]["sentence"] == "home-feed"
+
+
+def test_a_quiet_comparison_says_that_all_is_well_and_whether_receivers_get_messages(
+    filled, latest
+):
+    well = replace(latest.states[0], state=State.QUIET, outcome=Outcome.OK)
+    unjudged = replace(well, segment="a=b", outcome=Outcome.NO_DATA, value=None)
+    quiet = replace(latest, states=(well, unjudged))
+    receivers = {"receivers": lambda: ("pager",)}
+    with browsing(
+        application(filled, latest=lambda: [quiet], comparisons=watched, **receivers)
+    ) as ask:
+        page = ask("/c/home-feed").text
+        shown = ask(FEED).json()
+    assert "All is well: no alert fires. The newest run judged 1 of 2 alerts." in page
+    assert "No message has been sent to the receiver pager yet." in page
+    assert "<td>a=b</td><td>not judged</td>" in re.sub(" data-label=[^>]*", "", page)
+    assert "1 quiet, 1 not judged" in page
+    assert (shown["unjudged"], list(shown["records"])) == (1, ["pager"])
 
 
 def test_what_is_chosen_and_is_not_there_falls_back(ask):

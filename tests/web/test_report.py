@@ -57,6 +57,9 @@ def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):
         page = written(filled, slot=slot)
         assert show_instant(slot) in words_of(page).partition("over time")[0]
         assert ("pill firing" in values(page, "class")) is is_firing
+        # The figures of an alert are those of the reported run, and not those of its beginning.
+        assert page.count("<h2>Each arm</h2>") == 1
+    assert "home-feed as judged" in written(filled)
     assert show_instant(SLOTS[2]) not in words_of(page)
 
 
@@ -84,10 +87,10 @@ def test_names_from_outside_stay_text(stores):
 
 
 @pytest.mark.integration
-def test_a_browser_shows_a_report_without_a_network(stores, tmp_path):
+def test_a_browser_shows_a_report_without_a_network(stores, tmp_path, chromium):
     file = tmp_path / "report.html"
     file.write_text(written(stores[EVIL], EVIL))
-    shown = shown_in_browser(file)
+    shown = shown_in_browser(chromium, file)
     assert shown["has_script"], "its own script runs"
     assert shown["border"] == "1px", "its own style is in force"
 

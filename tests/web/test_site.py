@@ -4,7 +4,6 @@
 """
 
 import re
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,10 +15,9 @@ from alerts_reference import severities
 from deploy.shipped import RUNBOOK_BASE, alerts
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE
 from monitor.web.documentation import Documentation
-from servers import missing, require
-from servers.chromium import browsing
+from servers import missing
 from web.sites import running
-from web.test_browser import AXE, trouble_of
+from web.test_browser import find_with_axe, trouble_of
 
 pytestmark = pytest.mark.integration
 SITE = Path(__file__).parents[2] / "build/docs"
@@ -103,37 +101,22 @@ def test_the_runbook_of_every_alert_opens_in_a_daemon():
     assert len(paths) > 60
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as browser:
-        yield browser
-
-
 @pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("place", ["daemon", "disk"])
-def test_pages_fit_a_telephone_complain_about_nothing_and_axe_finds_nothing(browser, place):
-    if not (AXE / "node_modules" / ".package-lock.json").exists():
-        subprocess.run(
-            [require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True
-        )
-    axe = (AXE / "node_modules/axe-core/axe.min.js").read_text()
+def test_pages_fit_a_telephone_complain_about_nothing_and_axe_finds_nothing(chromium, place):
     found = {}
     with running(published.pages(documentation=Documentation(SITE))) as site:
         for name in LOOKED_AT:
             address = f"http://127.0.0.1:{site.port}/docs/{name}.html"
             if place == "disk":
                 address = (SITE / f"{name}.html").as_uri()
-            tab = browser.open_tab(width=390, height=844)
+            tab = chromium.open_tab(width=390, height=844)
             tab.go(address)
-            tab.run(f"{axe}; undefined")
-            wrong = tab.run(
-                "axe.run({preload: false}).then((found) => found.violations.flatMap((each) => "
-                "each.nodes.map((node) => each.id + ' ' + node.html.slice(0, 150))))"
-            )
+            wrong = find_with_axe(tab) if place == "daemon" else []  # the pages are the same
             too_wide = tab.run("document.documentElement.scrollWidth") - 390
             # The theme's icons are in its style sheet.
             trouble = [
-                each for each in trouble_of(browser, address) if not each.startswith("data:")
+                each for each in trouble_of(chromium, address) if not each.startswith("data:")
             ]
             found[name] = (wrong, too_wide, trouble)
     assert found == dict.fromkeys(LOOKED_AT, ([], 0, []))

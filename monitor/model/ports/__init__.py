@@ -29,6 +29,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.runs import JoinRequest, PullRequest, Scores
+from monitor.model.unpaired import AssignedUsers
 from monitor.model.unreadable import Unreadable
 
 
@@ -167,6 +168,16 @@ class OutcomeSource(Protocol):
         """Return the sums of these columns for each user, over the log's rows for this slot.
 
         Null counts as 0. Raises SourceError if a column is missing, or if it has no numbers.
+        """
+
+
+class AssignmentSource(Protocol):
+    """Provides the users of an unpaired comparison that were assigned to each arm."""
+
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """Return the users that were assigned since the test began, up to the slot.
+
+        Raises SourceError if an arm has no user.
         """
 
 

@@ -391,6 +391,8 @@ class Outbox(Protocol):
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
 
+        Receivers without pending deliveries are left out.
+
         If ``held`` is True, held deliveries are counted instead. Only their starts are counted,
         because a held end hides no alert.
         """

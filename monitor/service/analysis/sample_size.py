@@ -29,13 +29,16 @@ from monitor.model.rules import (
     is_learned,
 )
 from monitor.model.runs import Summary
+from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
+from monitor.pipeline.score import watches_rise
 from monitor.service.analysis.thresholds import newest_runs, pick_healthy
 from monitor.statistics.reference.prediction import WINDOW, refer
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
+from monitor.statistics.unpaired.far import far_share
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 
@@ -53,6 +56,9 @@ class PlanInputs:
     learned: int = WINDOW  # the number of healthy runs to learn from
     users: int | None = None  # the number of users of a usual run
     worst: float | None = None  # the score of a user whose lists are broken
+    # In an unpaired comparison ``mean`` is a gap. This is the candidate's mean score, or its share
+    # of users with far lists.
+    of_candidate: float | None = None
     # If a rule is given, all figures are about the rule's statistic instead of the mean.
     rule: SimilarityRule | None = None
     alpha: float | None = None  # the rule's probability of a false alert at each look
@@ -82,6 +88,8 @@ def read_plan_inputs(
     The default is the first metric. Raises ConfigError if there are too few runs.
     """
     name = str(parse(metric or comparison.measuring.metrics[0]))
+    if comparison.measuring.unpaired is not None:
+        name = DerivedMetric.SELF_GAP.of(name)
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
     rule = SimilarityRule(
         alert="planned",
@@ -118,8 +126,11 @@ def read_rule_inputs(
     all_inputs = []
     for rule in comparison.judging.similarity_rules:
         is_drop = isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP
+        is_drop = is_drop and not watches_rise(rule.metric, str(rule.statistic), rule.direction)
+        derived, of_metric = parse_derived(rule.metric)
+        judged = of_metric if derived in GAPS else rule.metric
         alpha = alphas.get((rule.alert, segment))
-        if is_drop and alpha is not None and name in (None, rule.metric):
+        if is_drop and alpha is not None and name in (None, judged):
             inputs, _ = _read(RuleSeries(rule, segment), past)
             if inputs is not None:
                 all_inputs.append(replace(inputs, rule=rule, alpha=float(alpha)))
@@ -143,7 +154,7 @@ def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[in
     """
     rules = comparison.judging.similarity_rules
     size = comparison.measuring.sample
-    if size is not None and size.stops_early:
+    if comparison.measuring.unpaired is not None or (size is not None and size.stops_early):
         return None
     if not rules or not all(rule.thresholds for rule in rules):
         return None
@@ -186,27 +197,47 @@ def _read(
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
     # Each measure is a value and its sampling error. `refer` takes a column for each series.
-    values, errors = np.array([series.measure(each) for each in healthy]).T[..., np.newaxis]
+    key = (series.segment, series.rule.metric)
+    figures = [Figures.of(run.summaries) for run in past]
+    figures = [each for each in figures if each.summaries.get(key) in healthy]
+    values, errors = np.array([series.read(each) for each in figures]).T[..., np.newaxis]
     if np.isnan(errors).all():
         return None, 0
     reference = refer(values, errors)
     # The variance over runs includes the sampling error. Without this error it is the variance of
     # the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
+    users = [each.summaries[key].n for each in figures]
     inputs = PlanInputs(
         mean=float(reference.center[0]),
-        sd=float(np.nanmedian(errors[:, 0] * np.sqrt([each.n for each in healthy]))),
+        sd=float(np.nanmedian(errors[:, 0] * np.sqrt(users))),
         wander=wander,
         learned=int(reference.runs[0]),
-        users=int(np.median([each.n for each in healthy])),
+        users=int(np.median(users)),
         worst=_worst(series.rule.metric, healthy),
+        of_candidate=_read_candidate(series, figures),
     )
     return inputs, len(healthy)
 
 
+def _read_candidate(series: RuleSeries[SimilarityRule], figures: Iterable[Figures]) -> float | None:
+    """Return the candidate's usual value of which the series is the gap. None for other series."""
+    derived, name = parse_derived(series.rule.metric)
+    if derived not in GAPS:
+        return None
+    statistic = "mean" if derived is DerivedMetric.SELF_GAP else str(far_share(parse(name)))
+    of_candidate = DerivedMetric.CANDIDATE_SELF.of(name)
+    values = []
+    for of_run in figures:
+        value = of_run.summaries[series.segment, of_candidate].value(statistic)
+        if value is not None:
+            values.append(value)
+    return float(np.median(values)) if values else None
+
+
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
     """Return the score of disjoint lists, or the usual 5th percentile if that score is unknown."""
-    disjoint = parse(metric).disjoint
+    disjoint = parse(parse_derived(metric)[1]).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint
     percentiles = [each.statistics["p05"] for each in healthy if "p05" in each.statistics]
@@ -236,6 +267,8 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
             "--share needs the scores before and after the fall: give --mean and --score"
         )
     statistic = MEAN if inputs.rule is None else inputs.rule.statistic
+    if inputs.of_candidate is not None:
+        return _gap_of_share(inputs, inputs.of_candidate, end, share)
     if statistic.floor is not None:
         if end >= statistic.floor:
             return 0.0
@@ -250,6 +283,26 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     if share > min(statistic.quantile, 1 - statistic.quantile):
         return drop
     return 0.0
+
+
+def _gap_of_share(inputs: PlanInputs, usual: float, end: float, share: float) -> float:
+    """Return the gap if this share of the candidate's users falls to the score ``end``.
+
+    ``usual`` is the candidate's usual value.
+    """
+    floor = None
+    if inputs.rule is not None:
+        derived, name = parse_derived(inputs.rule.metric)
+        far = far_share(parse(name))
+        if derived is DerivedMetric.FAR_GAP and far is not None:
+            floor = far.floor
+    if floor is None:
+        return share * abs(usual - end)
+    if end >= floor:
+        return 0.0
+    users = inputs.users or 1
+    before, after = to_angle(np.array([usual, usual + share * (1 - usual)]), users)[0]
+    return float(after - before)
 
 
 def rank_plan(plan: SampleSizePlan) -> tuple[object, ...]:

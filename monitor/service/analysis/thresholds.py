@@ -22,7 +22,7 @@ from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.service.analysis.backtest import finished_records
-from monitor.service.runner import pick_comparison, require_paired
+from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
@@ -60,17 +60,13 @@ def configured_comparison(
     settings: Settings,
     name: str,
     every: timedelta | None,
-    *,
-    command: str,
 ) -> tuple[Comparison, timedelta]:
     """Return the configured comparison, and the time between its runs.
 
-    ``every`` replaces the accepted time between two false alerts. Raises InputError if the
-    comparison is unpaired, which the ``command`` cannot plan.
+    ``every`` replaces the accepted time between two false alerts.
     """
     options = pick_comparison({each.name: each for each in settings.comparisons}, name)
     comparison = to_comparison(options)
-    require_paired(comparison, command)
     interval = to_schedule(options).interval
     if every is None:
         return comparison, interval

@@ -6,6 +6,7 @@ This module stores nothing. It asks sources only for titles, as the command `sho
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 from monitor.model.errors import ConfigError
@@ -37,11 +38,13 @@ def report_of(
             watched[name] = watch(options, settings)
             comparisons[name] = watched[name].comparison
     wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
+    receivers = list(chain.from_iterable(entry.receiver_names for entry in settings.receivers))
     with opened_store(settings.database) as store:
         site = Site(
             store=store,
             clock=SystemClock(),
             comparisons=lambda: comparisons,
+            receivers=lambda: receivers,
             titles=TitleCache(lambda: wiring),
         )
         return make_report(site, name, slot=slot, since=since, until=until)

@@ -262,6 +262,7 @@ class Daemon:
             state=self._state,
             titles=TitleCache(self._current_wiring),
             status=self._status,
+            receivers=lambda: self._wiring.receiver_names,
             progress=self._progress,
             policy=lambda: self._wiring.policy,
             message_text=self._message_text,

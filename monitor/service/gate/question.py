@@ -232,10 +232,10 @@ def make_question(  # noqa: PLR0913 - the options of the command
     """
     comparison = pick_comparison(comparisons, name)
     is_unpaired = comparison.measuring.unpaired is not None
-    if is_unpaired and (segments or reference is not None):
+    if is_unpaired and reference is not None:
         raise InputError(
             f"each user of {comparison.name} is served by one arm only, so the gate judges the "
-            "self gap of all users: leave out --segment and --reference"
+            "self gap: leave out --reference"
         )
     if comparison.measuring.keep_scores is not Keep.ALL:
         raise ConfigError(
@@ -365,7 +365,7 @@ def read_run(
     available.
     """
     if question.is_unpaired:
-        return _read_arms(run, history, question)
+        return _read_arms(run, history, question, users_at)
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
@@ -392,7 +392,9 @@ def read_run(
     return SampledRun(run=run, segments=segments)
 
 
-def _read_arms(run: Run, history: History, question: Question) -> SampledRun | None:
+def _read_arms(
+    run: Run, history: History, question: Question, users_at: UsersAt | None
+) -> SampledRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
     Users without a list of before are no pairs, because nothing can be said about them. If a larger
@@ -405,15 +407,25 @@ def _read_arms(run: Run, history: History, question: Question) -> SampledRun | N
     if len(scores.by_metric) < len(names):
         return None
     baseline, candidate = (scores.by_metric[name] for name in names)
-    # The seed gives the same run the same pairs.
-    rng = np.random.default_rng(int(run.slot.timestamp()))
-    pairs = excess.sign * pair_scores(baseline, candidate, rng)
     record = history.record(run.id)
-    lost = 0.0 if record is None or record.coverage is None else _lost_share(record.coverage.all)
-    # If the share ``lost`` of all pairs is missing, the stored pairs are the rest.
-    missing = round(lost / (1.0 - lost) * len(pairs)) if lost < 1.0 else 0
-    segment = SampledSegment(unit=excess.scale.to_unit(pairs), missing=missing)
-    return SampledRun(run=run, segments={ALL: segment})
+    coverage: Mapping[str, CoverageRow] = {}
+    if record is not None and record.coverage is not None:
+        coverage = {row.segment: row for row in record.coverage.rows}
+    members: dict[str, Rows] = {ALL: np.arange(len(scores.users), dtype=np.intp)}
+    if users_at is not None and question.needs_panel:
+        panel = _panel(run, history, question, scores.users, users_at)
+        for segment in coverage:
+            members[segment] = _rows(panel, segment, scores.users)
+    segments = {}
+    for segment, rows in members.items():
+        # The seed gives the same run the same pairs.
+        rng = np.random.default_rng(int(run.slot.timestamp()))
+        pairs = excess.sign * pair_scores(baseline[rows], candidate[rows], rng)
+        lost = _lost_share(coverage[segment]) if segment in coverage else 0.0
+        # If the share ``lost`` of all pairs is missing, the stored pairs are the rest.
+        missing = round(lost / (1.0 - lost) * len(pairs)) if lost < 1.0 else 0
+        segments[segment] = SampledSegment(unit=excess.scale.to_unit(pairs), missing=missing)
+    return SampledRun(run=run, segments=segments)
 
 
 def _lost_share(row: CoverageRow) -> float:
@@ -446,7 +458,9 @@ def _panel(
         return stored.panel
     # If the source has not changed, this draws the same users again.
     panel = draw(users_at(run.slot), question.comparison, run.slot)
-    if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
+    # In an unpaired comparison, users that switched arms are users of the source, but not asked.
+    is_other = len(panel.segments[ALL]) != run.asked and not question.is_unpaired
+    if is_other or not scored.isin(panel.users).all():
         raise InputError(
             f"the segments of the run of {format_instant(run.slot)} are lost, because the "
             "source's users have changed. Set keep_lists: all to store the newest run's segments, "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +15,6 @@ from monitor.boundary.deadline import (
     interrupted_at,
     interrupted_by_signals,
 )
-from monitor.boundary.options import format_duration
 from monitor.boundary.scratch import scratch_database, sql_text
 from monitor.measures.reading.ids import (
     MAX_ID_LENGTH,
@@ -28,6 +27,7 @@ from monitor.measures.reading.lists import parse_cell, parse_column
 from monitor.measures.reading.tally import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
+from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
@@ -39,6 +39,7 @@ from monitor.sources.table_options import (
     MILLISECONDS,
     NANOSECONDS,
     SECONDS,
+    RowChoice,
     ServedOptions,
 )
 
@@ -102,7 +103,10 @@ class FileView:
 
     If the files are a log, the view has only the rows of the slot's lists. The rows are selected
     once, by their places, because reading the times takes long. ``same_rows`` is another view of
-    these rows. Raises SourceError if the files cannot be read or lack one of the columns.
+    these rows. If the options of the log name arms, the view also has `ARM_COLUMN`. If
+    ``has_one_row``, no user has several rows, or no user has several rows of one arm.
+
+    Raises SourceError if the files cannot be read or lack one of the columns.
     """
 
     def __init__(
@@ -118,10 +122,14 @@ class FileView:
         self.where = files.where
         self.is_json = files.format == "jsonl"
         self.unreadable: tuple[Unreadable, ...] = ()
+        self.has_arms = False
+        self.has_one_row = False
         self._database = database
         served = None if log is None else log.served
         if served is not None:
             log_columns = [served.time, *served.arm]
+            if served.arms is not None:
+                log_columns.append(served.arms.name)
             if served.request is not None:
                 log_columns.append(served.request)
             columns = tuple(dict.fromkeys([*columns, *log_columns, PLACE]))
@@ -141,15 +149,22 @@ class FileView:
             self._refuse_long_texts()
         if log is None or served is None:
             return
+        self.has_arms = served.arms is not None
         self._newest = f"newest_{name}"
-        if same_rows is None:
-            self._select_served(served, log, files.slot)
-        else:
+        if same_rows is not None:
             self._newest = same_rows._newest  # noqa: SLF001 - of this class
             self.unreadable = same_rows.unreadable
+            self.has_one_row = same_rows.has_one_row
+        else:
+            in_time = self._select_in_time(served, log, files.slot)
+            if served.arms is not None and served.arms.chosen is RowChoice.ALL:
+                self.name = in_time
+                return
+            self._select_newest(served, in_time)
+            self.has_one_row &= not log.user_ids
         self.name = f"served_{name}"
         database.execute(
-            f"CREATE TEMP VIEW {self.name} AS SELECT * FROM {name} SEMI JOIN {self._newest} "
+            f"CREATE TEMP VIEW {self.name} AS SELECT * FROM {name} JOIN {self._newest} "
             f"USING ({PLACE})"
         )
 
@@ -271,36 +286,15 @@ class FileView:
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
 
-    def is_of_arm(self, served: ServedOptions) -> str:
-        """The SQL condition for the rows of the arm that ``served`` selects."""
-        conditions = ["TRUE"]
-        for column, value in served.arm.items():
-            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
-        return " AND ".join(conditions)
-
-    def instant(self, column: str) -> str:
-        """The SQL expression for the times in a column, in microseconds since 1970."""
-        if str(self._types[column]) in _INSTANTS:
-            return f"epoch_us({sql_name(column)})"
-        return _instant_sql(self.raw_text(column))
-
-    def is_in_time(self, instant: str, served: ServedOptions, slot: datetime) -> str:
-        """The SQL condition for a time in the period of ``served``."""
-        start, end = served.period(slot)
-        condition = f"{instant} <= {_microseconds(end)}"
-        if start is not None:
-            condition += f" AND {instant} > {_microseconds(start)}"
-        return condition
-
-    def _select_served(
+    def _select_in_time(
         self,
         served: ServedOptions,
         log: FileSourceOptions | FileUsersOptions,
         slot: datetime,
-    ) -> None:
-        """Write the places of the rows of each user's newest list into a table.
+    ) -> str:
+        """Make a view of the rows of the period. It also has the user, time, request and arm.
 
-        If two lists of a user have the same time, the list with the greater request id is selected.
+        Returns the name of the view.
         """
         execute = self._database.execute
         checks = [
@@ -308,38 +302,92 @@ class FileView:
             (log.user, Need.IDS, "rankwatch_to IS NULL"),
         ]
         request = "rankwatch_at"
-        last_request = "max(rankwatch_as)"
         if served.request is not None:
             request = self.ids(served.request)
-            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
-        arm = f"arm_{self.name}"
+        arm, conditions = self.arm_sql(served)
+        rows = f"arm_{self.name}"
         execute(
-            f"CREATE TEMP VIEW {arm} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
-            f"{self.instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as "
-            f"FROM {self.name} WHERE {self.is_of_arm(served)}"
+            f"CREATE TEMP VIEW {rows} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
+            f"{self._instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, {arm} AS {ARM_COLUMN} "
+            f"FROM {self.name} WHERE {' AND '.join(conditions)}"
         )
-        end = served.period(slot)[1]
-        is_in_time = self.is_in_time("rankwatch_at", served, slot)
-        aggregates = [f"count(*) FILTER (WHERE {is_in_time})", "max(rankwatch_at)"]
-        self.unreadable, (count, last_at) = self.count(arm, checks, aggregates)
+        is_in_time = self.time_sql("rankwatch_at", served, slot)
+        arms = served.each_arm
+        aggregates = []
+        for each in arms:
+            is_of_arm = "TRUE" if each is None else f"{ARM_COLUMN} = {sql_text(each)}"
+            aggregates.append(f"count(*) FILTER (WHERE {is_in_time} AND {is_of_arm})")
+            aggregates.append(f"max(rankwatch_at) FILTER (WHERE {is_of_arm})")
+        self.unreadable, found = self.count(rows, checks, aggregates)
         require_readable(self.unreadable, log.max_unreadable)
-        if not count:
-            self._refuse_unserved(last_at, _span(served, end))
+        for each, count, last_at in zip(arms, found[::2], found[1::2], strict=True):
+            if not count:
+                unserved = served.describe_unserved(each, slot, _describe_newest(last_at))
+                raise SourceError(f"{self.where} {unserved}", permanent=False)
         in_time = f"in_time_{self.name}"
+        execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")
+        return in_time
+
+    def _select_newest(self, served: ServedOptions, in_time: str) -> None:
+        """Write the places of the rows of each user's newest list into a table.
+
+        If two lists of a user have the same time, the list with the greater request id is selected.
+        """
+        execute = self._database.execute
         execute(
-            f"CREATE TEMP TABLE {in_time} AS SELECT {PLACE}, rankwatch_to, rankwatch_at, "
-            f"rankwatch_as FROM {arm} WHERE {is_in_time}"
+            f"CREATE TEMP TABLE log_rows AS SELECT {PLACE}, rankwatch_to, rankwatch_at, "
+            f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
         )
-        last = (
-            f"SELECT rankwatch_to, {last_request} AS rankwatch_as FROM {in_time} "
-            "GROUP BY rankwatch_to"
-        )
+        keys = "rankwatch_to"
+        if served.arms is not None and served.arms.chosen is RowChoice.NEWEST_OF_ARM:
+            keys += f", {ARM_COLUMN}"
+        last_request = "max(rankwatch_as)"
+        if served.request is not None:
+            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
         execute(
-            f"CREATE TEMP TABLE {self._newest} AS SELECT {PLACE} FROM {in_time} "
-            f"SEMI JOIN ({last}) USING (rankwatch_to, rankwatch_as)"
+            f"CREATE TEMP TABLE last_rows AS SELECT {keys}, {last_request} AS rankwatch_as "
+            f"FROM log_rows GROUP BY {keys}"
         )
-        execute(f"DROP TABLE {in_time}")
+        ((users, rows),) = execute(
+            "SELECT (SELECT count(rankwatch_to) FROM last_rows), (SELECT count(*) FROM log_rows)"
+        ).fetchall()
+        newest = f"SELECT {PLACE}, {ARM_COLUMN} FROM log_rows"
+        if users < rows:
+            newest += f" SEMI JOIN last_rows USING ({keys}, rankwatch_as)"
+        execute(f"CREATE TEMP TABLE {self._newest} AS {newest}")
+        ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
+        self.has_one_row = users == rows
+        execute("DROP TABLE log_rows")
+        execute("DROP TABLE last_rows")
+
+    def _instant(self, column: str) -> str:
+        """The SQL expression for the times in a column, in microseconds since 1970."""
+        if str(self._types[column]) in _INSTANTS:
+            return f"epoch_us({sql_name(column)})"
+        return _instant_sql(self.raw_text(column))
+
+    def time_sql(self, instant: str | None, served: ServedOptions, slot: datetime) -> str:
+        """The SQL condition for a time in the period. None is the time of the row."""
+        instant = instant or self._instant(served.time)
+        start, end = served.period(slot)
+        condition = f"{instant} <= {_microseconds(end)}"
+        if start is not None:
+            condition += f" AND {instant} > {_microseconds(start)}"
+        return condition
+
+    def arm_sql(self, served: ServedOptions) -> tuple[str, list[str]]:
+        """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
+        conditions = ["TRUE"]
+        for column, value in served.arm.items():
+            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
+        if served.arms is None:
+            return "NULL", conditions
+        cases = []
+        for arm, value in served.arms.value_of.items():
+            cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
+        conditions.append(f"{ARM_COLUMN} IS NOT NULL")
+        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END", conditions
 
     def leave_out_others(self, key: str, users: str, count: int) -> None:
         """If many rows of a log are of users that are not asked, leave these rows out.
@@ -351,51 +399,38 @@ class FileView:
         ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
         if rows > _MANY_ROWS * count:
             execute(
-                f"CREATE OR REPLACE TEMP TABLE {self._newest} AS SELECT {PLACE} "
-                f"FROM (SELECT {PLACE}, {key} AS {KEY} FROM {self.name}) "
+                f"CREATE OR REPLACE TEMP TABLE {self._newest} AS SELECT {PLACE}, {ARM_COLUMN} "
+                f"FROM (SELECT {PLACE}, {ARM_COLUMN}, {key} AS {KEY} FROM {self.name}) "
                 f"SEMI JOIN {users} USING ({KEY})"
             )
 
-    def _refuse_unserved(self, last_at: int | None, span: str) -> NoReturn:
-        newest = "no row of this arm"
-        if last_at is not None:
-            # A time in the wrong unit may have a year that Python cannot represent.
-            at = _EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
-            newest = f"the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ}"
-        msg = (
-            f"{self.where} has no list that was served {span} ({newest}): check "
-            "`served`, and check that the log is written"
-        )
-        raise SourceError(msg, permanent=False)
-
     def _refuse_long_texts(self) -> None:
         # A file with a dictionary stores each text once. In memory, each row gets its own copy.
-        for name, column in self._empty.items():
-            if not is_text(column.type):
-                continue
-            query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"
-            ((longest,),) = self._database.execute(query).fetchall()
-            if longest is not None and longest > _LONGEST_TEXT:
+        names = [name for name, column in self._empty.items() if is_text(column.type)]
+        if not names:
+            return
+        lengths = ", ".join(f"max(strlen({sql_name(name)}))" for name in names)
+        (longest,) = self._database.execute(f"SELECT {lengths} FROM {self.name}").fetchall()
+        for name, length in zip(names, longest, strict=True):
+            if length is not None and length > _LONGEST_TEXT:
                 msg = (
-                    f"column {name!r} of {self.where} has a text of {longest} bytes: leave out "
+                    f"column {name!r} of {self.where} has a text of {length} bytes: leave out "
                     f"texts of more than {_LONGEST_TEXT} bytes"
                 )
                 raise SourceError(msg)
 
 
+def _describe_newest(last_at: int | None) -> str:
+    if last_at is None:
+        return " (no row of this arm)"
+    # A time in the wrong unit may have a year that Python cannot represent.
+    at = _EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
+    return f" (the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ})"
+
+
 def _microseconds(instant: datetime) -> int:
     """The number of microseconds since 1970."""
     return (instant - _EPOCH) // _MICROSECOND
-
-
-def _span(served: ServedOptions, end: datetime) -> str:
-    """The time in which rows are read, in words."""
-    span = f"up to {end:%Y-%m-%dT%H:%M:%SZ}"
-    if served.within is not None:
-        span = f"in the {format_duration(served.within)} {span}"
-    if served.since is not None:
-        span = f"after {served.since:%Y-%m-%dT%H:%M:%SZ} and {span}"
-    return span
 
 
 def _short_text(value: str) -> str:

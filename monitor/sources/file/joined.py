@@ -13,14 +13,15 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import duckdb
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import SourceError
-from monitor.model.rankings import ALL, AskedUsers, Panel, Pull, UserBatch
+from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
+from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
@@ -49,6 +50,8 @@ class JoinedFiles:
         self._lists = lists
         self._users = users
         self._dimensions = tuple(dimensions)
+        if users.served is not None and users.served.arms is not None:
+            self._dimensions += (ARM_COLUMN,)
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
@@ -169,35 +172,47 @@ class _JoinedAnswers:
             limits[name] = lists.options.max_unreadable
         has_repeated = self._find_repeated(unreadable)
         require_readable_lists(unreadable, limits)
-        for users, record, pulls in self._pulls(size, has_repeated=has_repeated):
+        for batch, pulls in self._pulls(size, has_repeated=has_repeated):
             for name, pull in pulls.items():
                 # Rows without a user have been counted already.
                 user = self._lists[name].options.user
                 parts = [part for part in pull.unreadable if part.column != user]
                 unreadable[name] = list(add_up(unreadable[name] + parts))
-            yield self._batch(users, record, pulls)
+            yield batch
         require_readable_lists(unreadable, limits)
         for parts in unreadable.values():
             self.unreadable += parts
 
     def _pulls(
         self, size: int, *, has_repeated: bool
-    ) -> Iterator[tuple[pd.Index[str], pa.RecordBatch, dict[str, Pull]]]:
-        """Users, their segment columns and their lists."""
+    ) -> Iterator[tuple[UserBatch, dict[str, Pull]]]:
+        """Users, and their lists by the name of the lists."""
         for record in self._records(self._join(has_repeated=has_repeated), size):
-            pulls = {}
-            for name, lists in self._lists.items():
-                pulls[name] = lists.pull_joined(record, f"{name}_")
-            yield user_index(record[KEY]), record, pulls
+            for arm, part in self._divide(record):
+                pulls = {}
+                for name, lists in self._lists.items():
+                    pulls[name] = lists.pull_joined(part, f"{name}_")
+                yield self._batch(part, pulls, arm), pulls
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
-                users = user_index(record[KEY])
-                pulls = {}
-                for name, lists in self._lists.items():
-                    pulls[name] = lists.pull_rows(users, users, self._deadline)
-                yield users, record, pulls
+                for arm, part in self._divide(record):
+                    users = user_index(part[KEY])
+                    pulls = {}
+                    for name, lists in self._lists.items():
+                        pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
+                    yield self._batch(part, pulls, arm), pulls
+
+    def _divide(self, record: pa.RecordBatch) -> Iterator[tuple[Arm | None, pa.RecordBatch]]:
+        """The users of each arm, if each user is served by one arm only."""
+        if ARM_COLUMN not in self._users.columns:
+            yield None, record
+            return
+        for arm in Arm:
+            part = record.filter(pc.equal(record[ARM_COLUMN], arm.value))
+            if part.num_rows:
+                yield arm, part
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
         """The rows of a query in batches of this size. If rows are large, batches are smaller."""
@@ -236,10 +251,11 @@ class _JoinedAnswers:
                         f"INSERT INTO repeated SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} "
                         f"HAVING min({GIVEN}) < max({GIVEN})"
                     )
-            elif not self._shares_rows(lists):
+            elif not lists.file.has_one_row and not self._shares_rows(lists):
                 # Hashes are grouped first, because they need much less memory than keys.
+                key = " || ' ' || ".join(lists.keys)
                 hashes = (
-                    f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.all_rows}) GROUP BY h "
+                    f"SELECT h FROM (SELECT hash({key}) AS h FROM {lists.all_rows}) GROUP BY h "
                     "HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
                 )
                 execute(f"CREATE OR REPLACE TEMP TABLE repeated_hashes AS {hashes}")
@@ -247,8 +263,8 @@ class _JoinedAnswers:
                     continue
                 execute(
                     f"INSERT INTO repeated SELECT {KEY} FROM {lists.all_rows} "
-                    f"WHERE hash({KEY}) IN (FROM repeated_hashes) GROUP BY {KEY} "
-                    f"HAVING count(*) > 1 OR {KEY} IS NULL"
+                    f"WHERE hash({key}) IN (FROM repeated_hashes) "
+                    f"GROUP BY {', '.join(lists.keys)} HAVING count(*) > 1 OR {KEY} IS NULL"
                 )
                 without_user = f"DELETE FROM repeated WHERE {KEY} IS NULL RETURNING 1"
                 if execute(without_user).fetchall():
@@ -271,7 +287,8 @@ class _JoinedAnswers:
                     user_columns.append(f"{lists.taken(column)} AS {alias}")
                     columns.append(f"u.{alias}")
             else:
-                joins.append(f"LEFT JOIN {lists.joined} AS {name} ON {name}.{KEY} = u.{KEY}")
+                keys = " AND ".join(f"{name}.{key} = u.{key}" for key in lists.keys)
+                joins.append(f"LEFT JOIN {lists.joined} AS {name} ON {keys}")
                 columns.append(f"{name}.{KEY} IS NOT NULL AS {name}_{KEY}")
                 for column, alias in aliases.items():
                     columns.append(f"{name}.{sql_name(column)} AS {alias}")
@@ -281,11 +298,9 @@ class _JoinedAnswers:
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"
 
     def _batch(
-        self,
-        users: pd.Index[str],
-        record: pa.RecordBatch,
-        pulls: Mapping[str, Pull],
+        self, record: pa.RecordBatch, pulls: Mapping[str, Pull], arm: Arm | None
     ) -> UserBatch:
+        users = user_index(record[KEY])
         failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
         pulls = {**failed, **pulls}
         labels = {column: record[column] for column in self._segments}
@@ -295,4 +310,5 @@ class _JoinedAnswers:
             baseline=pulls["baseline"],
             candidate=pulls["candidate"],
             again=pulls.get("noise_floor"),
+            arm=arm,
         )

@@ -14,13 +14,15 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
 from monitor.boundary.deadline import Deadline, OverdueError
+from monitor.boundary.scratch import sql_text
 from monitor.boundary.slot_templates import fill_slot
 from monitor.measures.reading.ids import one_array
 from monitor.measures.reading.tally import Tally
 from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
-from monitor.model.rankings import CoverageReason, Pull, UserTable
+from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
+from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
@@ -56,7 +58,8 @@ class ListView:
 
     ``rows`` has the rows of the files. ``joined`` has one row for each user. For the long form,
     this row has lists of the values in the user's rows. ``all_rows`` has the same rows as ``rows``,
-    and also the rows without a user.
+    and also the rows without a user. If the options of the log name arms, a user has a row in
+    ``joined`` for each arm, and all views have `ARM_COLUMN`.
     """
 
     def __init__(
@@ -88,6 +91,10 @@ class ListView:
         ]
         for column in self.names:
             selected.append(f"{self.taken(column)} AS {sql_name(column)}")
+        self.keys = [KEY]
+        if self.file.has_arms:
+            self.keys.append(ARM_COLUMN)
+            selected.append(ARM_COLUMN)
         create = "CREATE TEMP VIEW"
         database.execute(
             f"{create} {self.all_rows} AS SELECT {', '.join(selected)} FROM {self.file.name}"
@@ -101,7 +108,8 @@ class ListView:
         if self.is_long:
             quoted = map(sql_name, self.names)
             lists = ", ".join(f"list({column}) AS {column}" for column in quoted)
-            joined = f"SELECT {KEY}, {lists} FROM {self.rows} GROUP BY {KEY}"
+            keys = ", ".join(self.keys)
+            joined = f"SELECT {keys}, {lists} FROM {self.rows} GROUP BY {keys}"
         database.execute(f"{create} {self.joined} AS {joined}")
 
     @property
@@ -171,10 +179,11 @@ class ListView:
         users: pd.Index[str],
         deadline: Deadline,
         max_bytes: int | None = None,
+        arm: Arm | None = None,
     ) -> Pull:
-        """The lists of these users, from all rows that have one of the keys."""
+        """The lists of these users, from all rows of the arm that have one of the keys."""
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
-        pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
+        pull = self._pull(self.options, users, self._wanted(deadline, arm), max_bytes)
         self._database.unregister("wanted")
         return pull
 
@@ -184,12 +193,14 @@ class ListView:
         checks = [(user, Need.IDS, f"{self.file.ids(user)} IS NULL")]
         return self.file.count_unreadable(self.file.name, checks)
 
-    def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
+    def _wanted(self, deadline: Deadline, arm: Arm | None) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
         query = (
             f"SELECT {names} FROM {self.all_rows} AS r SEMI JOIN wanted ON r.{KEY} IS NOT "
             f"DISTINCT FROM wanted.{KEY}"
         )
+        if arm is not None and self.file.has_arms:
+            query += f" WHERE r.{ARM_COLUMN} = {sql_text(arm)}"
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
             yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
@@ -222,8 +233,8 @@ class ListView:
 class UserView:
     """The users of files as the view ``asked``, with one row for each user.
 
-    ``columns`` are the names of the columns with segment values, one for each dimension. If a user
-    has several rows, the smallest value of each dimension is used. ``also`` names further columns
+    ``columns`` are the names of the columns with the values of each dimension. If a user has
+    several rows, the smallest value of each dimension is used. ``also`` names further columns
     of the view. The view has them only if no user has several rows. ``same_rows`` is a view of the
     same rows of a log.
     """
@@ -241,24 +252,31 @@ class UserView:
     ) -> None:
         user = options.user
         self._database = database
-        self._dimensions = dimensions
-        self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
+        self._segments = {
+            f"rankwatch_segment_{place}": name
+            for place, name in enumerate(dimensions)
+            if name != ARM_COLUMN
+        }
+        self.columns = (*self._segments,)
+        if ARM_COLUMN in dimensions:
+            self.columns += (ARM_COLUMN,)
         self.where = files.where
         self.read = rows_read(files, options)
-        names = tuple(dict.fromkeys((user, *dimensions, *also)))
+        names = tuple(dict.fromkeys((user, *self._segments.values(), *also)))
         rows = FileView(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
         checks = [(user, Need.IDS, f"{KEY} IS NULL")]
-        for column, name in zip(self.columns, dimensions, strict=True):
+        for column, name in self._segments.items():
             selected.append(f"{rows.label(name)} AS {column}")
             checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
         database.execute(
             f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
         )
+        distinct = f"count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL)"
+        if rows.has_one_row:
+            distinct = f"count({KEY})"
         unreadable, (count, distinct_count) = rows.count(
-            "asked_keys",
-            checks,
-            [f"count({KEY})", f"count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL)"],
+            "asked_keys", checks, [f"count({KEY})", distinct]
         )
         self.unreadable = (*rows.unreadable, *unreadable)
         require_readable(self.unreadable, options.max_unreadable)
@@ -282,7 +300,7 @@ class UserView:
     def read_segments(self, most: int) -> dict[str, SegmentValues]:
         """The most frequent values of each column of segments, at most ``most`` values."""
         segments = {}
-        for column, name in zip(self.columns, self._dimensions, strict=True):
+        for column, name in self._segments.items():
             ranked = self._database.sql(
                 f"SELECT {column} FROM asked WHERE {column} IS NOT NULL GROUP BY {column} "
                 f"ORDER BY count(*) DESC, CAST({column} AS VARCHAR) LIMIT {most + 1}"
@@ -359,6 +377,28 @@ class FileUsers:
         self._cached = (cache_key, table) if view.count <= _CACHED_USERS else None
         return table
 
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """The users that were assigned to the arms."""
+        return read_files(self._options, slot, self._assigned)
+
+    def _assigned(self, files: FileSet) -> AssignedUsers:
+        options = self._options
+        with open_database([files]) as database:
+            rows = FileView(database, files, [options.user], "rows", options)
+            key = rows.ids(options.user, options.user_ids)
+            database.execute(
+                f"CREATE TEMP TABLE assigned AS SELECT {key} AS {KEY}, min({ARM_COLUMN}) AS first, "
+                f"max({ARM_COLUMN}) AS last FROM {rows.name} GROUP BY ALL"
+            )
+            counts = database.execute(
+                f"SELECT first, count({KEY}) FROM assigned WHERE first = last GROUP BY first"
+            ).fetchall()
+            switched = database.sql(
+                f"SELECT {KEY} FROM assigned WHERE first < last AND {KEY} IS NOT NULL"
+            ).to_arrow_table()
+        count = dict.fromkeys(Arm, 0) | dict(counts)
+        return AssignedUsers(count=count, switched=user_index(switched.column(0)))
+
 
 class FileTable(Table):
     """The files of a slot as a table."""
@@ -400,13 +440,12 @@ class FileOutcomes(FileTable):
         chosen = ", ".join(map(sql_name, columns))
         with held_files(self._options, slot) as files, open_database([files]) as database:
             rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
-            is_wanted = "TRUE"
+            conditions = ["TRUE"]
             if served is not None:
-                is_in_time = rows.is_in_time(rows.instant(served.time), served, files.slot)
-                is_wanted = f"{rows.is_of_arm(served)} AND {is_in_time}"
+                conditions = [*rows.arm_sql(served)[1], rows.time_sql(None, served, files.slot)]
             query = (
                 f"SELECT {chosen}, count(*) AS {ROW_COUNT} FROM {rows.name} "
-                f"WHERE {is_wanted} GROUP BY {chosen}"
+                f"WHERE {' AND '.join(conditions)} GROUP BY {chosen}"
             )
             for record in database.sql(query).to_arrow_reader(_OUTCOME_ROWS):
                 batch = {name: rows.values(name, record[name]) for name in columns}

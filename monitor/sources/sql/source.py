@@ -9,21 +9,30 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import pandas as pd
 import sqlalchemy as sa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.options import format_duration
-from monitor.measures.reading.tally import unreadable_of
+from monitor.measures.reading.tally import Tally, unreadable_of
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest
+from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import Need, Unreadable, require_readable
+from monitor.sources.columns import user_index
 from monitor.sources.list_collector import pull_without
 from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
 from monitor.sources.sql.database import ReadOnlyDatabase, table_of
 from monitor.sources.table_lists import TableBatch, TableLists
-from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, SECONDS, ServedOptions
+from monitor.sources.table_options import (
+    MICROSECONDS,
+    MILLISECONDS,
+    SECONDS,
+    ArmColumn,
+    ServedOptions,
+)
 from monitor.sources.tables import Table
 
 
@@ -38,49 +47,78 @@ def statement_of(
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
     # The table is named too, because SQLite reads a quoted name that is no column as text.
-    rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, columns).c)
+    in_table = [name for name in columns if name != ARM_COLUMN]
+    rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, in_table).c)
     served = getattr(options, "served", None)
     if served is None:
         return rows
-    return _newest(rows, served, columns[0], slot, dialect)
+    if len(in_table) < len(columns):
+        rows = rows.add_columns(_arm(served.arms).label(ARM_COLUMN))
+    return _newest(rows, served, slot, dialect, has_users_only=len(in_table) == 1)
 
 
 def _newest(
     rows: sa.Select[*tuple[Any, ...]],
     served: ServedOptions,
-    user: str,
     slot: datetime,
     dialect: str,
+    *,
+    has_users_only: bool,
 ) -> sa.Executable:
     """The rows of each user's newest list of the slot.
 
-    If two lists of a user have the same time, the list with the greater request id is selected.
+    If two lists of a user have the same time, the list with the greater request id is selected. If
+    only users are read, the result has each user and arm once.
     """
-    time = _instant(served, dialect)
-    request = time if served.request is None else sa.column(served.request)
-    newest = sa.func.first_value(request).over(
-        partition_by=sa.column(user), order_by=[time.desc(), request.desc()]
+    log = rows.add_columns(_instant(served, dialect).label("rankwatch_at"))
+    if served.request is not None:
+        log = log.add_columns(sa.column(served.request).label("rankwatch_request"))
+    log = log.where(*_of_arm(served))
+    if dialect == "sqlite":
+        log = log.limit(-1)  # without a limit, SQLite computes the time of a row several times
+    in_log = list(log.subquery().c)
+    count = len(rows.selected_columns)
+    wanted = in_log[:count]
+    order = in_log[count:]  # the time, and the request if its column is named
+    at = order[0]
+    is_in_time = _in_period(at, served, slot, dialect)
+    if has_users_only:
+        return sa.select(*wanted).where(is_in_time).distinct()
+    newest = sa.func.first_value(order[-1]).over(
+        partition_by=wanted[0], order_by=[column.desc() for column in order]
     )
-    log = rows.add_columns((request == newest).label("rankwatch_is_newest"))
-    log = log.where(*_in_period(served, slot, dialect))
-    *columns, is_newest = log.subquery().c
-    return sa.select(*columns).where(is_newest)
+    is_newest = (order[-1] == newest).label("rankwatch_is_newest")
+    newest_rows = sa.select(*wanted, is_newest).where(is_in_time).subquery().c
+    return sa.select(*list(newest_rows)[:-1]).where(newest_rows["rankwatch_is_newest"])
 
 
-def _in_period(served: ServedOptions, slot: datetime, dialect: str) -> list[sa.ColumnElement[bool]]:
-    """The conditions for rows of the arm, in the period of the slot."""
-    time = _instant(served, dialect)
-    # PostgreSQL ignores the time zone if the column has none.
-    time_format = "%Y-%m-%d %H:%M:%S.%f" + ("+00" if dialect == "postgresql" else "")
+def _in_period(
+    at: sa.ColumnElement[Any], served: ServedOptions, slot: datetime, dialect: str
+) -> sa.ColumnElement[bool]:
+    """Whether the time ``at`` is in the period of the slot."""
     start, end = served.period(slot)
-    conditions = [time <= _untyped(end.strftime(time_format)), *_of_arm(served)]
+    is_in_time = at <= _bound(end, dialect)
     if start is not None:
-        conditions.append(time > _untyped(start.strftime(time_format)))
-    return conditions
+        is_in_time &= at > _bound(start, dialect)
+    return is_in_time
 
 
 def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
-    return [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
+    conditions = [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
+    if served.arms is not None:
+        column: sa.ColumnElement[Any] = sa.column(served.arms.name)
+        values = served.arms.value_of.values()
+        conditions.append(sa.or_(*(column == _untyped(value) for value in values)))
+    return conditions
+
+
+def _arm(arms: ArmColumn) -> sa.ColumnElement[Any]:
+    """The arm of a row."""
+    column: sa.ColumnElement[Any] = sa.column(arms.name)
+    cases = []
+    for arm, value in arms.value_of.items():
+        cases.append((column == _untyped(value), sa.literal(arm.value)))
+    return sa.case(*cases)
 
 
 def _untyped(value: str) -> sa.BindParameter[Any]:
@@ -91,7 +129,8 @@ def _untyped(value: str) -> sa.BindParameter[Any]:
 def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     """The time of a row.
 
-    SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit.
+    SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit. The
+    result is a Julian day then, because SQLite computes it in a quarter of the time of a text.
     """
     time: sa.ColumnElement[Any] = sa.column(served.time)
     if dialect != "sqlite":
@@ -106,11 +145,18 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     )
     is_number = sa.func.typeof(time).in_(("integer", "real"))
     is_digits = sa.and_(time.op("GLOB")("[0-9]*"), sa.not_(time.op("GLOB")("*[^0-9.]*")))
-    text_form = "%Y-%m-%d %H:%M:%f"
     return sa.case(
-        (sa.or_(is_number, is_digits), sa.func.strftime(text_form, seconds, "unixepoch")),
-        else_=sa.func.strftime(text_form, time),
+        (sa.or_(is_number, is_digits), sa.func.julianday(seconds, "unixepoch")),
+        else_=sa.func.julianday(time),
     )
+
+
+def _bound(instant: datetime, dialect: str) -> sa.ColumnElement[Any]:
+    """A time, in the form of `_instant`."""
+    # PostgreSQL ignores the time zone if the column has none.
+    zone = "+00" if dialect == "postgresql" else ""
+    text = _untyped(f"{instant:%Y-%m-%d %H:%M:%S.%f}{zone}")
+    return sa.func.julianday(text) if dialect == "sqlite" else text
 
 
 def count_unserved(
@@ -182,7 +228,9 @@ class SqlTable(Table):
         options = self._options
         database = self._database
         parameters = {"slot": slot} if options.bound_names else {}
-        roots = database.roots_of(options, columns, deadline)
+        in_table = [name for name in columns if name != ARM_COLUMN]
+        roots = database.roots_of(options, in_table, deadline)
+        roots += [ARM_COLUMN] * (len(columns) - len(in_table))
         statement = statement_of(options, roots, slot, database.dialect)
         unserved = count_unserved(database, options, deadline)
         if unserved:
@@ -198,10 +246,38 @@ class SqlOutcomes(SqlTable):
     ) -> Iterator[TableBatch]:
         options = self._options
         database = self._database
+        dialect = database.dialect
+        served = options.served
         log = table_of(options.table, database.roots_of(options, columns, deadline))
+        in_period = _in_period(_instant(served, dialect), served, slot, dialect)
         statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
-        statement = statement.where(*_in_period(options.served, slot, database.dialect))
+        statement = statement.where(in_period, *_of_arm(served))
         return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)
+
+
+class SqlUsers(SqlTable):
+    """The users in a query or table. Ports: UserSource and AssignmentSource."""
+
+    def assigned(self, slot: datetime) -> AssignedUsers:
+        """The users that were assigned to the arms."""
+        user = self._options.user
+        tally = Tally(self.where(slot))
+        parts = []
+        for batch in self.batches(slot, (user, ARM_COLUMN)):
+            users = user_index(self._users(batch, tally))
+            parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
+        require_readable(tally.unreadable, self._max_unreadable)
+        assigned = pd.concat(parts).dropna().drop_duplicates()
+        is_switched = assigned["user"].duplicated(keep=False)
+        count = {}
+        for arm in Arm:
+            is_of_arm = assigned["arm"] == arm
+            if not is_of_arm.any():
+                unserved = self._options.served.describe_unserved(arm, slot)
+                raise SourceError(f"{tally.where} {unserved}", permanent=False)
+            count[arm] = int((is_of_arm & ~is_switched).sum())
+        switched = pd.Index(assigned["user"][is_switched].unique(), dtype="str")
+        return AssignedUsers(count=count, switched=switched)
 
 
 class SqlSource:

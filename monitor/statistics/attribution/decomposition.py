@@ -156,6 +156,7 @@ def _list_falls(
             parts={part: float(values[rows].sum()) for part, values in added.items()},
             excess=0.0,
         )
+        # The property ``within`` is needed for the excess, so the excess is added last.
         falls.append(replace(fall, excess=fall.within - fall.share_before * total_within))
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
@@ -230,6 +231,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
         return 2 * hit_inside / (hit_users + len(rows))
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
+    # The segments with the greatest F1 come first.
     names = [name for name in scores if name != ALL and scores[name] > 0]
     names.sort(key=scores.__getitem__, reverse=True)
     best = ALL

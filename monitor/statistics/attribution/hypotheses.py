@@ -34,6 +34,8 @@ _LEAST_ALIKE = 0.05
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
 _ALL_ALIKE = 0.6
+# If at least this share of the lists look interleaved then, they are.
+_ALL_INTERLEAVED = 0.99
 # If both arms now have the same lists, the baseline is named only if its lists changed by more than
 # this multiple of the candidate's change. Two trainings of one model differ by less.
 _CLEARLY_MORE = 1.25
@@ -303,7 +305,10 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
 
 
 def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find all users, if the two lists of most users became more similar. Else None."""
+    """Find all users, if the two lists of most users became more similar. Else None.
+
+    If nearly all lists look interleaved, they are, even if many of them usually look so.
+    """
     if not scene.is_rise:
         return None
     bins = _bin_likeness(scene.batch, changes.is_known)
@@ -311,13 +316,17 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
         return None
     everybody = changes.is_known
-    return Suspicion(
+    suspicion = Suspicion(
         kind=FaultKind.ALIKE,
         arm=_changed_more(scene, everybody),
         hit=everybody,
         judged=everybody,
         detail={"is_slight": 1.0},
     )
+    is_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if is_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+        suspicion = replace(suspicion, kind=FaultKind.INTERLEAVED, detail={})
+    return suspicion
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
@@ -332,6 +341,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
         present=batch.candidate,
         lengths=batch.candidate_lengths,
     )
+    # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
     return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
 
@@ -452,13 +462,13 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
 def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    If items of both kinds exist, those are used to which the item belongs whose number of lists
-    changed most. None if there are no such items, or if the lists changed in other items too.
+    If some items rose and others fell, only one kind is used: the kind of the item whose number of
+    lists changed most. None if there are no such items, or if other items changed too.
     """
     lists = changes.lists[arm]
     items, lists_before, lists_now = lists.item_counts
     users = int(changes.is_known.sum())
-    # The usual number of lists that gain or lose the item that moves most.
+    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
     _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
     usual = users * sum(usual_share_moved)
     least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))

@@ -128,6 +128,7 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     before_cut = _cut(before, shorter)
     after_cut = _cut(after, shorter)
+    # A pair of the cut lists has the list of ``before`` as its baseline.
     cut_pairs = PairBatch(
         baseline=before_cut.candidate,
         candidate=after_cut.candidate,

@@ -197,8 +197,10 @@ class DropSearch:
     def runs_for(self, drop: float, users: float) -> int | None:
         """The smallest number of runs that together detect the drop.
 
-        None if too few healthy runs define what is normal.
+        None if too few healthy runs define what is normal, or if there is no drop.
         """
+        if drop <= 0:
+            return None
         left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
         return None if left <= 0 else max(1, math.ceil(1 / left))
 

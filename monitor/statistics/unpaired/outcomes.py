@@ -28,6 +28,11 @@ NARROWEST = 10_000.0
 After two weeks, 700 users have the best interval, with 3.0 standard errors on each side. A million
 users have 3.9.
 """
+FEWEST = 100.0
+"""There is no interval while an arm has fewer effective users than this.
+
+A mean of few users, or of a few large outcomes, is not normally distributed.
+"""
 # The parameter of the mixture that is best at this time (Waudby-Smith et al., equation 9)
 _SCALE = (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1) / NARROWEST
 
@@ -111,12 +116,18 @@ def relative_difference(baseline: Moments, candidate: Moments, width: float) -> 
     middle = mean * adjusted - width**2 * shared
     rest = adjusted**2 - width**2 * of_adjusted
     value = adjusted / mean - 1
-    if not square > 0:
+    fewest = min(_count_effective(arm, mean) for arm in (baseline, candidate))
+    if fewest < FEWEST or not square > 0:
         return Difference(value=value)
     half = math.sqrt(max(middle**2 - square * rest, 0.0))
     return Difference(
         value=value, low=(middle - half) / square - 1, high=(middle + half) / square - 1
     )
+
+
+def _count_effective(arm: Moments, mean: float) -> float:
+    """How many users with equal outcomes would give as exact a mean, relative to ``mean``."""
+    return arm.n / (1 + arm.variance_now / mean**2)
 
 
 def _slope(baseline: Moments, candidate: Moments) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeVar
 
 from monitor.alerts.unmatched import may_concern
@@ -13,7 +14,7 @@ from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.notifications import Silence
-from monitor.model.pages import SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.pages import ReceiverRecord, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
@@ -107,6 +108,8 @@ class ComparisonPage(Course):
     alert_states: tuple[AlertState, ...]
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
+    unjudged: int  # how many of the quiet alerts the newest run could not judge
+    records: Mapping[str, ReceiverRecord]  # by receiver
     # These values come from the newest finished run.
     state: ComparisonState = ComparisonState.NO_DATA
     slot: datetime | None = None
@@ -128,6 +131,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     firing = firing_of(states)
     grid = _read_grid(site, configured.family if configured else name)
     quiet = [state for state in states if state.state is State.QUIET]
+    quiet.sort(key=attrgetter("is_judged"))
     # A name of a family without a run of its own shows the grid of the family.
     page = extend(
         ComparisonPage,
@@ -139,6 +143,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         alert_states=tuple(state for state in states if state.state is not State.QUIET),
         quiet_states=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
+        unjudged=sum(not state.is_judged for state in quiet),
+        records=_read_records(site),
     )
     if latest is None:
         return page
@@ -156,6 +162,15 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         arm_scores=latest.arm_scores,
         unpaired=latest.unpaired,
     )
+
+
+def _read_records(site: Site) -> Mapping[str, ReceiverRecord]:
+    """Return the last results of each configured receiver."""
+    names = site.receivers()
+    if not names:
+        return {}
+    records = site.store.outbox.records()
+    return {name: records.get(name, ReceiverRecord()) for name in names}
 
 
 def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> Choice:

@@ -14,20 +14,26 @@ from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
 from monitor.charts.svg import element, link_to, read_style
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
-from monitor.measures.presentation import arm_rows, explanation_tables, explanation_title
+from monitor.measures.presentation import arm_table, explanation_tables, explanation_title
 from monitor.measures.unpaired_presentation import (
     GAP_COLUMNS,
+    QUANTILE_COLUMNS,
     difference_tables,
     gap_rows,
     outcome_table,
+    quantile_rows,
     user_table,
 )
+from monitor.model.alerts import AlertState, State
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
+from monitor.texts.conditions import write_health
+from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
 from monitor.texts.unpaired import (
+    ARM_GAPS_EXPLAINED,
     GAPS_EXPLAINED,
     LIMIT_OF_SELF_GAPS,
     write_outcomes,
@@ -256,6 +262,28 @@ def _show(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
+    """Return one row for each alert. Without a value, there is nothing to compare with a limit."""
+    rows: list[tuple[str, ...]] = []
+    for state in states:
+        shown = str(state.state)
+        if state.state is State.QUIET and not state.is_judged:
+            shown = "not judged"
+        limit = "-" if state.value is None else show_number(state.threshold)
+        rows.append(
+            (
+                state.alert,
+                state.segment,
+                shown,
+                show_number(state.value),
+                limit,
+                show_instant(state.judged_slot),
+                state.reason,
+            )
+        )
+    return rows
+
+
 def _without_first(rows: Iterable[Sequence[object]]) -> list[Sequence[object]]:
     """Return the rows without the first cell of each."""
     return [cells[1:] for cells in rows]
@@ -327,7 +355,10 @@ def _templates() -> jinja2.Environment:
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
         "run_notes": write_run_notes,
-        "arm_rows": arm_rows,
+        "arm_table": arm_table,
+        "arm_gaps_explained": ARM_GAPS_EXPLAINED,
+        "quantile_columns": QUANTILE_COLUMNS,
+        "quantile_rows": quantile_rows,
         "user_table": user_table,
         "write_split": write_split,
         "outcome_table": outcome_table,
@@ -340,6 +371,9 @@ def _templates() -> jinja2.Environment:
         "explanation_tables": explanation_tables,
         "explanation_title": explanation_title,
         "summary_rows": _summary_rows,
+        "state_rows": _state_rows,
+        "write_health": write_health,
+        "write_receivers": write_receivers,
         "coverage_rows": _coverage_rows,
         "table": _table,
         "link_to": link_to,

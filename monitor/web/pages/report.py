@@ -75,8 +75,11 @@ def make_report(
     # The states of the run are those of now, so they are set back to those after the run.
     past_states = []
     for state in run.states:
-        last = last_transitions.get((state.alert, state.segment))
-        past_states.append(_state_after(last, state))
+        if state.judged_slot == run.slot:
+            past_states.append(state)
+        else:
+            last = last_transitions.get((state.alert, state.segment))
+            past_states.append(_state_after(last, state))
     run_with_past_states = replace(run, states=tuple(past_states))
     # Pages show the newest run of the site. This site has the reported run as its newest, so its
     # pages show what they showed after that run.
@@ -119,6 +122,8 @@ def _state_after(last: Transition | None, state: AlertState) -> AlertState:
         since=last.since,
         reason=last.reason,
         value=last.value,
+        threshold=last.threshold,
+        judged_slot=last.slot,
         incident=last.incident,
     )
 
@@ -137,11 +142,13 @@ def _sections(
     chosen = {"to": latest.slot}
     if since is not None:
         chosen["from"] = since
+    page = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
     yield Section(
         address=comparison_url(name),
         title="over time",
         template="comparison.html",
-        page=read_comparison_page(site, Query(path={"name": name}, chosen=chosen)),
+        # The section of the run has these tables.
+        page=replace(page, arm_scores=(), unpaired=None),
     )
     for slot in reversed(slots):
         query = Query(path={"name": name, "slot": format_instant(slot)}, chosen={})

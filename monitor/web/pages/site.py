@@ -87,6 +87,7 @@ class Site:
     state: Callable[[], DaemonState | None] = lambda: None
     titles: Titles = lambda *_: {}
     status: Callable[[], Status] = _no_daemon
+    receivers: Callable[[], Sequence[str]] = tuple  # the names of the configured receivers
     progress: Callable[[str], tuple[PullProgress, ...]] = lambda _: ()
     policy: Callable[[], NotificationPolicy] = NotificationPolicy
     message_text: Callable[[Message], str] = _no_daemon

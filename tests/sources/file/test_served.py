@@ -152,7 +152,10 @@ def test_a_log_without_the_column_of_the_arm_is_named_by_its_own_path(tmp_path):
 def test_a_log_without_a_list_in_time_says_so(tmp_path, period, span):
     log = write_log(tmp_path)
     log["served"] |= period
-    with pytest.raises(SourceError, match=rf"no list that was served {span} \(no row of this arm"):
+    with pytest.raises(
+        SourceError,
+        match=rf"no list with variant = 'c' that was served {span} \(no row of this arm",
+    ):
         pull_of("u1", file=of_arm(log, "c"))
 
 

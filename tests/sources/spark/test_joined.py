@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +59,23 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def session(spark):
-    """One for all tests that need none of their own: for each session executors start Pythons of its own."""
+    """One for all tests that need none of their own: for each session executors start Pythons of its own.
+
+    With what opens it, and what sends the program to it, once.
+    """
     opened = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
-    connect_session.ship_program(opened)
-    yield opened
+    yield opened, cache(connect_session.ship_program)
     opened.stop()
 
 
 @pytest.fixture
 def shared(session, monkeypatch):
     """What is read opens this session, and leaves it open."""
-    monkeypatch.setattr(connect_session.SparkSession.Builder, "create", lambda _: session)
+    opened, ship_program = session
+    monkeypatch.setattr(connect_session.SparkSession.Builder, "create", lambda _: opened)
     monkeypatch.setattr(connect_session, "_stop", lambda _: None)
-    monkeypatch.setattr(connect_session, "ship_program", lambda _: None)
-    return session
+    monkeypatch.setattr(connect_session, "ship_program", ship_program)
+    return opened
 
 
 def in_spark(arms, port, *files, **conf):
@@ -93,6 +96,7 @@ def there(port, files, **conf):
 measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
 
 
+@pytest.mark.usefixtures("shared")
 def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatch):
     """In long form. Other tests have wide form."""
     long = partial(write, form="long", spell=int, model_version="country")
@@ -132,11 +136,9 @@ def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files):
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(
-    "spell", [lambda n: Decimal(n or "0.50"), lambda n: b"user-%d" % n if n else b"\xff"]
-)
-def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spark, files, spell):
-    for options in files:
+def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spark, files):
+    spells = (lambda n: Decimal(n or "0.50"), lambda n: b"%d" % n if n else b"\xff")
+    for options, spell in zip(files, spells, strict=True):
         rows = pq.read_table(options.path).to_pylist()
         for row in rows:
             row["user"] = spell(int(row["user"].removeprefix("user-")))
@@ -211,6 +213,7 @@ def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkey
         measure(there(spark, files))
 
 
+@pytest.mark.usefixtures("shared")
 def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, monkeypatch):
     beats = tmp_path / "beats"
 
@@ -225,7 +228,7 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
         SourceError,
         match="did not end in time and was cancelled: raise deadline, or give the cluster more",
     ):
-        measure(there(spark, files), deadline=timedelta(seconds=10))
+        measure(there(spark, files), deadline=timedelta(seconds=5))
     size = -1
     while beats.exists() and beats.stat().st_size != size:
         size = beats.stat().st_size
@@ -255,8 +258,8 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(("damage", "reason"), [DAMAGED[0], DAMAGED[2]])
-def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files, damage, reason):
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files):
+    damage, reason = DAMAGED[2]
     damage(Path(files[1].path))
     measured = measure(there(spark, files))
     assert measured.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
