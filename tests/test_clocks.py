@@ -23,6 +23,7 @@ ALLOWED = {
     "monitor/model/instants.py": "the one place where the program reads the wall clock",
     "tests/servers/alertmanager.py": "a real Alertmanager ends alerts by the machine's clock",
     "tests/service/test_privacy.py": "a daemon in a process of its own, whose clock this is",
+    "tests/deploy/test_story.py": "a daemon in a process of its own, whose clock this is",
     "tests/web/test_browser.py": "a daemon in a process of its own, whose clock this is",
     "tests/bench/many.py": "a benchmark measures real time",
 }

@@ -223,7 +223,7 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
 
 def _open_outcomes(options: UnpairedOptions) -> OutcomeSources:
     return OutcomeSources(
-        users=open_users(options.users_since, options.log),
+        users=open_users(options.assigned, options.log),
         now=open_outcomes(options.outcomes_since),
         before=open_outcomes(options.outcomes_before),
     )

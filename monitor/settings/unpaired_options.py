@@ -14,7 +14,7 @@ from monitor.boundary.options.one_of import OneOf
 from monitor.model.rankings import Arm
 from monitor.model.unpaired import UnpairedPlan
 from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions, are_once
-from monitor.sources.table_options import ArmColumn, ColumnName, RowChoice
+from monitor.sources.table_options import ArmColumn, ColumnName
 
 _T = TypeVar("_T", bound=OneOf)
 _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
@@ -89,29 +89,23 @@ class UnpairedOptions(Options):
 
     def lists_of(self, *arms: Arm) -> SourceOptions:
         """The newest lists that these arms served since the test began."""
-        chosen = RowChoice.NEWEST
-        if self.assignments is not None:  # without, users that both arms served are left out
-            chosen = RowChoice.NEWEST_OF_ARM
-        return self._select(self.log, arms, chosen, since=self.begins_at)
+        # Without assignments, users that both arms served are left out of the run.
+        has_both = self.assignments is not None
+        return self._select(self.log, arms, has_both=has_both, since=self.begins_at)
 
     @property
     def users(self) -> UsersOptions:
         """The users of a run, with their segments."""
-        since = self.begins_at
-        if self.assignments is None:
-            return self._select(self._served_users, tuple(Arm), since=since)
-        return self._select(self._assigned_users, tuple(Arm), within=None, since=since)
+        if self.assignments is not None:
+            return self.assigned
+        return self._select(self._served_users, tuple(Arm), since=self.begins_at)
 
     @property
     def assigned(self) -> UsersOptions:
         """The users that were assigned to an arm since the test began."""
-        users = self._assigned_users
-        return self._select(users, tuple(Arm), RowChoice.ALL, within=None, since=self.begins_at)
-
-    @property
-    def users_since(self) -> UsersOptions:
-        """The users that were assigned since the test began, each with the newest arm."""
-        users = self._assigned_users
+        users = self._served_users
+        if self.assignments is not None:
+            users = self.assignments.model_copy(update={"segments": self.segments})
         return self._select(users, tuple(Arm), within=None, since=self.begins_at)
 
     @property
@@ -145,19 +139,8 @@ class UnpairedOptions(Options):
         users = all_users(log).model_copy(update={"served": log.served})
         return UsersOptions.model_validate({self.log.kind: users, "segments": self.segments})
 
-    @property
-    def _assigned_users(self) -> UsersOptions:
-        """The users of the assignments, or of the log if there are none, with their segments."""
-        if self.assignments is None:
-            return self._served_users
-        return self.assignments.model_copy(update={"segments": self.segments})
-
     def _select(
-        self,
-        source: _T,
-        arms: Sequence[Arm],
-        chosen: RowChoice = RowChoice.NEWEST,
-        **period: object,
+        self, source: _T, arms: Sequence[Arm], *, has_both: bool = False, **period: object
     ) -> _T:
         """The same source with the rows of these arms, perhaps of another period.
 
@@ -166,7 +149,7 @@ class UnpairedOptions(Options):
         column = None
         if arms:
             values = {arm: getattr(self, arm) for arm in arms}
-            column = ArmColumn(name=self.arm, value_of=values, chosen=chosen)
+            column = ArmColumn(name=self.arm, value_of=values, has_both=has_both)
         options = source.given
         served = options.served.select(column, **period)
         selected = options.model_copy(update={"served": served})

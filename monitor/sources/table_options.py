@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from enum import StrEnum, auto
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
@@ -15,6 +14,7 @@ from monitor.boundary.options import (
     format_duration,
     readable_by,
 )
+from monitor.model.errors import SourceError
 from monitor.model.id_forms import speller
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
@@ -45,24 +45,17 @@ MICROSECONDS = 1e17
 NANOSECONDS = 1e20
 
 
-class RowChoice(StrEnum):
-    """Which rows of a log are read, of those in the period."""
-
-    NEWEST = auto()  # those of each user's newest list
-    NEWEST_OF_ARM = auto()  # those of each user's newest list of each arm
-    ALL = auto()
-
-
 @immutable
 class ArmColumn:
     """The column of a log that says which arm served a row.
 
-    ``value_of`` has the value of each arm whose rows are read.
+    ``value_of`` has the value of each arm whose rows are read. With ``has_both``, the newest list
+    of each arm is read, and not only a user's newest list.
     """
 
     name: str
     value_of: Mapping[Arm, str]
-    chosen: RowChoice = RowChoice.NEWEST
+    has_both: bool
 
 
 class ServedOptions(Options):
@@ -104,6 +97,13 @@ class ServedOptions(Options):
     def each_arm(self) -> tuple[Arm | None, ...]:
         """The arms that must have rows. None is any arm."""
         return (None,) if self.arms is None else (*self.arms.value_of,)
+
+    def require_arms(self, count: Mapping[Arm, int], *, slot: datetime, where: str) -> None:
+        """Raise SourceError if an arm has no users."""
+        for arm, users in count.items():
+            if not users:
+                unserved = self.describe_unserved(arm, slot)
+                raise SourceError(f"{where} {unserved}", permanent=False)
 
     def select(self, arms: ArmColumn | None, **period: object) -> Self:
         """Return these options for the rows of these arms, and perhaps for another period."""

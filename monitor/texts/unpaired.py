@@ -117,7 +117,7 @@ def write_outcomes(found: UnpairedFindings) -> tuple[str, ...]:
 
 def _write_outcome(gap: OutcomeGap) -> str:
     if gap.low is None or gap.high is None:
-        return f"{gap.column}: there are too few outcomes to compare the arms."
+        return f"{gap.column}: too few users have an outcome for an interval."
     low, high = (f"{abs(100 * end):.2f} %" for end in (gap.low, gap.high))
     if gap.low > 0:
         return f"{gap.column}: the candidate is {low} to {high} above the baseline."

@@ -46,11 +46,17 @@ class Assigned(Canned):
         return self.given(None)
 
 
-def sources(baseline, candidate, switched=(), before=BEFORE, assigned=None, **more):
+def assign(baseline, candidate):
+    """Users that were assigned to the arms. A user of both arms has switched."""
+    switched = sorted({*baseline} & {*candidate})
+    names = dict(zip(Arm, (baseline, candidate), strict=True))
+    count = {arm: len(of_arm) - len(switched) for arm, of_arm in names.items()}
+    return AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
+
+
+def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
     """The arms have these lists of now. The users a, b and c are in the baseline."""
-    count = dict(zip(Arm, (3, 3 - len(switched)), strict=True))
-    if assigned is None:
-        assigned = AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
+    assigned = assigned or assign("abc", "def")
     lists = dict(zip(Arm, (baseline, candidate), strict=True))
     canned = {
         arm: Canned(pull(each) if isinstance(each, str) else each) for arm, each in lists.items()
@@ -158,7 +164,9 @@ def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
 
 def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
     for pseudonyms in (None, Pseudonyms(b"k" * 32)):
-        arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", ["d"], pseudonyms=pseudonyms)
+        arms = sources(
+            "a:12 b:34 c:12", "d:12 e:34 f:12", assign("abcd", "def"), pseudonyms=pseudonyms
+        )
         found = ran(arms)
         assert found.unpaired.switched == 1
         assert found.unpaired.users == {
@@ -211,10 +219,7 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     is_off = after == "firing"
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))
     states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
-    lacking = AssignedUsers(
-        count={Arm.BASELINE: 3, Arm.CANDIDATE: 2}, switched=pd.Index([], dtype="str")
-    )
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assigned=lacking)
+    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assign("abc", "de"))
     result = ran(arms, what, states=tuple(states))
     now = {each.alert: each for each in result.states}
     assert (now["SplitOff"].state, now["SplitOff"].users) == (State(after), 5 if is_off else 0)
@@ -246,6 +251,6 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
 def test_a_run_without_users_fails_and_says_nothing_about_the_split():
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, ARMS_DIFFERED)))
     gone = SourceError("log.parquet is missing", permanent=False)
-    result = ran(sources("a:12", "d:12", assigned=gone), what)
+    result = ran(sources("a:12", "d:12", gone), what)
     assert (result.status, result.states) == (RunStatus.FAILED, ())
     assert "log.parquet is missing" in result.reason

@@ -39,7 +39,6 @@ from monitor.sources.table_options import (
     MILLISECONDS,
     NANOSECONDS,
     SECONDS,
-    RowChoice,
     ServedOptions,
 )
 
@@ -157,9 +156,6 @@ class FileView:
             self.has_one_row = same_rows.has_one_row
         else:
             in_time = self._select_in_time(served, log, files.slot)
-            if served.arms is not None and served.arms.chosen is RowChoice.ALL:
-                self.name = in_time
-                return
             self._select_newest(served, in_time)
             self.has_one_row &= not log.user_ids
         self.name = f"served_{name}"
@@ -305,25 +301,25 @@ class FileView:
         if served.request is not None:
             request = self.ids(served.request)
             checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
-        arm, conditions = self.arm_sql(served)
+        arm_sql, conditions = self.arm_sql(served)
         rows = f"arm_{self.name}"
         execute(
             f"CREATE TEMP VIEW {rows} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
-            f"{self._instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, {arm} AS {ARM_COLUMN} "
-            f"FROM {self.name} WHERE {' AND '.join(conditions)}"
+            f"{self._instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, "
+            f"{arm_sql} AS {ARM_COLUMN} FROM {self.name} WHERE {' AND '.join(conditions)}"
         )
         is_in_time = self.time_sql("rankwatch_at", served, slot)
         arms = served.each_arm
         aggregates = []
-        for each in arms:
-            is_of_arm = "TRUE" if each is None else f"{ARM_COLUMN} = {sql_text(each)}"
+        for arm in arms:
+            is_of_arm = "TRUE" if arm is None else f"{ARM_COLUMN} = {sql_text(arm)}"
             aggregates.append(f"count(*) FILTER (WHERE {is_in_time} AND {is_of_arm})")
             aggregates.append(f"max(rankwatch_at) FILTER (WHERE {is_of_arm})")
-        self.unreadable, found = self.count(rows, checks, aggregates)
+        self.unreadable, figures = self.count(rows, checks, aggregates)
         require_readable(self.unreadable, log.max_unreadable)
-        for each, count, last_at in zip(arms, found[::2], found[1::2], strict=True):
+        for arm, count, last_at in zip(arms, figures[::2], figures[1::2], strict=True):
             if not count:
-                unserved = served.describe_unserved(each, slot, _describe_newest(last_at))
+                unserved = served.describe_unserved(arm, slot, _describe_newest(last_at))
                 raise SourceError(f"{self.where} {unserved}", permanent=False)
         in_time = f"in_time_{self.name}"
         execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")
@@ -340,7 +336,7 @@ class FileView:
             f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
         )
         keys = "rankwatch_to"
-        if served.arms is not None and served.arms.chosen is RowChoice.NEWEST_OF_ARM:
+        if served.arms is not None and served.arms.has_both:
             keys += f", {ARM_COLUMN}"
         last_request = "max(rankwatch_as)"
         if served.request is not None:

@@ -378,26 +378,39 @@ class FileUsers:
         return table
 
     def assigned(self, slot: datetime) -> AssignedUsers:
-        """The users that were assigned to the arms."""
+        """The users that were assigned to the arms.
+
+        Raises SourceError if the files cannot be read, or if an arm has no user.
+        """
         return read_files(self._options, slot, self._assigned)
 
     def _assigned(self, files: FileSet) -> AssignedUsers:
         options = self._options
+        served = options.served
+        assert served is not None and served.arms is not None  # noqa: PT018, S101 - of a log
+        names = (options.user, served.time, served.arms.name, *served.arm)
         with open_database([files]) as database:
-            rows = FileView(database, files, [options.user], "rows", options)
+            rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
             key = rows.ids(options.user, options.user_ids)
+            arm_sql, conditions = rows.arm_sql(served)
+            conditions.append(rows.time_sql(None, served, files.slot))
+            of_arms = (
+                f"SELECT {key} AS {KEY}, {arm_sql} AS {ARM_COLUMN} FROM {rows.name} "
+                f"WHERE {' AND '.join(conditions)}"
+            )
             database.execute(
-                f"CREATE TEMP TABLE assigned AS SELECT {key} AS {KEY}, min({ARM_COLUMN}) AS first, "
-                f"max({ARM_COLUMN}) AS last FROM {rows.name} GROUP BY ALL"
+                f"CREATE TEMP TABLE assigned AS SELECT {KEY}, min({ARM_COLUMN}) AS {ARM_COLUMN}, "
+                f"min({ARM_COLUMN}) < max({ARM_COLUMN}) AS is_switched FROM ({of_arms}) "
+                f"WHERE {KEY} IS NOT NULL GROUP BY {KEY}"
             )
             counts = database.execute(
-                f"SELECT first, count({KEY}) FROM assigned WHERE first = last GROUP BY first"
+                f"SELECT {ARM_COLUMN}, count(*) FROM assigned WHERE NOT is_switched GROUP BY ALL"
             ).fetchall()
-            switched = database.sql(
-                f"SELECT {KEY} FROM assigned WHERE first < last AND {KEY} IS NOT NULL"
-            ).to_arrow_table()
+            switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
+            users = user_index(switched.to_arrow_table().column(0))
         count = dict.fromkeys(Arm, 0) | dict(counts)
-        return AssignedUsers(count=count, switched=user_index(switched.column(0)))
+        served.require_arms(count, slot=files.slot, where=files.where)
+        return AssignedUsers(count=count, switched=users)
 
 
 class FileTable(Table):

@@ -71,10 +71,10 @@ class ReadOnlyDatabase:
                     roots = {name: root_of(name, names) for name in columns}
                     require_columns(list(roots.values()), names, f"the answer of {self.where}")
                     fetched = list(dict.fromkeys(roots.values()))
-                    wanted: sa.Result[Any] = result
+                    answer: sa.Result[Any] = result
                     if fetched != names:  # selecting columns takes as long as the query
-                        wanted = result.columns(*map(names.index, fetched))
-                    for rows in self._fetch(wanted):
+                        answer = result.columns(*map(names.index, fetched))
+                    for rows in self._fetch(answer):
                         total += len(rows)
                         if total > self._max_rows:
                             raise SourceError(

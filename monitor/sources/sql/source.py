@@ -78,24 +78,24 @@ def _newest(
         log = log.limit(-1)  # without a limit, SQLite computes the time of a row several times
     in_log = list(log.subquery().c)
     count = len(rows.selected_columns)
-    wanted = in_log[:count]
+    selected = in_log[:count]
     order = in_log[count:]  # the time, and the request if its column is named
     at = order[0]
     is_in_time = _in_period(at, served, slot, dialect)
     if has_users_only:
-        return sa.select(*wanted).where(is_in_time).distinct()
+        return sa.select(*selected).where(is_in_time).distinct()
     newest = sa.func.first_value(order[-1]).over(
-        partition_by=wanted[0], order_by=[column.desc() for column in order]
+        partition_by=selected[0], order_by=[column.desc() for column in order]
     )
     is_newest = (order[-1] == newest).label("rankwatch_is_newest")
-    newest_rows = sa.select(*wanted, is_newest).where(is_in_time).subquery().c
+    newest_rows = sa.select(*selected, is_newest).where(is_in_time).subquery().c
     return sa.select(*list(newest_rows)[:-1]).where(newest_rows["rankwatch_is_newest"])
 
 
 def _in_period(
     at: sa.ColumnElement[Any], served: ServedOptions, slot: datetime, dialect: str
 ) -> sa.ColumnElement[bool]:
-    """Whether the time ``at`` is in the period of the slot."""
+    """The condition for a time in the period of the slot. ``at`` is the result of `_instant`."""
     start, end = served.period(slot)
     is_in_time = at <= _bound(end, dialect)
     if start is not None:
@@ -245,9 +245,9 @@ class SqlOutcomes(SqlTable):
         self, slot: datetime, columns: Sequence[str], deadline: Deadline
     ) -> Iterator[TableBatch]:
         options = self._options
+        served = options.served
         database = self._database
         dialect = database.dialect
-        served = options.served
         log = table_of(options.table, database.roots_of(options, columns, deadline))
         in_period = _in_period(_instant(served, dialect), served, slot, dialect)
         statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
@@ -259,24 +259,23 @@ class SqlUsers(SqlTable):
     """The users in a query or table. Ports: UserSource and AssignmentSource."""
 
     def assigned(self, slot: datetime) -> AssignedUsers:
-        """The users that were assigned to the arms."""
+        """The users that were assigned to the arms.
+
+        Raises SourceError if the rows cannot be read, or if an arm has no user.
+        """
         user = self._options.user
         tally = Tally(self.where(slot))
-        parts = []
+        parts = [pd.DataFrame({"user": [], "arm": []}, dtype="str")]
         for batch in self.batches(slot, (user, ARM_COLUMN)):
             users = user_index(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
-        assigned = pd.concat(parts).dropna().drop_duplicates()
-        is_switched = assigned["user"].duplicated(keep=False)
-        count = {}
-        for arm in Arm:
-            is_of_arm = assigned["arm"] == arm
-            if not is_of_arm.any():
-                unserved = self._options.served.describe_unserved(arm, slot)
-                raise SourceError(f"{tally.where} {unserved}", permanent=False)
-            count[arm] = int((is_of_arm & ~is_switched).sum())
-        switched = pd.Index(assigned["user"][is_switched].unique(), dtype="str")
+        rows = pd.concat(parts).dropna().drop_duplicates()
+        is_switched = rows["user"].duplicated(keep=False)
+        arm_of_row = rows["arm"][~is_switched]
+        count = {arm: int((arm_of_row == arm).sum()) for arm in Arm}
+        self._options.served.require_arms(count, slot=slot, where=tally.where)
+        switched = pd.Index(rows["user"][is_switched].unique(), dtype="str")
         return AssignedUsers(count=count, switched=switched)
 
 

