@@ -98,7 +98,7 @@ class RetentionOptions(Options):
     evidence: Duration = timedelta(days=90)
     """Lists of example users, and explanations of runs."""
     summaries: Duration | None = None
-    """Summaries, coverage and expectations of all segments except `all` (default: the same as
+    """Summaries, coverage and expectations of every other segment than `all` (default: the same as
     `runs`). The numbers from which rules learn are stored as long as their run."""
     runs: Duration = timedelta(days=400)
     """Runs, with all their data."""
