@@ -237,10 +237,11 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     arms = watched.arms
     unpaired = arms.unpaired
     assert unpaired is not None
+    read = unpaired.assigned.assigned
 
     class Late:
         def assigned(self, slot):
-            found = unpaired.assigned.assigned(slot)
+            found = read(slot)
             late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
             Path(str(place.get("path", tmp_path / "log.sqlite"))).unlink()
             write_log(kind, tmp_path, [*rows, rows[0] | late])
