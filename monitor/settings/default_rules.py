@@ -75,10 +75,10 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
     if options.unpaired is not None:
-        return _of_unpaired(metrics, options)
+        return _unpaired_rules(metrics, options)
     rules: list[RuleOptions] = []
     if metrics:
-        rules += _of_first(metrics[0], options)
+        rules += _first_metric_rules(metrics[0], options)
     watched = metrics[: 1 + _OTHERS]
     # A name depends on all watched metrics, also on the first one.
     names = name_metrics(watched)
@@ -92,7 +92,9 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     return tuple(rules)
 
 
-def _of_unpaired(metrics: Sequence[Metric], options: ComparisonOptions) -> tuple[RuleOptions, ...]:
+def _unpaired_rules(
+    metrics: Sequence[Metric], options: ComparisonOptions
+) -> tuple[RuleOptions, ...]:
     """Return rules on the gaps of the first metric, and on coverage."""
     rules: list[RuleOptions] = []
     if metrics:
@@ -131,7 +133,7 @@ def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
         yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
 
 
-def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
+def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield the rules on the first metric: on its mean, its tail, shares of users and the floor."""
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)

@@ -487,8 +487,8 @@ def _keeps_rest(
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items moved up because the first items are gone, or down behind new ones.
 
-    None if there are hardly more than usual, if the items in front are the same for many users, if
-    the other items did not move, or if they changed too. None also if their order changed.
+    None if there are hardly more such users than usual, or if the items in front are the same for
+    many users. None also if the items behind did not move, were replaced, or changed their order.
     """
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
         suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED)
@@ -504,10 +504,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         if habit is Habit.FIRST_NEW:
             with_front, without_front = without_front, with_front
         _, users_by_first = np.unique(with_front[:, 0], return_counts=True)
-        is_own = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
+        differs_by_user = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
-        is_shifted = is_own and _median_move(places) >= _LEAST_MOVE * in_front
+        is_shifted = differs_by_user and _median_move(places) >= _LEAST_MOVE * in_front
         is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
         if is_shifted and _keeps_rest(scene, changes, arm, hit, in_front):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
@@ -664,7 +664,8 @@ def _search_segments(
 ) -> tuple[str, Outliers] | None:
     """Search all users together with ``find``. If that finds nothing, search single segments.
 
-    Returns the name of the segment with the largest estimated number of hit users, and its
+    ``find`` gets the name of a segment. At most `_SEARCHED` segments are searched, the largest
+    first. Returns the name of the segment with the largest estimated number of hit users, and its
     outliers. None if no segment has outliers. If many healthy users look like hit users, a few hit
     users are outliers only in their segment.
     """
