@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from monitor.measures.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
@@ -26,13 +27,15 @@ from monitor.statistics.attribution.habits import (
 
 # A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
-# Nearly the same lists are reported for at least this share of the users of a segment. In some
-# healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
-_LEAST_ALIKE = 0.1
+# Nearly the same lists and interleaved lists are reported for at least this share of the users of a
+# segment, because in some healthy runs both trainings happen to be alike.
+_LEAST_ALIKE = 0.05
 # If the lists of at least this share of the users became more alike, those of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
 _ALL_ALIKE = 0.6
+# If at least this share of the lists look interleaved then, they are.
+_ALL_INTERLEAVED = 0.99
 # If both arms now have the same lists, the baseline is named only if its lists changed by more than
 # this multiple of the candidate's change. Two trainings of one model differ by less.
 _CLEARLY_MORE = 1.25
@@ -42,8 +45,8 @@ _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
 _MORE = 2.2
-# An item is at fault if the number of its lists changed by more than this multiple of the usual
-# change of the item that changed most. In real lists of 700 users the usual change is 2 to 4 %.
+# An item is at fault if the weighed change of the number of its lists is more than this multiple of
+# the usual change of the item that changed most.
 _TIMES_MOVED = 1.5
 # The share of users with another item in front must also exceed the largest usual share by this
 # factor, because a training often changes the first item of users with little history.
@@ -86,6 +89,13 @@ _TIMES_USUAL = 3
 # keep.
 _KEPT_OF_USUAL = 0.8
 
+# Faults that make the lists of both arms similar, and the habit of such lists.
+_SIMILAR = {
+    FaultKind.IDENTICAL: Habit.IDENTICAL,
+    FaultKind.ALIKE: Habit.ALIKE,
+    FaultKind.INTERLEAVED: Habit.INTERLEAVED,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
@@ -110,8 +120,15 @@ class Scene:
             return {}
         is_still = self.changes.is_still
         bins = {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
-        bins[Arm.CANDIDATE][Habit.IDENTICAL] = _bin_identical(self.batch, self.changes.is_known)
+        bins[Arm.CANDIDATE] |= _bin_similar(self.batch, self.changes.is_known)
         return bins
+
+    @cached_property
+    def bins_before(self) -> Mapping[Habit, Integers]:
+        """The bins in the earlier run, for habits of both arms. Empty without earlier lists."""
+        if self.changes is None:
+            return {}
+        return _bin_similar(self.changes.former, self.changes.is_known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +149,10 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        suspicions.append(_find_identical(scene, scene.changes))
-        suspicions.append(_find_alike(scene, scene.changes))
+        similar = [_find_similar(scene, kind) for kind in _SIMILAR]
+        if not any(similar):
+            similar = [_find_all_alike(scene, scene.changes)]
+        suspicions += similar
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
@@ -241,8 +260,8 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users who now get the same list from both arms.
+def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
+    """Find users whose lists are like the other arm's now, and were not in the earlier run.
 
     The arm whose lists changed more is at fault. None if there are hardly more such users than
     usual.
@@ -250,58 +269,66 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     The share of such users is compared with their share in healthy runs, or with their share in the
     earlier run if that is larger.
     """
-    bins = scene.bins[Arm.CANDIDATE][Habit.IDENTICAL]
-    bins_before = _bin_identical(changes.former, changes.is_known)
-    usual = share_bins(bins_before)
-    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(Habit.IDENTICAL)
-    if in_healthy_runs is not None:
-        usual = widest(usual, in_healthy_runs)
-    if find_outliers(bins, usual) is None:
-        return None
-    hit = (bins == 1) & (bins_before != 1)
-    arm = _changed_more(changes, hit)
-    return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
-
-
-def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users whose lists of both arms are nearly the same, and were not in the earlier run.
-
-    If the lists of most users became more alike, but no users are outliers, all users are found.
-    Then ``is_slight`` is 1 in the result's detail. None if similarity did not rise, or if there are
-    hardly more such users than before.
-    """
-    if not scene.is_rise:
-        return None
-    bins = _bin_likeness(scene.batch, changes.is_known)
-    bins_before = _bin_likeness(changes.former, changes.is_known)
+    habit = _SIMILAR[kind]
+    bins = scene.bins[Arm.CANDIDATE][habit]
+    bins_before = scene.bins_before[habit]
+    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
-        return find_outliers(bins[rows], share_bins(bins_before[rows]))
+        usual = share_bins(bins_before[rows])
+        if in_healthy_runs is not None:
+            usual = widest(usual, in_healthy_runs)
+        return find_outliers(bins[rows], usual)
 
-    share_more_alike = least_share(bins, share_bins(bins_before))
-    if share_more_alike >= _ALL_ALIKE and find(ALL) is None:
-        everybody = changes.is_known
-        return Suspicion(
-            kind=FaultKind.ALIKE,
-            arm=_changed_more(changes, everybody),
-            hit=everybody,
-            judged=everybody,
-            detail={"is_slight": 1.0},
-        )
     largest = _search_segments(scene, find)
     if largest is None:
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
+    users = rows[bins[rows] == 1]
+    # Users come first if their lists were different in the earlier run.
+    users = users[np.argsort(bins_before[users], kind="stable")]
+    count = int((bins_before[users] != 1).sum())
+    if kind is FaultKind.INTERLEAVED:
+        # Many healthy lists look as if they were interleaved, so the number is estimated.
+        count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[rows] = (bins[rows] >= outliers.least) & (bins_before[rows] < outliers.least)
-    if hit[rows].mean() < _LEAST_ALIKE:
+    hit[users[:count]] = True
+    if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
-    arm = _changed_more(changes, hit)
     return Suspicion(
-        kind=FaultKind.ALIKE, arm=arm, hit=hit, judged=changes.is_known, segment=segment
+        kind=kind,
+        arm=_changed_more(scene, hit),
+        hit=hit,
+        judged=bins >= 0,
+        segment=segment,
     )
+
+
+def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+    """Find all users, if the two lists of most users became more similar. Else None.
+
+    If nearly all lists look interleaved, they are, even if many of them usually look so.
+    """
+    if not scene.is_rise:
+        return None
+    bins = _bin_likeness(scene.batch, changes.is_known)
+    bins_before = _bin_likeness(changes.former, changes.is_known)
+    if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
+        return None
+    everybody = changes.is_known
+    suspicion = Suspicion(
+        kind=FaultKind.ALIKE,
+        arm=_changed_more(scene, everybody),
+        hit=everybody,
+        judged=everybody,
+        detail={"is_slight": 1.0},
+    )
+    is_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if is_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+        suspicion = replace(suspicion, kind=FaultKind.INTERLEAVED, detail={})
+    return suspicion
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
@@ -321,22 +348,32 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
 
 
-def _changed_more(changes: PairChanges, hit: Flags) -> Arm:
+def _changed_more(scene: Scene, hit: Flags) -> Arm:
     """Return the arm whose lists of these users changed more. If in doubt, it is the candidate.
 
     This is used if the lists of both arms became alike. Usually this happens because the experiment
     is not applied, and then the candidate has the baseline's lists.
     """
-    baseline, candidate = changes.lists.values()
+    if scene.changes is None:
+        return Arm.CANDIDATE
+    baseline, candidate = scene.changes.lists.values()
     if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
         return Arm.BASELINE
     return Arm.CANDIDATE
 
 
-def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
-    """Return each user's bin, (n,): 1 if both arms give the same list, 0 if not, -1 if unknown."""
-    is_same = (batch.baseline == batch.candidate).all(axis=1) & (batch.baseline_lengths > 0)
-    return np.where(is_known, is_same, -1).astype(np.int64)
+def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
+    """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
+    is_alike, is_interleaved = exposure.compare_lists(batch)
+    flags = {
+        Habit.IDENTICAL: exposure.is_identical(batch.baseline, batch.candidate),
+        Habit.ALIKE: is_alike,
+        Habit.INTERLEAVED: is_interleaved,
+    }
+    bins = {}
+    for habit, values in flags.items():
+        bins[habit] = np.where(is_known & ~np.isnan(values), values, -1).astype(np.int64)
+    return bins
 
 
 def _mean_change(lists: OwnLists, hit: Flags) -> float:
@@ -441,11 +478,12 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
     usual = users * sum(usual_share_moved)
     least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
-    change = lists_now - lists_before
-    if np.abs(change).max(initial=0) < least:
+    weighed = lists.weighed_changes
+    if weighed.max(initial=0.0) < least:
         return None
-    has_risen = change.max() >= -change.min()
-    is_moved = change >= least if has_risen else change <= -least
+    most_moved = int(np.argmax(weighed))
+    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
+    is_moved = (weighed >= least) & ((lists_now > lists_before) == has_risen)
     count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
     count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
     hit = count_now > count_before if has_risen else count_now < count_before
@@ -459,7 +497,6 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
         detail["exposure"] = float(places_before / max(1, lists_before.sum()))
     else:
         kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
-        most_moved = np.argmax(np.abs(change))
         detail["before"] = float(lists_before[most_moved] / users)
         detail["now"] = float(lists_now[most_moved] / users)
     return Suspicion(
@@ -491,13 +528,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     many users. None also if the items behind did not move, were replaced, or changed their order.
     """
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED)
+        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if suspicion is None:
             continue
         hit = suspicion.hit
-        hit_share = float(hit[scene.segments[suspicion.segment]].mean())
-        if hit_share < _TIMES_SHIFTED * suspicion.usual:
-            continue
         # ``with_front`` are the lists that have the items in front.
         lists = changes.lists[arm]
         with_front, without_front = lists.former[hit], lists.present[hit]
@@ -627,19 +661,24 @@ def _share_of_judged(suspicion: Suspicion) -> float:
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
-def _find_by_habit(scene: Scene, arm: Arm, habit: Habit, kind: FaultKind) -> Suspicion | None:
+def _find_by_habit(
+    scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
+) -> Suspicion | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
     First, all users are searched together. If that finds no users, single segments are searched.
     Then the segment with the largest number of such users is used. None if no segment has such
-    users.
+    users, or if their share is below ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
         segment_rows = None if segment == ALL else rows
-        return find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
+        outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
+        if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
+            return None
+        return outliers
 
     largest = _search_segments(scene, find)
     if largest is None:
