@@ -75,7 +75,9 @@ class LeaseFence:
             raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Check the lease right before the commit. No other daemon can take the lease until then.
+        """Check the lease right before the commit, and lock its row until the commit.
+
+        So no other daemon can take the lease between the check and the commit.
 
         Raises LeaseLostError if another daemon has it.
         """
