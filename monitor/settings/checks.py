@@ -66,24 +66,32 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     """Yield the problems of settings that do not fit together."""
     entries = settings.entries or ()
     comparisons = tuple((index, entry) for index, entry in enumerate(entries) if entry is not None)
-    names: set[str | None] = set()
-    for entry in entries:
-        # An invalid entry is a comparison whose name is None.
-        values = None if entry is None else vars(entry)
-        names.update(name for _, name in names_in(values))
-    yield from _listen(settings, access)
+    yield from _check_listen(settings, access)
     if settings.retention is not None:
-        yield from _retention(settings.retention)
-    yield from _names(comparisons)
+        yield from _check_retention(settings.retention)
+    yield from _check_names(comparisons)
     yield from _scores_files(settings, comparisons)
     yield from _check_receivers(settings)
-    yield from _pings(settings, names)
+    yield from _check_pings(settings, _comparison_names(entries))
     for index, comparison in comparisons:
         yield from within(("comparisons", index), _comparison(comparison))
 
 
-def _names(comparisons: _Comparisons) -> Iterator[Problem]:
-    """Report names that occur twice, and candidates whose comparison would have an invalid name."""
+def _comparison_names(entries: Sequence[Partial | None]) -> set[str | None]:
+    """Return the names of all comparisons. None stands for an invalid name."""
+    names: set[str | None] = set()
+    for entry in entries:
+        values = None if entry is None else vars(entry)
+        names.update(name for _, name in names_in(values))
+    return names
+
+
+def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
+    """Report names that occur twice, and candidates whose comparison would have an invalid name.
+
+    The name of an entry is reserved, even if only its candidates are comparisons. `names_in`
+    returns it only if it is a comparison. For a pair, the key of the second candidate is reported.
+    """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []
     for index, comparison in comparisons:
@@ -97,7 +105,7 @@ def _names(comparisons: _Comparisons) -> Iterator[Problem]:
             yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
 
 
-def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
+def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Report an address that other machines can reach without authentication.
 
     ``access`` are the options of the web configuration file. None if it is missing or unreadable.
@@ -119,7 +127,7 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
-def _retention(retention: Partial) -> Iterator[Problem]:
+def _check_retention(retention: Partial) -> Iterator[Problem]:
     """Report data that should be stored longer than the runs to which they belong."""
     for key in ("scores", "lists", "evidence", "summaries"):
         age = getattr(retention, key)
@@ -164,7 +172,7 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
             yield Problem(path, f"no receiver is called {name}: there are {choices}")
 
 
-def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
+def _check_pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
     """Report pings that name unknown comparisons. ``comparisons`` are the names that exist."""
     if None in comparisons or settings.entries is None:
         return  # one comparison has an invalid name, and it may be the one that is meant

@@ -95,7 +95,7 @@ def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> in
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     """Yield the comparisons that an entry of ``comparisons`` defines: the key path and the name.
 
-    A name that is not text becomes None.
+    A name that is not text becomes None. The key path of a pair is that of its second candidate.
     """
     if not isinstance(entry, Mapping):
         yield ("name",), None

@@ -321,13 +321,14 @@ async def _static(request: Request) -> Response:
 def _document(site: Site, documentation: Documentation, request: Request) -> Response:
     """Answer with a file of the documentation."""
     path = request.path_params.get("path")  # None for /docs without a slash at its end
-    if path is None or documentation.is_folder(path):
+    if path is None or documentation.lacks_slash(path):
         folder = f"{path}/" if path else ""
         return RedirectResponse(f"{site.prefix}/docs/{folder}", 308, PLAIN_HEADERS)
     file = documentation.read(path)
     if file is None:
-        reason = f"There is no such page. Start at {site.prefix}/docs/."
-        if not documentation.is_built:
+        if documentation.is_built:
+            reason = f"There is no such page. Start at {site.prefix}/docs/."
+        else:
             reason = ABSENT
         return _error_page(site, 404, "no documentation here", reason)
     headers = {**_HTML, **_DOCUMENT, "ETag": file.tag}
