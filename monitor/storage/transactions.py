@@ -32,9 +32,10 @@ QUEUE_WAIT_S = 300.0
 LEADING = "daemon"
 """The name of the lease that makes a daemon the leader."""
 
-# With FULL, commits survive a power cut. Each commit costs one flush, but a run makes few commits.
 _RETRY_S = 0.05
 _RECYCLE_S = 1800  # a PostgreSQL connection is replaced at this age
+# With `synchronous = FULL`, commits survive a power cut. A commit costs one
+# flush, but a run makes few commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection that was used last is used next, because it has pages and statements in memory.
