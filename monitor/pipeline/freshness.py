@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import log10
 
 import numpy as np
+import pandas as pd
 
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
@@ -107,9 +108,9 @@ def _count_cached(
 ) -> int:
     """Count the users with a second answer from a cache, or with a copy of it as first answer."""
     earlier_by_s = first_traces.came_s[first_rows] - second_traces.came_s[second_rows]
-    first_ages_s = first_traces.age_s[first_rows]
+    max_age_s = earlier_by_s + _AGE_ROUNDING_S
     # If the second answer arrived earlier and was stored, the first answer may be its copy.
-    is_copy = (earlier_by_s > 0) & (first_ages_s <= earlier_by_s + _AGE_ROUNDING_S)
+    is_copy = (earlier_by_s > 0) & (first_traces.age_s[first_rows] <= max_age_s)
     is_cached = np.isfinite(second_traces.age_s[second_rows])
     return int((is_cached | is_copy).sum())
 
@@ -121,21 +122,22 @@ def _count_same_ids(
 
     Return 0 if many requests share ids, because equal ids are then no sign of copies.
     """
-    ids = len(np.unique(first_traces.ids[np.isfinite(first_traces.ids)]))
-    requests = len(np.unique(first_traces.came_s[np.isfinite(first_traces.came_s)]))
+    # A missing fact is NaN, which `nunique` does not count.
+    ids = pd.Series(first_traces.ids).nunique()
+    requests = pd.Series(first_traces.came_s).nunique()
     if ids <= max(1, _MIN_UNIQUE * requests):
         return 0
     return int((first_traces.ids[first_rows] == second_traces.ids[second_rows]).sum())
 
 
 def _zeros_of_chance(overlaps: Sequence[float], count: int) -> float:
-    """Return z, if equal lists of all ``count`` users have at most a chance of 10^-z.
+    """Return z. The chance that all ``count`` users get equal lists is at most 10^-z.
 
     A deterministic recommender always gives equal lists. So equal lists are suspicious only if
     lists differed in each of the last runs. A user whose lists differ lowers a run's mean overlap
     by at most 1 / count. So at least a share of 1 - overlap of the users had lists that differed.
-    We use the highest overlap of these runs. Then the lists of one user are equal with at most this
-    chance, and the lists of all users with overlap^count. Return 0 if there are too few runs.
+    With the highest overlap of these runs, the lists of one user are equal with a chance of at most
+    this overlap. For all users the chance is overlap^count. z is 0 if there are too few runs.
     """
     if len(overlaps) < _MIN_RUNS:
         return 0.0

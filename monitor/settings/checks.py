@@ -28,7 +28,7 @@ from monitor.model.instants import utc_now
 from monitor.model.rules import Keep, SimilarityRule
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
-from monitor.settings.excerpt import names_in
+from monitor.settings.excerpt import comparison_names, names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
@@ -72,18 +72,9 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     yield from _check_names(comparisons)
     yield from _scores_files(settings, comparisons)
     yield from _check_receivers(settings)
-    yield from _check_pings(settings, _comparison_names(entries))
+    yield from _check_pings(settings)
     for index, comparison in comparisons:
         yield from within(("comparisons", index), _comparison(comparison))
-
-
-def _comparison_names(entries: Sequence[Partial | None]) -> set[str | None]:
-    """Return the names of all comparisons. None stands for an invalid name."""
-    names: set[str | None] = set()
-    for entry in entries:
-        values = None if entry is None else vars(entry)
-        names.update(name for _, name in names_in(values))
-    return names
 
 
 def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
@@ -172,10 +163,13 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
             yield Problem(path, f"no receiver is called {name}: there are {choices}")
 
 
-def _check_pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
-    """Report pings that name unknown comparisons. ``comparisons`` are the names that exist."""
-    if None in comparisons or settings.entries is None:
-        return  # one comparison has an invalid name, and it may be the one that is meant
+def _check_pings(settings: Partial) -> Iterator[Problem]:
+    """Report pings that name unknown comparisons."""
+    if settings.entries is None or None in settings.entries:
+        return  # an invalid entry may define the comparison that is meant
+    comparisons = comparison_names(map(vars, settings.entries))
+    if None in comparisons:
+        return  # the comparison with the invalid name may be meant
     for index, ping in enumerate(settings.pings or ()):
         if ping is None:
             continue

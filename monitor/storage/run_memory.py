@@ -49,9 +49,7 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             past=past,
             accepted=read_accepted(connection, comparison),
             anew_since=_anew_since(connection, request, past),
-            last_ok=run_results.newest_run(
-                connection, comparison, *_earlier_ok_conditions(request)
-            ),
+            last_ok=run_results.newest_run(connection, comparison, _is_earlier_ok(request)),
         )
         if request.wants_planned_share:
             memory = replace(memory, planned_share=_planned_share(connection, request))
@@ -160,7 +158,7 @@ def _anew_since(
         return None
     has_other_config = runs.c.config_hash != request.config_hash
     last_before_change = run_results.newest_run(
-        connection, request.comparison, has_other_config, *_earlier_ok_conditions(request)
+        connection, request.comparison, has_other_config, _is_earlier_ok(request)
     )
     if last_before_change is None:
         return None
@@ -269,9 +267,9 @@ def _is_earlier_of_config(request: MemoryRequest) -> ColumnElement[bool]:
     )
 
 
-def _earlier_ok_conditions(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that a run is ok and has an earlier slot than the requesting run."""
-    return runs.c.status == RunStatus.OK, runs.c.slot < request.before
+def _is_earlier_ok(request: MemoryRequest) -> ColumnElement[bool]:
+    """Return the condition that a run is ok and has an earlier slot than the requesting run."""
+    return and_(runs.c.status == RunStatus.OK, runs.c.slot < request.before)
 
 
 def _last_ok_runs(
