@@ -41,6 +41,8 @@ class Kind(StrEnum):
     LOST_FILTER = "lost filter"
     ITEM_GONE = "one item gone"
     SHIFTED = "best item dropped"
+    NEARLY_COPIED = "nearly the other arm's lists"
+    INTERLEAVED = "interleaved lists"
 
 
 _SHARES = {
@@ -53,6 +55,7 @@ _SHARES = {
     Kind.NOISE: (0.05, 1.0),
     Kind.MISSING: (0.05, 0.5),
     Kind.COPIED: (0.3, 1.0),
+    Kind.NEARLY_COPIED: (0.3, 1.0),
     Kind.LOST_FILTER: (0.15, 0.4),
     Kind.SHIFTED: (0.5, 1.0),
 }
@@ -146,6 +149,19 @@ def _taste(shop):
     return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
 
 
+def _take_turns(own: Ranking, other: Ranking) -> Ranking:
+    """The items of both lists in turn, each once."""
+    return list(dict.fromkeys(item for pair in zip(own, other, strict=True) for item in pair))
+
+
+_OF_OTHER: Mapping[Kind, Callable[[Ranking, Ranking], Ranking]] = {
+    Kind.COPIED: lambda _, other: other,
+    Kind.NEARLY_COPIED: lambda _, other: [*other[:4], *other[5:]],
+    Kind.INTERLEAVED: _take_turns,
+}
+"""What becomes of one list, of itself and that of the other arm."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One fault of an arm, or of both, from the day ``begins`` on, until the day ``ends`` if it is healed then.
@@ -210,8 +226,10 @@ class Fault:
         """Lists of the model that the fault puts in the place of that day's."""
         if self.kind is Kind.STALE:
             return shop.rank(arm, self.begins - 1)
-        if self.kind is Kind.COPIED:
-            return shop.rank(arm.other, day)
+        if self.kind in _OF_OTHER:
+            longer = replace(shop, k=shop.k + 1)
+            pairs = zip(longer.rank(arm, day), longer.rank(arm.other, day), strict=True)
+            return [_OF_OTHER[self.kind](*pair)[: shop.k] for pair in pairs]
         if self.kind is Kind.SHIFTED:
             return [found[1:] for found in replace(shop, k=shop.k + 1).rank(arm, day)]
         without = self._items_gone(shop)
@@ -241,8 +259,8 @@ def draw_fault(kind, seed, *, begins, ends=None):
     is_local = kind is Kind.ONE_SEGMENT or (kind in _SHARES and rng.random() < 0.3)
     low, high = (0.6, 1.0) if is_local and kind in _SHARES else _SHARES.get(kind, (1.0, 1.0))
     arm = Arm.BASELINE if rng.random() < _ON_THE_BASELINE else Arm.CANDIDATE
-    if kind is Kind.COPIED:
-        arm = Arm.CANDIDATE  # nobody can say which of two equal lists is whose
+    if kind in _OF_OTHER:
+        arm = Arm.CANDIDATE  # nobody can say which of two like lists is whose
     return Fault(
         kind=kind,
         begins=begins,

@@ -38,9 +38,12 @@ _LOUDEST = tuple(Severity)
 _LACKS_OF_FAULT: Mapping[FaultKind, Collection[Lack]] = {
     FaultKind.MISSING: _NO_LIST,
     FaultKind.SHARED_LIST: (Lack.SHARED,),
-    FaultKind.IDENTICAL: (Lack.IDENTICAL,),
+    FaultKind.IDENTICAL: (Lack.IDENTICAL, Lack.ALIKE),
+    FaultKind.ALIKE: (Lack.ALIKE,),
+    FaultKind.INTERLEAVED: (Lack.INTERLEAVED,),
     FaultKind.CUT_SHORT: (Lack.SHORT, Lack.DUPLICATED),
     FaultKind.STALE: (Lack.UNCHANGED,),
+    FaultKind.SHIFTED: (Lack.SHIFTED,),
     FaultKind.REORDERED: ABOUT_ORDER,
 }
 

@@ -84,13 +84,14 @@ class Listing:
         return rows
 
     @property
-    def largest_jump(self) -> int:
-        """By how many users the number of lists or of first places of one item changed, at most."""
+    def jump(self) -> tuple[Codes, Codes, int]:
+        """The codes of these users before the firing alerts and now, below the third value."""
         if self._lists.jump is None:
-            return 0
+            nothing = self._lists.codes[:0]
+            return nothing, nothing, 0
         before, now, items = self._lists.jump
         rows = self.has_both
-        return exposure.largest_jump(before[rows], now[rows], items)
+        return before[rows], now[rows], items
 
     @property
     def largest_group(self) -> int:
@@ -150,7 +151,13 @@ def _shared_list_share(listing: Listing) -> float:
 
 def _exposure_jump(listing: Listing) -> float | None:
     users = len(listing.has_both)
-    return listing.largest_jump / users if users else None
+    return exposure.largest_jump(*listing.jump) / users if users else None
+
+
+def _shifted_list_share(listing: Listing) -> float | None:
+    users = len(listing.has_both)
+    before, now, _ = listing.jump
+    return exposure.count_shifted(before, now) / users if users else None
 
 
 def _count_both(listing: Listing) -> int:
@@ -221,6 +228,16 @@ def _mean_over_users(
 
 
 _MEASURES = (
+    _mean_over_users(
+        Lack.ALIKE.value,
+        meaning=(
+            "Share of the users with nearly the same list in both arms: for each ten places, "
+            "beginning with one, one item or one pair of items in another order may differ; high: "
+            "possibly the experiment is not applied"
+        ),
+        arms=(Arm.CANDIDATE,),
+        source="Kendall's distance plus the number of items of one list only",
+    ),
     ArmMetric(
         name="catalogue_coverage",
         measure=_catalogue_coverage,
@@ -266,12 +283,13 @@ _MEASURES = (
         measure=_exposure_jump,
         count=_count_both,
         meaning=(
-            "Share of the users by which the lists or the first places of one item became more "
-            "or fewer, for the item that changed most since the last run, or since the last run "
-            "before the firing alerts; high: an item is suddenly everywhere, or gone"
+            "Share of the users by which the lists or the first places of one item became more or "
+            "fewer, beyond the changes of other items, for the item that changed most since the "
+            "last run, or since the last run before the firing alerts; high: an item is suddenly "
+            "everywhere, or gone"
         ),
         need=ArmNeed.KEEP_LISTS,
-        source="the Chebyshev distance between the items' shares in two runs",
+        source="the largest term of the triangular discrimination, Topsøe (2000), of two runs",
     ),
     # This metric compares both arms. Its value is stored for the candidate.
     _mean_over_users(
@@ -291,6 +309,16 @@ _MEASURES = (
         ),
         arms=(Arm.CANDIDATE,),
         source="the discrete metric on lists",
+    ),
+    _mean_over_users(
+        Lack.INTERLEAVED.value,
+        meaning=(
+            "Share of the users for whom the first items of the baseline's list are at most twice "
+            "as deep in the candidate's list, up to half of the list; high: the candidate's lists "
+            "are mixed with the baseline's"
+        ),
+        arms=(Arm.CANDIDATE,),
+        source="overlap at unequal depths, after Webber, Moffat and Zobel (2010), equation 1",
     ),
     ArmMetric(
         name="mean_popularity",
@@ -356,6 +384,19 @@ _MEASURES = (
             "Berger and Parker (1970): the largest share, here of lists; Simpson (1949), "
             "Measurement of diversity, Nature 163"
         ),
+    ),
+    # Like the jump of exposure, the value compares with lists from before the firing alerts.
+    ArmMetric(
+        name=Lack.SHIFTED.value,
+        measure=_shifted_list_share,
+        count=_count_both,
+        meaning=(
+            "Share of the users whose former first item is not in the list any more, or share of "
+            "the users whose first item was not in the former list, whichever is larger; high: "
+            "items at the top were removed or inserted"
+        ),
+        need=ArmNeed.KEEP_LISTS,
+        source="the discrete metric on first items",
     ),
     _mean_over_users(
         Lack.REVERSED.value,
@@ -449,6 +490,8 @@ def _arm_lists(
             Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
         },
     }
+    of_candidate = values[Arm.CANDIDATE]
+    of_candidate[Lack.ALIKE], of_candidate[Lack.INTERLEAVED] = exposure.compare_lists(batch)
     if batch.scores:
         values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
         values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate

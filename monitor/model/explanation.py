@@ -51,6 +51,7 @@ class FaultKind(StrEnum):
     SHARED_LIST = "shared_list"  # many users get the same list, or one of a few lists
     IDENTICAL = "identical"  # users get the other arm's list
     ALIKE = "alike"  # users get nearly the other arm's list
+    INTERLEAVED = "interleaved"  # lists of both arms are mixed
     CUT_SHORT = "cut_short"
     STALE = "stale"  # lists are the same as in the last run while other lists changed
     ITEMS_GONE = "items_gone"  # items are in no list any more
@@ -64,8 +65,11 @@ class FaultKind(StrEnum):
     REORDERED = "reordered"  # the same items in another order
 
 
+SIMILAR_FAULTS = (FaultKind.IDENTICAL, FaultKind.ALIKE, FaultKind.INTERLEAVED)
+"""Faults that make the lists of both arms similar."""
 _ESTIMATED = (
     FaultKind.ALIKE,
+    FaultKind.INTERLEAVED,
     FaultKind.SHIFTED,
     FaultKind.MIXED_UP,
     FaultKind.NOISE,

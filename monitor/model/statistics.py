@@ -90,7 +90,7 @@ class DerivedMetric(StrEnum):
     OUTCOME_HIGH = "outcome_high"
 
     def of(self, metric: str) -> str:
-        """Return the name of this series of a metric, such as ``floor(tau_ext@10)``."""
+        """Return the name of this series of a metric, such as ``floor(extended_tau@10)``."""
         return f"{self}({metric})"
 
 
@@ -138,18 +138,25 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    # The users who get one item more or fewer than before. It is the item with most of them
+    # The users who get one item more or fewer than before, beyond the changes of other items. It is
+    # the item with most of them
     EXPOSURE = "exposure_jump"
-    # These three compare both arms (see `OF_BOTH_ARMS`). They are counted for the candidate.
+    SHIFTED = "shifted_list"  # the first item is new, or the former first item is gone
+    # These five compare both arms (see `OF_BOTH_ARMS`). They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
+    ALIKE = "alike_list"  # nearly the same list in both arms
+    INTERLEAVED = "interleaved_list"  # the baseline's first items are near the top
 
 
 ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
-OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS, Lack.IDENTICAL)
-OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE)
+SIMILAR = (Lack.ALIKE, Lack.INTERLEAVED)
+"""Traits of lists that are like the other arm's lists, but not identical."""
+OF_SIMILARITY = (Lack.IDENTICAL, *SIMILAR)
+OF_BOTH_ARMS = (*ABOUT_ORDER, *OF_SIMILARITY)
+OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE, Lack.SHIFTED)
 """Traits that need earlier lists of the arm."""
 TRAITS = frozenset({Lack.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
 

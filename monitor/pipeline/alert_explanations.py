@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from monitor.model.alerts import State, Transition
-from monitor.model.explanation import Explanation, FaultKind, Finding
+from monitor.model.explanation import SIMILAR_FAULTS, Explanation, FaultKind, Finding
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, RuleKind
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import ABOUT_ORDER, Lack, parse_derived
+from monitor.model.statistics import ABOUT_ORDER, OF_SIMILARITY, Lack, parse_derived
 from monitor.pipeline.score import watches_rise
 from monitor.statistics.attribution.faults import find_missing
 from monitor.texts.explanations import write_alert_text, write_cause, write_lost, write_recalled
@@ -22,9 +22,7 @@ _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
 _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
-_SIMILAR = (FaultKind.IDENTICAL, FaultKind.ALIKE)
-"""Faults that raise similarity."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *_SIMILAR)
+_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
 """A new training of a model can look like these faults."""
 _OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
 """Faults that change the first items of lists."""
@@ -106,8 +104,8 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
-    if finding.kind in _SIMILAR:
-        return any(_is_about(start, (Lack.IDENTICAL,)) or _is_rise(start) for start in starts)
+    if finding.kind in SIMILAR_FAULTS:
+        return any(_is_about(start, OF_SIMILARITY) or _is_rise(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, ``explained`` is None. Then new items are no cause, because a training may

@@ -25,13 +25,12 @@ from monitor.model.rules import (
     Learning,
     Rule,
     SeriesRule,
-    SimilarityRule,
     StandstillRule,
     describe_series,
     is_learned,
 )
 from monitor.model.runs import Findings
-from monitor.model.statistics import Lack
+from monitor.model.statistics import SIMILAR, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import watches_rise
 from monitor.statistics.reference.history import find_fault, find_median, find_scale
@@ -66,16 +65,15 @@ this wait the fault would be normal on its second day.
 ODD_SCALES = 8.0
 """A run that no limit judged is a fault if it is farther than this from the median (`find_odd`)."""
 
-WEIGHT_OF_BASELINE = 0.15
-WEIGHT_OF_RISE = 0.15
-WEIGHT_OF_JUMP = 0.05
+SMALL_WEIGHT = 0.15
 """Rules share a budget of false alarms, by weight.
 
-Rules on the baseline, on similarity and on the exposure of items have these weights. Other rules
-have 1, and their shares are those of the time without rules on similarity and exposure. The largest
-of many changes has a heavier tail than Student's t. So in the benchmark `calibration` the rule on
-exposure alone caused 8 of 15 false alarms at the weight 1.
+Rules on the baseline, on sudden similarity, on the exposure of items and on shifted lists have this
+weight. Other rules have 1. So the shares of the other rules are nearly those of a pack without
+these rules. A rule on the exposure or the shifted lists of the baseline has the square.
 """
+SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR)
+"""Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 
 REMEMBERED = 120
@@ -292,15 +290,17 @@ def _describe_levels(
 ) -> list[str]:
     """Write a note on the level of each series, or ``otherwise`` if its level has not changed."""
     notes = []
+    # ``since`` is the index of the past run that began the level, or -1.
     for since, is_new in zip(reference.since, reference.has_moved, strict=True):
-        note = otherwise
-        if since >= 0:
-            slot = format_instant(past[since].slot)
-            note = f"normal again since {slot}"
-            if is_new:
-                command = f"rankwatch accept {comparison} --since {slot}"
-                note = f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back"
-        notes.append(note)
+        if since < 0:
+            notes.append(otherwise)
+            continue
+        slot = format_instant(past[since].slot)
+        if is_new:
+            command = f"rankwatch accept {comparison} --since {slot}"
+            notes.append(f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back")
+        else:
+            notes.append(f"normal again since {slot}")
     return notes
 
 
@@ -344,16 +344,21 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
 
 
 def _weight(rule: SeriesRule) -> float:
-    # Rules on the baseline weigh less, because the candidate is the arm that is being tried.
+    weight = 1.0
     if isinstance(rule, CoverageRule):
-        weight = WEIGHT_OF_JUMP if rule.share.lack is Lack.EXPOSURE else 1.0
-        return weight * WEIGHT_OF_BASELINE if rule.share.arm is Arm.BASELINE else weight
-    return WEIGHT_OF_RISE if _is_on_rise(rule) else 1.0
+        if rule.share.lack in SUDDEN:
+            weight *= SMALL_WEIGHT
+        # The candidate is the arm that is being tried.
+        if rule.share.arm is Arm.BASELINE:
+            weight *= SMALL_WEIGHT
+    elif _is_on_rise(rule):
+        weight = SMALL_WEIGHT
+    return weight
 
 
 def _is_on_rise(rule: SeriesRule) -> bool:
-    if not isinstance(rule, SimilarityRule):
-        return False
+    if isinstance(rule, CoverageRule):
+        return rule.share.lack in SIMILAR
     return watches_rise(rule.metric, str(rule.statistic), rule.direction)
 
 

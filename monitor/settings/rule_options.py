@@ -132,11 +132,16 @@ class RuleOptions(Options):
     not compared. All other shares are about the compared users. `shared_list` counts users with the
     arm's most common list. `unchanged_list` counts users with the same list as in the last run,
     although lists of other users changed. `exposure_jump` is the largest change of one item's share
-    of the lists, or of the first places. The change is counted since the last run before the firing
-    alerts began. `unchanged_list` and `exposure_jump` need stored lists. `top_reversed` counts
+    of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean
+    of this value over other items. So it is nearly the share of users if the item is new or gone.
+    `shifted_list` counts users whose former first item is gone, or users whose first item is new,
+    whichever are more. Both compare with the last run before the firing alerts began.
+    `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed` counts
     users whose first three items are the same in both arms, but in mostly reversed order.
     `first_differs` counts users whose first item differs between the arms. `identical_list` counts
-    users with the same list in both arms."""
+    users with the same list in both arms. `alike_list` counts users with nearly the same list.
+    `interleaved_list` counts users whose list from the candidate has the baseline's first items
+    near the top."""
     frozen: Arm | None = Field(default=None, examples=["candidate"])
     """Judges how long the lists of this arm stay the same, in place of a `metric`. The rule is in
     breach if the lists have not changed for an unusually long time while the other arm's lists

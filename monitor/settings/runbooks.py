@@ -5,13 +5,13 @@ from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 RUNBOOKS = frozenset({
     "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
     "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineSharedList",
-    "BaselineShortLists", "BaselineStaleLists", "CandidateFrozen", "DatabaseAway",
-    "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists", "FarGapRise",
-    "FirstItemDiffers", "IdenticalLists", "MissingLists", "NoData", "NoiseExcess",
-    "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SelfGapDrop", "SelfGapRise",
-    "SelfGapTrend", "SharedList", "SharedListTrend", "ShortLists", "SimilarityDrop",
-    "SimilarityRise", "SimilarityTrend", "SplitOff", "Stale", "StaleLists", "TailDrop",
-    "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersAlike", "UsersBelowHalf",
+    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "CandidateFrozen",
+    "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists", "FarGapRise",
+    "FirstItemDiffers", "IdenticalLists", "InterleavedLists", "MissingLists", "NoData",
+    "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SelfGapDrop",
+    "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend", "ShiftedLists", "ShortLists",
+    "SimilarityDrop", "SimilarityRise", "SimilarityTrend", "SplitOff", "Stale", "StaleLists",
+    "TailDrop", "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersAlike", "UsersBelowHalf",
     "UsersBelowHalfTrend", "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip
 """The alerts that have their own runbook."""

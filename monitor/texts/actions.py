@@ -60,6 +60,10 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "check the switch of the experiment, and whether both arms use one model or one cache. Do "
         "not count these runs as results."
     ),
+    FaultKind.INTERLEAVED: (
+        "find out what merges the lists of both arms, such as interleaving or a common cache. Do "
+        "not count these runs as results."
+    ),
     FaultKind.CUT_SHORT: (
         "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
         "smaller index."

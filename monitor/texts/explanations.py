@@ -6,6 +6,7 @@ from operator import itemgetter
 from textwrap import shorten
 
 from monitor.model.explanation import (
+    SIMILAR_FAULTS,
     Explanation,
     FaultKind,
     Finding,
@@ -42,6 +43,10 @@ PART_WORDS: Mapping[Part, str] = {
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
     FaultKind.ALIKE: "get lists from the {arms} that are {alike} the {other}'s",
+    FaultKind.INTERLEAVED: (
+        "get lists from the {arms} that are mixed with the {other}'s lists: the {other}'s first "
+        "items are near the top"
+    ),
     FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
     FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
@@ -93,7 +98,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
-    if finding.kind in (FaultKind.IDENTICAL, FaultKind.ALIKE):
+    if finding.kind in SIMILAR_FAULTS:
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
     if has_stood is not None:

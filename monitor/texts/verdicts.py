@@ -14,7 +14,14 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import RunReasons
-from monitor.model.statistics import GAPS, OUTCOMES, DerivedMetric, Lack, parse_derived
+from monitor.model.statistics import (
+    GAPS,
+    OF_SIMILARITY,
+    OUTCOMES,
+    DerivedMetric,
+    Lack,
+    parse_derived,
+)
 from monitor.texts.run_reasons import write_lost_share
 from monitor.texts.wording import count_of
 
@@ -26,12 +33,15 @@ _LACKS = {
     Lack.FAILED: "gave no usable answer for",
     Lack.SHARED: "gave one and the same list to",
     Lack.UNCHANGED: "returned an unchanged list for",
-    Lack.EXPOSURE: "gives one item to more or fewer users than before:",
+    Lack.EXPOSURE: "changed one item more than other items, for",
+    Lack.SHIFTED: "removed or inserted the first item for",
     Lack.REVERSED: "reversed the first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
     Lack.IDENTICAL: "answers with the baseline's list for",
+    Lack.ALIKE: "answers with nearly the baseline's list for",
+    Lack.INTERLEAVED: "has the baseline's first items near the top for",
 }
-_QUESTIONS = {Lack.IDENTICAL: ": is the experiment applied?"}
+_QUESTIONS = dict.fromkeys(OF_SIMILARITY, ": is the experiment applied?")
 
 
 def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limits: float) -> str:

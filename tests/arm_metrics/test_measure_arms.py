@@ -67,6 +67,10 @@ KNOWN: dict[str, dict[str, Any]] = {
     "no scores": {"batch": replace(BATCH, scores=NAN)},
     "lists": {"last": SEEN},
     "before": {"former": {B: last([[3, 1], [2, 3], []]), C: last([[1, 9], [1, 9], [1, 4]])}},
+    "rise": {
+        "batch": reference.batch([([2], [2])] * 80 + [([2, 1], [2, 1])] * 20),
+        "former": dict.fromkeys(Arm, last([[2]] * 100)),
+    },
     "some lists": {"last": {B: last([[2, 1], [4, 5], []]), C: last([[], [], []])}},
 }
 WORKED = """
@@ -89,8 +93,15 @@ mean_popularity              no weights  None 0    None 0
 novelty                      lists       0 3       2/6 3
 # Of users of both runs.
 self_churn                   some lists  1/2 2     None 0
-# Of two users with both lists, item 1 came to one more list, and to two more first places.
+# Of two users with both lists, item 1 came to two first places.
 exposure_jump                before      2/2 2     0 3
+# Of 100 lists one item came to 20, and each other item has as many as before. So 20 users count.
+exposure_jump                rise        20/100 100  20/100 100
+# Of two users with both lists, both have a new first item, and one lacks the former first item.
+shifted_list                 before      2/2 2     0 3
+# Lists of two items with a common one differ in one item.
+alike_list                   nothing     -         1 3
+interleaved_list             nothing     -         1 3
 # Of the candidate.
 score_shift                  scores      -         2/3 3
 score_shift                  no scores   -         None 0
@@ -99,6 +110,7 @@ mean_popularity              nothing     None 0    None 0
 novelty                      nothing     None 0    None 0
 self_churn                   nothing     None 0    None 0
 exposure_jump                nothing     None 0    None 0
+shifted_list                 nothing     None 0    None 0
 score_shift                  nothing     -         None 0
 """
 """The value of each arm, and of how many users."""
@@ -107,9 +119,8 @@ score_shift                  nothing     -         None 0
 @pytest.mark.parametrize(("name", "known", "baseline", "candidate"), cells(WORKED))
 def test_values_are_those_worked_by_hand(name, known, baseline, candidate):
     options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
-    found = measure_arms(
-        options.pop("batch"), {"all": np.arange(3)}, [parse_arm_metric(name)], **options
-    )
+    batch = options.pop("batch")
+    found = measure_arms(batch, {"all": np.arange(len(batch))}, [parse_arm_metric(name)], **options)
 
     scores = {score.arm: (score.value, score.n) for score in found}
     expected = {}
@@ -161,9 +172,7 @@ def test_a_name_is_read_with_room_around_it_and_an_unknown_one_is_refused_with_a
         MetricError, match="unknown arm-wide metric 'exposure_gin'; did you mean 'exposure_gini'"
     ):
         parse_arm_metric("exposure_gin")
-    with pytest.raises(
-        MetricError, match="unknown arm-wide metric 7; use one of: catalogue_coverage, "
-    ):
+    with pytest.raises(MetricError, match="unknown arm-wide metric 7; use one of: alike_list, "):
         parse_arm_metric(7)
 
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench import parse_options, show
-from bench.runs import ROOT, measure, write_lists
+from bench.runs import CONFIG, ROOT, measure, write_lists
 
 SIZES = ["1000000x10", "200000x100"]
 ROUNDS = 3
@@ -34,17 +34,18 @@ def main(args):
 def _compared(size, root):
     users, k = map(int, size.split("x"))
     with tempfile.TemporaryDirectory() as folder:
-        write_lists(Path(folder), users, k)
-        turns = list(_turns(Path(folder), users, k, root))
+        sources = write_lists(Path(folder), users, k)
+        turns = list(_turns(Path(folder), users, k, sources, root))
     ours, alone = (statistics.median(column) for column in zip(*turns, strict=True))
     ratio = statistics.median(one / other for one, other in turns)
     return [size, f"{ours:.2f}", f"{alone:.2f}", f"{ratio:.2f}"]
 
 
-def _turns(folder, users, k, root):
+def _turns(folder, users, k, sources, root):
     for turn in range(ROUNDS):
         url = f"sqlite:///turn-{turn}.db"
-        ours = measure(folder, "SQLite", url, users, k, root).cpu_s
+        (folder / "rankwatch.yaml").write_text(CONFIG.format(url=url, k=k) + sources)
+        _, ours, *_ = measure(folder, url, users, root)
         process = subprocess.Popen([sys.executable, "-c", ALONE], cwd=folder)
         _, status, usage = os.wait4(process.pid, 0)
         if status:

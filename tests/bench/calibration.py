@@ -19,14 +19,10 @@ from scipy.special import betainc, chdtri, stdtrit
 
 from bench import show
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
+from monitor.measures.kernels.exposure import weigh_changes
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
-from monitor.pipeline.expectations import (
-    WEIGHT_OF_JUMP,
-    WEIGHT_OF_RISE,
-    find_odd,
-    find_waiting,
-)
+from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_waiting
 from monitor.statistics.reference.history import find_fault
 from monitor.statistics.reference.prediction import refer, surprise, to_normal
 from monitor.statistics.reference.sampling_error import judge_rare, to_angle
@@ -57,16 +53,22 @@ SERIES = (
     "p05",
     "share_below(0)",
     "share_below(-0.5)",
-    "alike",
     "exposure_jump",
+    "shifted_list",
     "unchanged_list",
     "identical_list",
+    "alike_list",
+    "interleaved_list",
     "shared_list",
     "rise of the mean",
 )
-FIRST_SHARE, LAST_SHARE = 2, 8  # these and the ones between them are shares of users
-ITEMS, MOVING = 100, 0.02
-"""Each of so many items is lost or gained by this share of the users, independently."""
+FIRST_SHARE, LAST_SHARE = 2, 10  # these and the ones between them are shares of users
+FAR = SERIES.index("share_below(-0.5)")
+OF_BOTH_ARMS = [SERIES.index(f"{name}_list") for name in ("identical", "alike", "interleaved")]
+ITEMS, MOVING, LISTED = 100, 0.05, 0.1
+"""Each of so many items, of this share of the lists (`LISTED`), is lost or gained by a share (`MOVING`) of the users."""
+LIKE = {"shifted_list": 0.04, "alike_list": 0.02, "interleaved_list": 0.45}
+"""Mean shares of users with these traits in real lists, which vary with the shocks."""
 UNCHANGED = 0.002
 """Share of users whose list a training leaves as it is, in clusters of twice their variance."""
 ALIKE = 0.0005
@@ -102,6 +104,8 @@ class World:
     """The same on the first day of each week, from then on half of it the day after."""
     holiday: float = 0.0
     """The same on three days in forty, which are left out as holidays are."""
+    is_unpaired: bool = False
+    """Whether each user is served by one arm. Then the gaps between the arms are judged."""
 
 
 def draw(world, rng):
@@ -109,6 +113,7 @@ def draw(world, rng):
     shape = (world.copies, world.segments)
     week = rng.normal(size=(WEEK, world.copies, 1)) * world.is_weekly
     common, own = rng.normal(size=(world.copies, 1)), rng.normal(size=shape)
+    ill = 0.0
     keep, fresh = world.correlation, np.sqrt(1 - world.correlation**2)
     for run in range(MIN_HEALTHY_RUNS + world.runs):
         common = keep * common + fresh * rng.normal(size=common.shape)
@@ -124,10 +129,11 @@ def draw(world, rng):
             world.trained / 2 ** (run % WEEK),
             world.holiday * is_holiday(run),
         )
+        was_ill = ill
         ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
-        rare = draw_rare(world, ill, tilt, rng)
+        rare = draw_rare(world, ill, was_ill, tilt, rng)
         if world.segments > 1:
             counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
             whole = np.concatenate(
@@ -138,44 +144,75 @@ def draw(world, rng):
         yield measure(counts, np.concatenate((jump[..., np.newaxis], rare), axis=-1))
 
 
+def draw_unpaired(world, rng):
+    """Values and errors of an unpaired comparison, in the places of the series of a paired one.
+
+    The self gap is in place of the mean, and the far gap in place of p05. Only the candidate is ill.
+    """
+    healthy = replace(world, collapsed=0.0, moved=0.0, weekend=0.0, trained=0.0, holiday=0.0)
+    for (values, errors), of_baseline in zip(draw(world, rng), draw(healthy, rng), strict=True):
+        gaps, gap_errors = values - of_baseline[0], np.hypot(errors, of_baseline[1])
+        for place, source in ((0, 0), (1, FAR), (-1, -1)):
+            values[..., place], errors[..., place] = gaps[..., source], gap_errors[..., source]
+        values[..., [2, FAR, *OF_BOTH_ARMS]] = np.nan
+        yield values, errors
+
+
 def is_holiday(run):
     return run % 40 in (20, 21, 22)
 
 
-def draw_rare(world, ill, tilt, rng):
-    """Users whose list is unchanged, identical in both arms, and the most common one, (copies, segments, 3).
+def draw_rare(world, ill, was_ill, tilt, rng):
+    """Users whose list has each trait, in the order of `SERIES`, (copies, segments, 6).
 
-    A share ``ill`` has one list for ever, and one that the baseline does not give.
+    A share ``ill`` has one list for ever, and one that the baseline does not give. ``was_ill`` had it in the run before.
     """
     shape = (world.copies, world.segments)
     same = rng.binomial(world.users, ill, shape)
     unchanged = np.minimum(
         rng.negative_binomial(UNCHANGED * world.users, 0.5, shape) + same, world.users
     )
-    odds = world.identical / (1 - world.identical) * np.exp(tilt)
-    identical = rng.binomial(world.users, (1 - ill) * odds / (1 + odds))
+    by_tilt = {}
+    for name, usual in {**LIKE, "identical_list": world.identical}.items():
+        odds = usual / (1 - usual) * np.exp(tilt)
+        by_tilt[name] = rng.binomial(world.users, (1 - ill) * odds / (1 + odds))
+    became_ill = rng.binomial(world.users, abs(ill - was_ill), shape)
     return np.stack(
-        (unchanged, identical, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)),
+        (
+            np.minimum(by_tilt["shifted_list"] + became_ill, world.users),
+            unchanged,
+            by_tilt["identical_list"],
+            by_tilt["alike_list"],
+            by_tilt["interleaved_list"],
+            np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same),
+        ),
         axis=-1,
     )
 
 
 def draw_jump(users, common, rng):
-    """By how many users the lists of the item that moved most became more or fewer, (copies, segments)."""
-    gained, lost = rng.binomial(users, MOVING, (2, ITEMS, *users.shape))
-    pace = np.exp(0.2 * common)
-    return np.minimum(np.rint(pace * np.abs(gained - lost).max(axis=0)), users)
+    """The largest weighed change of an item, in users, (copies, segments)."""
+    rates = MOVING * np.exp(0.1 * rng.normal(size=(2, ITEMS, *users.shape)))
+    gained, lost = rng.binomial(users, rates)
+    before = np.rint(LISTED * users)
+    now = before + np.rint(np.exp(0.2 * common) * (gained - lost)).clip(-before)
+    # The items are the columns of each comparison and segment.
+    columns = before.size
+    weighed = [
+        weigh_changes(np.full(ITEMS, before.flat[column]), now.reshape(ITEMS, columns)[:, column])
+        for column in range(columns)
+    ]
+    return np.rint(np.max(weighed, axis=1)).reshape(users.shape)
 
 
 def measure(counts, rare):
-    """All series and their sampling errors, from counts by bin (..., bins) and rare counts (..., 4)."""
+    """All series and their sampling errors, from counts by bin (..., bins) and rare counts (..., 7)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
     deviation = np.sqrt(np.maximum(counts @ SCORES**2 / n - mean**2, 0) * n / (n - 1))
     p05, p05_error = percentile(counts, n)
     below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
-    alike = counts[..., np.searchsorted(SCORES, 0.9) :].sum(axis=-1)
-    shares = [to_angle(each / n, n) for each in (*below, alike, *np.moveaxis(rare, -1, 0))]
+    shares = [to_angle(each / n, n) for each in (*below, *np.moveaxis(rare, -1, 0))]
     values = np.stack([mean, p05, *(-angle for angle, _ in shares), -mean], axis=-1)
     error = deviation / np.sqrt(n)
     return values, np.stack([error, p05_error, *(error for _, error in shares), error], axis=-1)
@@ -213,14 +250,16 @@ STATED = 90.0
 KEPT_RUNS = 63
 """Nine weeks of days; a reference looks at 60."""
 KINDS = ("drop", "trend")
-WEIGHTS = {
-    "alike": WEIGHT_OF_RISE,
-    "rise of the mean": WEIGHT_OF_RISE,
-    "exposure_jump": WEIGHT_OF_JUMP,
+SMALL = ("exposure_jump", "shifted_list", "alike_list", "interleaved_list", "rise of the mean")
+"""These have a small weight, and only one look, at single runs, is had at each of them."""
+LOOKS = {f"drop {name}": SMALL_WEIGHT if name in SMALL else 1.0 for name in SERIES} | {
+    f"trend {name}": 1.0 for name in SERIES if name not in SMALL
 }
-"""Only one look, at single runs, is had at each of these."""
-LOOKS = {f"drop {name}": WEIGHTS.get(name, 1.0) for name in SERIES} | {
-    f"trend {name}": 1.0 for name in SERIES if name not in WEIGHTS
+NOT_UNPAIRED = {"share_below(0)", *(SERIES[place] for place in (FAR, *OF_BOTH_ARMS))}
+LOOKS_OF_UNPAIRED = {
+    look: weight
+    for look, weight in LOOKS.items()
+    if look.partition(" ")[2] not in NOT_UNPAIRED and look != "trend p05"
 }
 
 
@@ -231,8 +270,9 @@ class Watch:
     has fired; ``share`` is each column's share of the budget.
     """
 
-    def __init__(self, share):
+    def __init__(self, share, looks=LOOKS):
         self.share, self.evidence = share, no_evidence(share.size)
+        self.looks = looks
         self.values = self.errors = self.z = np.empty((0, share.size))
         never = np.empty((0, share.size), dtype=bool)
         self.alarms, self.fired, self.drifts = never, never, never
@@ -272,7 +312,7 @@ class Watch:
         is_drop = p <= self.share
         waits = (series == SERIES.index("identical_list")) & ~self.pending
         self.pending = is_drop
-        has_trend = ~np.isin(series, [SERIES.index(name) for name in WEIGHTS])
+        has_trend = np.array([f"trend {name}" in self.looks for name in SERIES])[series]
         is_trend = (self.evidence.total >= 1 / self.share) & has_trend
         breach = np.stack([is_drop & ~waits, is_trend])
         trend = np.where(
@@ -333,8 +373,10 @@ def shares(world, stated, looks):
 
 def watch(world, rng, stated=STATED):
     """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
-    state, days = Watch(shares(world, stated, LOOKS)), np.empty(0, dtype=np.intp)
-    for run, (now, errors) in enumerate(draw(world, rng)):
+    looks = LOOKS_OF_UNPAIRED if world.is_unpaired else LOOKS
+    state, days = Watch(shares(world, stated, looks), looks), np.empty(0, dtype=np.intp)
+    drawn = draw_unpaired(world, rng) if world.is_unpaired else draw(world, rng)
+    for run, (now, errors) in enumerate(drawn):
         fired = state.firing
         if not (world.holiday and is_holiday(run)):
             phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK, is_known_at_once=True)
@@ -377,14 +419,19 @@ def bound(pages):
 
 
 def calibrate():
-    """10,000 runs a setting or more, in 36 worlds of shocks and 10 of patterns.
+    """10,000 runs a setting or more, in 36 worlds of shocks, 10 of patterns, and 18 of unpaired comparisons.
 
     Above 1 the promise would not be kept.
     """
-    kinds = SHOCKS | PATTERNS
+    unpaired = {
+        f"unpaired, {name}": replace(world, is_unpaired=True)
+        for name, world in (SHOCKS | PATTERNS).items()
+    }
+    kinds = SHOCKS | PATTERNS | unpaired
     settings = [
         *itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS),
         *itertools.product((500, 5000), (8,), PATTERNS),
+        *itertools.product((500, 5000), (8,), unpaired),
     ]
     worlds = [
         replace(kinds[kind], users=users, segments=segments) for users, segments, kind in settings

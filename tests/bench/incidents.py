@@ -85,6 +85,8 @@ _WORDS = {
     "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "get one and the same list|get one of [0-9]+ lists|gave one and the same list to",
     "other arm's lists": "both lists are identical|answers with the baseline's list for",
+    "nearly the other arm's": "that are nearly the",
+    "mixed with the other arm's": "that are mixed with the",
     "items risen": "that many more lists have",
     "shifted": "lack their first|new items? in front",
     "shorter": "get shorter lists|gave a list shorter than k for",
@@ -107,6 +109,8 @@ KINDS = {
         lost filter: items risen
         one item gone: items gone
         best item dropped: shifted
+        nearly the other arm's lists: nearly the other arm's
+        interleaved lists: mixed with the other arm's
         reordering only: reordered
         top 3 shuffled: top reordered
         truncation: shorter

@@ -94,11 +94,12 @@ def look(rng, world, users, *, share=0.5, with_before=True):
         moments_of_days(daily[rows], before[rows], has_come[rows])
         for rows in (~is_candidate, is_candidate)
     ]
-    lacks, plain = [], []
-    for day, of_day in enumerate(zip(*arms, strict=True)):
-        width = boundary(sum(arm.n for arm in of_day), day + 1)
+    lacks: list[bool] = []
+    plain: list[bool] = []
+    for day, (baseline, candidate) in enumerate(zip(*arms, strict=True), start=1):
+        width = boundary(baseline.n + candidate.n, day)
         for errors, missed in ((width, lacks), (1.959964, plain)):
-            difference = relative_difference(*of_day, errors)
+            difference = relative_difference(baseline, candidate, errors)
             missed.append(difference.low > TRUE or difference.high < TRUE)
     return any(lacks), any(plain), width
 
@@ -179,8 +180,8 @@ def main(arguments):
             name = f"interleaved, {users:,} users, {rate:g} clicks a day"
             if comes_later:
                 name += ", coming on all days"
-            share = f"{bounds.low:.2%} to {bounds.high:.2%}"
-            rows.append((name, f"{wrong / tests:.2%}", share, "", ""))
+            between = f"{bounds.low:.2%} to {bounds.high:.2%}"
+            rows.append((name, f"{wrong / tests:.2%}", between, "", ""))
     show(
         f"Tests whose interval lacks the truth in any of {DAYS} looks (at most 5 %)",
         ("world", "share", "95 % bounds", "with 1.96 errors", "errors on the last day"),

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import product
@@ -205,7 +206,7 @@ def write_table(path, rows):
             table.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", values)
 
 
-WRITERS = {
+WRITERS: dict[str, Callable[[Path, int, int], str]] = {
     "files": write_lists,
     "log": partial(write_log, log="file", is_unpaired=False),
     "unpaired": partial(write_log, log="file", is_unpaired=True),

@@ -16,6 +16,7 @@ from kernels.conftest import in_each_way
 from kernels.reference import padded, with_weights
 from monitor.measures.kernels import align
 from monitor.measures.kernels.exposure import (
+    compare_lists,
     first_differs,
     is_identical,
     is_top_reversed,
@@ -254,6 +255,33 @@ def test_a_list_is_unchanged_item_by_item():
     last = padded([[1, 2], [2, 1], [1, 7], [1, 2], [], [1], [1]], 2)
 
     np.testing.assert_array_equal(is_unchanged(*now, *last), [1, 0, 0, 0, np.nan, np.nan, 1])
+
+
+LIKE = """
+# lists                 alike  interleaved
+0123456789:0123456789   1      1
+# One swapped pair, one item less, one of each, and a list that begins one place later.
+0123456789:0123456798   1      1
+0123456789:012356789x   1      0
+0123456789:01236x5789   0      0
+0123456789:123456789x   1      0
+# Both lists take turns, and the baseline's second item is too deep.
+0123456789:a0b1c2d3e4   0      1
+0123456789:0abc123456   0      0
+# Half of the shorter list counts, and lists of one item say nothing.
+0123456789:1xyz         0      0
+01:10                   1      1
+0:0                     nan    nan
+"""
+
+
+@pytest.mark.parametrize(("pair", "alike", "interleaved"), cells(LIKE))
+def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand(
+    pair, alike, interleaved
+):
+    lists = [[int(item, 36) for item in side] for side in pair.split(":")]
+    found = compare_lists(reference.batch([tuple(lists)], 10))
+    np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
 
 
 @given(st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=8))

@@ -46,6 +46,10 @@ def _promoted(items):
     return ["item-7", *items[:-1]]
 
 
+def _dropped(items):
+    return [*items[1:], f"new-{items[0]}"]
+
+
 def _popular(_):
     return [f"item-{number}" for number in range(10)]
 
@@ -94,7 +98,10 @@ FAULTS = (
     Fault(alert="IdenticalLists", share=0.4, is_copied=True, days=2),
     Fault(alert="ExposureJump", change=_promoted, share=0.3),
     Fault(alert="BaselineExposureJump", change=_promoted, share=0.3, arm="baseline"),
+    Fault(alert="ShiftedLists", change=_dropped, share=0.4),
+    Fault(alert="BaselineShiftedLists", change=_dropped, share=0.4, arm="baseline"),
     Fault(alert="SimilarityRise", is_copied=True),
+    Fault(alert="InterleavedLists", is_mixed=True),
     Fault(alert="UsersAlike", share=0.3, is_copied=True),
     Fault(alert="CandidateFrozen", is_stale=True, days=4),
     Fault(alert="BaselineFrozen", is_stale=True, arm="baseline", days=4),

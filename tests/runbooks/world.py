@@ -54,6 +54,7 @@ class Fault:
     arm: str = "candidate"
     is_stale: bool = False  # the lists are those of the day before
     is_copied: bool = False  # the lists are the baseline's
+    is_mixed: bool = False  # the lists take turns with the baseline's
     rules: str = ""  # further rules
     has_floor: bool = False  # whether the noise floor is measured
     metrics: tuple[str, ...] = METRICS
@@ -66,6 +67,9 @@ class Fault:
                 items = yesterday[user]
             elif self.is_copied:
                 items = copied[user]
+            elif self.is_mixed:
+                turns = zip(today[user], copied[user], strict=True)
+                items = list(dict.fromkeys(item for turn in turns for item in turn))[:_K]
             else:
                 items = self.change(today[user])
             if items is None:

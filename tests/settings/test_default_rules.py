@@ -1,6 +1,7 @@
 """`rules: default`: the rules that need no numbers."""
 
 from monitor.model.rules import Keep, Learning, RuleKind, is_learned
+from monitor.model.statistics import OF_BOTH_ARMS
 from monitor.pipeline.score import watches_rise
 from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of, learning_of, rules_on_drift
 
@@ -26,7 +27,7 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
         "UsersBelowHalf": "extended_tau share_below(0) above drop",
         "UsersBelowQuarterTrend": "extended_tau share_below(-0.5) above trend",
         "SimilarityRise": "extended_tau mean above drop",
-        "UsersAlike": "extended_tau share_below(0.9) below drop",
+        "UsersAlike": "coverage alike_list(candidate) above drop",
         "RboDrop": "rbo(p=0.9) mean below drop",
         "TopReversedTrend": "coverage top_reversed(candidate) above trend",
         "MissingLists": "coverage missing(candidate) above drop",
@@ -63,7 +64,7 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     assert told["SimilarityDrop"] == "footrule_normalized mean above drop"
     assert told["TailDrop"] == "footrule_normalized p95 above drop"
     assert told["SimilarityRise"] == "footrule_normalized mean below drop"
-    assert not {"UsersBelowHalf", "UsersAlike"} & told.keys()
+    assert "UsersBelowHalf" not in told
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == [
         "KendallDistanceRise",
         "AverageOverlapDrop",
@@ -100,8 +101,8 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms():
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
     lacks = ("missing", "empty", "short", "duplicated", "failed")
-    lacks += ("shared_list", "unchanged_list", "exposure_jump")  # type: ignore[assignment]
-    of_both = {"top_reversed(candidate)", "first_differs(candidate)", "identical_list(candidate)"}
+    lacks += ("shared_list", "unchanged_list", "exposure_jump", "shifted_list")  # type: ignore[assignment]
+    of_both = {f"{lack}(candidate)" for lack in OF_BOTH_ARMS}
     assert (
         set(jumps)
         == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
@@ -140,6 +141,7 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
         "shared_list",
         "unchanged_list",
         "exposure_jump",
+        "shifted_list",
     }
     assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
     # Only one rule is about users whose lists moved less, so it has a small part of the budget.

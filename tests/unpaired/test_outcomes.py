@@ -81,8 +81,8 @@ def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
     ],
 )
 def test_a_difference_without_a_clear_mean_has_no_interval(baseline, candidate, value, is_bounded):
-    arms = [moments(np.resize(arm, 600), np.zeros(600)) for arm in (baseline, candidate)]
-    found = relative_difference(*arms, 3.0)
+    one, other = (moments(np.resize(arm, 600), np.zeros(600)) for arm in (baseline, candidate))
+    found = relative_difference(one, other, 3.0)
     assert found.value == pytest.approx(value, nan_ok=True)
     assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
 
@@ -124,7 +124,8 @@ SLOT = BEGINS + 3 * DAY
 def outcome_rows():
     """User u0 has no outcome, u1 a null, u2 several rows, u3 a negative number, and u4 rows in all periods."""
     hour = timedelta(hours=1)
-    rows = [("u0", hour, 0), ("u1", hour, None), ("u1", 2 * hour, 2.5), ("u3", hour, -4)]
+    rows: list[tuple[str | None, timedelta, float | None]] = [("u0", hour, 0), ("u1", hour, None)]
+    rows += [("u1", 2 * hour, 2.5), ("u3", hour, -4)]
     rows += [("u2", number * hour, 1) for number in range(1, 11)]
     rows += [("u4", -100 * DAY, 1000), ("u4", -DAY, 3), ("u4", timedelta(0), 4), ("u4", hour, 5)]
     rows += [("u4", 3 * DAY, 6), ("u4", 3 * DAY + hour, 1000), (None, hour, 7)]
@@ -243,9 +244,12 @@ def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_ou
     write_jsonl(rows, tmp_path / "log.jsonl")
     assigned = [(user, arm) for user, (arm, _) in clicks.items()]
     assigned += [("u3", "a"), ("never-served", "b")]
-    at = (BEGINS + timedelta(hours=1)).isoformat()
+    assigned_at = (BEGINS + timedelta(hours=1)).isoformat()
     write_csv(
-        [{"user": user, "variant": arm, "at": at, "country": "UK"} for user, arm in assigned],
+        [
+            {"user": user, "variant": arm, "at": assigned_at, "country": "UK"}
+            for user, arm in assigned
+        ],
         tmp_path / "assigned.csv",
     )
     users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}

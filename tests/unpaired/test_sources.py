@@ -235,19 +235,23 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     place = write_log(kind, tmp_path, rows)
     (watched,) = wire(settings_of(place)).watched.values()
     arms = watched.arms
-    assert arms.unpaired is not None
+    unpaired = arms.unpaired
+    assert unpaired is not None
+    read = unpaired.assigned.assigned
 
     class Late:
         def assigned(self, slot):
-            found = arms.unpaired.assigned.assigned(slot)
+            found = read(slot)
             late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
             Path(str(place.get("path", tmp_path / "log.sqlite"))).unlink()
             write_log(kind, tmp_path, [*rows, rows[0] | late])
             return found
 
-    late = replace(arms, unpaired=replace(arms.unpaired, assigned=Late()))
+    late = replace(arms, unpaired=replace(unpaired, assigned=Late()))
     found = measure(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
 
+    assert found.coverage is not None
+    assert found.unpaired is not None
     assert found.coverage.all.asked == 90
     assert sum(each.served for each in found.unpaired.users.values()) == 90
 

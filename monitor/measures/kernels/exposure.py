@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from monitor.measures.kernels.alignment import blocks
+from monitor.measures.kernels.alignment import blocks, count_discordant, count_shared
 from monitor.measures.kernels.ragged import PAD
 from monitor.model.arrays import Codes, Floats, Integers, Rows
 from monitor.model.rankings import PairBatch
@@ -204,6 +204,8 @@ def churn(
     return replaced
 
 
+_TIMES_OTHERS = 40
+_CHANGED_MOST = 5
 FIRST = 3
 """`is_top_reversed` compares this many items at the top of each list."""
 _SEED = 16
@@ -230,17 +232,42 @@ def number_repeated(codes: Codes) -> Integers:
 def largest_jump(before: Codes, now: Codes, items: int) -> int:
     """The largest change of an item's number of lists, or of its number of first places.
 
-    ``before`` and ``now`` have a row (k,) for each user, with codes below ``items``, padded with
-    -1. The result is 0 without users.
+    Changes are weighed (`weigh_changes`), and the result is rounded. ``before`` and ``now`` have a
+    row (k,) for each user, with codes below ``items``, padded with -1. The result is 0 without
+    users.
     Cost: O(places + items).
     """
-    largest = 0
+    largest = 0.0
     for depth in (before.shape[1], 1):
-        counts = []
-        for codes in (before, now):
-            counts.append(np.bincount(codes[:, :depth].ravel() + 1, minlength=items + 1)[1:])
-        largest = max(largest, int(np.abs(counts[1] - counts[0]).max(initial=0)))
-    return largest
+        a, b = (
+            np.bincount(codes[:, :depth].ravel() + 1, minlength=items + 1)[1:]
+            for codes in (before, now)
+        )
+        largest = max(largest, float(weigh_changes(a, b).max(initial=0.0)))
+    return round(largest)
+
+
+def weigh_changes(before: Integers, now: Integers) -> Floats:
+    """Weigh each item's change of its number of users: float64 (items,), at least 0.
+
+    The weight of a change from a to b users is (b - a)^2 / (a + b), minus `_TIMES_OTHERS` times the
+    mean weight of the changes of other items. These are all items but the `_CHANGED_MOST` items
+    with the largest changes. So a change of all items has hardly any weight. If a few items are new
+    or gone, their weights are nearly the numbers of their users.
+
+    On 52 healthy days of real lists (all users and two segments) the largest change is at most 36
+    times the mean. If an item vanishes from the lists of 59 of 711 users, its weight is 48 users.
+    In the benchmark `calibration` a lower factor caused half of the false alarms.
+    """
+    squares = (now - before) ** 2
+    users = now + before
+    is_other = np.ones(len(squares), dtype=np.bool_)
+    if len(squares):
+        first = max(0, len(squares) - _CHANGED_MOST)
+        is_other[np.argpartition(squares, first)[first:]] = False
+    of_others = squares[is_other].sum() / max(1, users[is_other].sum())
+    weighed: Floats = squares / np.maximum(users, 1) - _TIMES_OTHERS * of_others
+    return np.maximum(weighed, 0.0)
 
 
 def largest_group(numbers: Integers) -> int:
@@ -295,6 +322,47 @@ def is_identical(baseline: Codes, candidate: Codes) -> Floats:
     """
     same = (baseline == candidate).all(axis=1)
     return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
+
+
+_PLACES_A_DIFFERENCE = 10
+"""Nearly the same lists have one difference for each of so many places, but at least one."""
+
+
+def compare_lists(batch: PairBatch) -> tuple[Floats, Floats]:
+    """Return for each user two flags as float64 (n,), 1 or 0. NaN for a list of fewer than 2 items.
+
+    1. Whether the lists are nearly the same. They are if the number of items that only the longer
+       list has, plus the number of pairs of common items in opposite order, is at most one for each
+       `_PLACES_A_DIFFERENCE` places. One difference is always allowed.
+    2. Whether the baseline's first items are near the top of the candidate's list. They are if the
+       first 2 i places of the candidate's list have the first i items of the baseline's list, for
+       each i up to half of the shorter list. This is so if the two lists were interleaved.
+
+    Cost: one alignment.
+    """
+    is_alike = np.empty(len(batch))
+    is_interleaved = np.empty(len(batch))
+    for rows, alignment in blocks(batch):
+        differences = alignment.long - count_shared(alignment) + count_discordant(alignment)
+        allowed = np.maximum(1, alignment.long // _PLACES_A_DIFFERENCE)
+        place = np.arange(alignment.k)[:, np.newaxis]
+        deepest = np.maximum.accumulate(alignment.positions, axis=0)
+        is_in_half = place < alignment.short // 2
+        is_too_deep = is_in_half & (deepest >= 2 * (place + 1))
+        is_known = alignment.short > 1
+        is_alike[rows] = np.where(is_known, differences <= allowed, np.nan)
+        is_interleaved[rows] = np.where(is_known, ~is_too_deep.any(axis=0), np.nan)
+    return is_alike, is_interleaved
+
+
+def count_shifted(before: Codes, now: Codes) -> int:
+    """Count the users whose former first item is gone, and those whose first item is new.
+
+    Returns the larger count. ``before`` and ``now`` have a row (k,) for each user, padded with -1.
+    """
+    is_gone = ~(now == before[:, :1]).any(axis=1)
+    is_new = ~(before == now[:, :1]).any(axis=1)
+    return max(int(is_gone.sum()), int(is_new.sum()))
 
 
 def first_differs(baseline: Codes, candidate: Codes) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.measures.kernels import PAD, blocks
-from monitor.measures.kernels.exposure import compact_codes
+from monitor.measures.kernels.exposure import compact_codes, weigh_changes
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import Change, ExampleLists, UserGroup
 from monitor.model.rankings import Arm, PairBatch
@@ -115,13 +115,19 @@ class OwnLists:
         return items, _count_items(former, len(items)), _count_items(present, len(items))
 
     @property
+    def weighed_changes(self) -> Floats:
+        """How much the number of lists of each item changed, weighed as in `exposure_jump`."""
+        _, before, after = self.item_counts
+        return weigh_changes(before, after)
+
+    @property
     def has_most_moved(self) -> Flags:
-        """Whether the user's list gained or lost the item whose number of lists changed most."""
+        """Whether the user's list gained or lost the item with the largest weighed change."""
         items, before, after = self.item_counts
         if not len(items):
             return np.zeros(len(self.lengths), dtype=np.bool_)
         change = after - before
-        most_moved = int(np.argmax(np.abs(change)))
+        most_moved = int(np.argmax(self.weighed_changes))
         was_there = (self.former == items[most_moved]).any(axis=1)
         is_there = (self.present == items[most_moved]).any(axis=1)
         has_changed: Flags = is_there & ~was_there

@@ -46,7 +46,10 @@ class Habit(StrEnum):
     ITEM_MOVED = "item_moved"  # the list has changed in the item that came or went most often
     STILL = "still"  # the list is unchanged
     SHARED = "shared"  # many users have the list
-    IDENTICAL = "identical"  # both arms give the same list; computed for the candidate only
+    # These three compare the lists of both arms. They are computed for the candidate only.
+    IDENTICAL = "identical"
+    ALIKE = "alike"  # nearly the same list
+    INTERLEAVED = "interleaved"  # the baseline's first items are near the top
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from monitor.measures.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
@@ -26,13 +27,15 @@ from monitor.statistics.attribution.habits import (
 
 # A fault is found only if it hit at least this many users.
 _LEAST_USERS = 5
-# Nearly the same lists are reported for at least this share of the users of a segment. In some
-# healthy runs both trainings happen to be alike, and then 3 % of the users have such lists.
-_LEAST_ALIKE = 0.1
+# Nearly the same lists and interleaved lists are reported for at least this share of the users of a
+# segment, because in some healthy runs both trainings happen to be alike.
+_LEAST_ALIKE = 0.05
 # If the lists of at least this share of the users became more alike, those of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
 _ALL_ALIKE = 0.6
+# If at least this share of the lists look interleaved then, they are.
+_ALL_INTERLEAVED = 0.99
 # If both arms now have the same lists, the baseline is named only if its lists changed by more than
 # this multiple of the candidate's change. Two trainings of one model differ by less.
 _CLEARLY_MORE = 1.25
@@ -42,8 +45,8 @@ _SEARCHED = 100
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
 _MORE = 2.2
-# An item is at fault if the number of its lists changed by more than this multiple of the usual
-# change of the item that changed most. In real lists of 700 users the usual change is 2 to 4 %.
+# An item is at fault if the weighed change of the number of its lists is more than this multiple of
+# the usual change of the item that changed most.
 _TIMES_MOVED = 1.5
 # The share of users with another item in front must also exceed the largest usual share by this
 # factor, because a training often changes the first item of users with little history.
@@ -86,6 +89,13 @@ _TIMES_USUAL = 3
 # keep.
 _KEPT_OF_USUAL = 0.8
 
+# Faults that make the lists of both arms similar, and the habit of such lists.
+_SIMILAR = {
+    FaultKind.IDENTICAL: Habit.IDENTICAL,
+    FaultKind.ALIKE: Habit.ALIKE,
+    FaultKind.INTERLEAVED: Habit.INTERLEAVED,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
@@ -95,7 +105,8 @@ class Scene:
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None if there are no earlier lists
-    is_older: bool = False  # whether other runs are between the earlier lists and this run
+    # Whether the earlier lists are older than those of the last run, because runs were skipped
+    is_older: bool = False
     # Usual shares of users by arm, habit and bin.
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
@@ -109,8 +120,15 @@ class Scene:
             return {}
         is_still = self.changes.is_still
         bins = {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
-        bins[Arm.CANDIDATE][Habit.IDENTICAL] = _bin_identical(self.batch, self.changes.is_known)
+        bins[Arm.CANDIDATE] |= _bin_similar(self.batch, self.changes.is_known)
         return bins
+
+    @cached_property
+    def bins_before(self) -> Mapping[Habit, Integers]:
+        """The bins in the earlier run, for habits of both arms. Empty without earlier lists."""
+        if self.changes is None:
+            return {}
+        return _bin_similar(self.changes.former, self.changes.is_known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +149,10 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        suspicions.append(_find_identical(scene, scene.changes))
-        suspicions.append(_find_alike(scene, scene.changes))
+        similar = [_find_similar(scene, kind) for kind in _SIMILAR]
+        if not any(similar):
+            similar = [_find_all_alike(scene, scene.changes)]
+        suspicions += similar
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
@@ -187,7 +207,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
         )
         suspicions.append(suspicion)
     if scene.bins:
-        above_usual = _exceed_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
+        above_usual = _find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
             suspicions.append(above_usual)
     if not suspicions:
@@ -240,8 +260,8 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users who now get the same list from both arms.
+def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
+    """Find users whose lists are like the other arm's now, and were not in the earlier run.
 
     The arm whose lists changed more is at fault. None if there are hardly more such users than
     usual.
@@ -249,57 +269,66 @@ def _find_identical(scene: Scene, changes: PairChanges) -> Suspicion | None:
     The share of such users is compared with their share in healthy runs, or with their share in the
     earlier run if that is larger.
     """
-    bins = scene.bins[Arm.CANDIDATE][Habit.IDENTICAL]
-    bins_before = _bin_identical(changes.former, changes.is_known)
-    usual = share_bins(bins_before)
-    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(Habit.IDENTICAL)
-    if in_healthy_runs is not None:
-        usual = widest(usual, in_healthy_runs)
-    if find_outliers(bins, usual) is None:
-        return None
-    hit = (bins == 1) & (bins_before != 1)
-    arm = _changed_more(changes, hit)
-    return Suspicion(kind=FaultKind.IDENTICAL, arm=arm, hit=hit, judged=changes.is_known)
+    habit = _SIMILAR[kind]
+    bins = scene.bins[Arm.CANDIDATE][habit]
+    bins_before = scene.bins_before[habit]
+    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
+    def find(segment: str) -> Outliers | None:
+        rows = scene.segments[segment]
+        usual = share_bins(bins_before[rows])
+        if in_healthy_runs is not None:
+            usual = widest(usual, in_healthy_runs)
+        return find_outliers(bins[rows], usual)
 
-def _find_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find users whose lists of both arms are nearly the same, and were not in the earlier run.
-
-    If the lists of most users became more alike, but no users are outliers, all users are found.
-    Then ``is_slight`` is 1 in the result's detail. None if similarity did not rise, or if there are
-    hardly more such users than before.
-    """
-    if not scene.is_rise:
-        return None
-    bins = _bin_likeness(scene.batch, changes.is_known)
-    bins_before = _bin_likeness(changes.former, changes.is_known)
-
-    def find(rows: Rows) -> Outliers | None:
-        return find_outliers(bins[rows], share_bins(bins_before[rows]))
-
-    share_more_alike = least_share(bins, share_bins(bins_before))
-    if share_more_alike >= _ALL_ALIKE and find(scene.segments[ALL]) is None:
-        everybody = changes.is_known
-        return Suspicion(
-            kind=FaultKind.ALIKE,
-            arm=_changed_more(changes, everybody),
-            hit=everybody,
-            judged=everybody,
-            detail={"is_slight": 1.0},
-        )
     largest = _search_segments(scene, find)
     if largest is None:
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
+    users = rows[bins[rows] == 1]
+    # Users come first if their lists were different in the earlier run.
+    users = users[np.argsort(bins_before[users], kind="stable")]
+    count = int((bins_before[users] != 1).sum())
+    if kind is FaultKind.INTERLEAVED:
+        # Many healthy lists look as if they were interleaved, so the number is estimated.
+        count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[rows] = (bins[rows] >= outliers.least) & (bins_before[rows] < outliers.least)
-    if hit[rows].mean() < _LEAST_ALIKE:
+    hit[users[:count]] = True
+    if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
-    arm = _changed_more(changes, hit)
     return Suspicion(
-        kind=FaultKind.ALIKE, arm=arm, hit=hit, judged=changes.is_known, segment=segment
+        kind=kind,
+        arm=_changed_more(scene, hit),
+        hit=hit,
+        judged=bins >= 0,
+        segment=segment,
     )
+
+
+def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+    """Find all users, if the two lists of most users became more similar. Else None.
+
+    If nearly all lists look interleaved, they are, even if many of them usually look so.
+    """
+    if not scene.is_rise:
+        return None
+    bins = _bin_likeness(scene.batch, changes.is_known)
+    bins_before = _bin_likeness(changes.former, changes.is_known)
+    if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
+        return None
+    everybody = changes.is_known
+    suspicion = Suspicion(
+        kind=FaultKind.ALIKE,
+        arm=_changed_more(scene, everybody),
+        hit=everybody,
+        judged=everybody,
+        detail={"is_slight": 1.0},
+    )
+    is_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if is_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+        suspicion = replace(suspicion, kind=FaultKind.INTERLEAVED, detail={})
+    return suspicion
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
@@ -319,22 +348,32 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
 
 
-def _changed_more(changes: PairChanges, hit: Flags) -> Arm:
+def _changed_more(scene: Scene, hit: Flags) -> Arm:
     """Return the arm whose lists of these users changed more. If in doubt, it is the candidate.
 
     This is used if the lists of both arms became alike. Usually this happens because the experiment
     is not applied, and then the candidate has the baseline's lists.
     """
-    baseline, candidate = changes.lists.values()
+    if scene.changes is None:
+        return Arm.CANDIDATE
+    baseline, candidate = scene.changes.lists.values()
     if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
         return Arm.BASELINE
     return Arm.CANDIDATE
 
 
-def _bin_identical(batch: PairBatch, is_known: Flags) -> Integers:
-    """Return each user's bin, (n,): 1 if both arms give the same list, 0 if not, -1 if unknown."""
-    is_same = (batch.baseline == batch.candidate).all(axis=1) & (batch.baseline_lengths > 0)
-    return np.where(is_known, is_same, -1).astype(np.int64)
+def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
+    """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
+    is_alike, is_interleaved = exposure.compare_lists(batch)
+    flags = {
+        Habit.IDENTICAL: exposure.is_identical(batch.baseline, batch.candidate),
+        Habit.ALIKE: is_alike,
+        Habit.INTERLEAVED: is_interleaved,
+    }
+    bins = {}
+    for habit, values in flags.items():
+        bins[habit] = np.where(is_known & ~np.isnan(values), values, -1).astype(np.int64)
+    return bins
 
 
 def _mean_change(lists: OwnLists, hit: Flags) -> float:
@@ -351,15 +390,19 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     _, lengths = scene.batch.of(arm)
     _, usual_lengths = _lists_before(scene, arm)
     is_judged = usual_lengths > 0
-    hit = (lengths < usual_lengths) & (lengths > 0)
-    if not _is_increase(hit, (lengths > usual_lengths) & is_judged):
+    is_shorter = is_judged & (lengths > 0) & (lengths < usual_lengths)
+    is_longer = is_judged & (lengths > usual_lengths)
+    if not _is_increase(is_shorter, is_longer):
         return None
     detail = {
-        "now": float(np.median(lengths[hit])),
-        "before": float(np.median(usual_lengths[hit])),
-        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(hit.mean())),
+        "now": float(np.median(lengths[is_shorter])),
+        "before": float(np.median(usual_lengths[is_shorter])),
+        # The share of the shorter lists that the removal of duplicates can explain at most.
+        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(is_shorter.mean())),
     }
-    return Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=is_judged, detail=detail)
+    return Suspicion(
+        kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
+    )
 
 
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
@@ -377,7 +420,7 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
     None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
     neither arm had new data.
     """
-    suspicion = _exceed_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    suspicion = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
     if suspicion is None or arm not in scene.habits:
         return None
@@ -435,11 +478,12 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
     usual = users * sum(usual_share_moved)
     least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
-    change = lists_now - lists_before
-    if np.abs(change).max(initial=0) < least:
+    weighed = lists.weighed_changes
+    if weighed.max(initial=0.0) < least:
         return None
-    has_risen = change.max() >= -change.min()
-    is_moved = change >= least if has_risen else change <= -least
+    most_moved = int(np.argmax(weighed))
+    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
+    is_moved = (weighed >= least) & ((lists_now > lists_before) == has_risen)
     count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
     count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
     hit = count_now > count_before if has_risen else count_now < count_before
@@ -453,7 +497,6 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
         detail["exposure"] = float(places_before / max(1, lists_before.sum()))
     else:
         kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
-        most_moved = np.argmax(np.abs(change))
         detail["before"] = float(lists_before[most_moved] / users)
         detail["now"] = float(lists_now[most_moved] / users)
     return Suspicion(
@@ -481,27 +524,24 @@ def _keeps_rest(
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items moved up because the first items are gone, or down behind new ones.
 
-    None if there are hardly more than usual, if the items in front are the same for many users, if
-    the other items did not move, or if they changed too. None also if their order changed.
+    None if there are hardly more such users than usual, or if the items in front are the same for
+    many users. None also if the items behind did not move, were replaced, or changed their order.
     """
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        suspicion = _exceed_habit(scene, arm, habit, FaultKind.SHIFTED)
+        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if suspicion is None:
             continue
         hit = suspicion.hit
-        hit_share = float(hit[scene.segments[suspicion.segment]].mean())
-        if hit_share < _TIMES_SHIFTED * suspicion.usual:
-            continue
         # ``with_front`` are the lists that have the items in front.
         lists = changes.lists[arm]
         with_front, without_front = lists.former[hit], lists.present[hit]
         if habit is Habit.FIRST_NEW:
             with_front, without_front = without_front, with_front
         _, users_by_first = np.unique(with_front[:, 0], return_counts=True)
-        is_own = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
+        differs_by_user = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
-        is_shifted = is_own and _median_move(places) >= _LEAST_MOVE * in_front
+        is_shifted = differs_by_user and _median_move(places) >= _LEAST_MOVE * in_front
         is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
         if is_shifted and _keeps_rest(scene, changes, arm, hit, in_front):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
@@ -578,7 +618,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 
     None if the arm's lists have hardly more new items than usual.
     """
-    by_new_items = _exceed_habit(scene, arm, Habit.REPLACED, FaultKind.REPLACED)
+    by_new_items = _find_by_habit(scene, arm, Habit.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
     kind = judge_lists(changes.lists[arm], by_new_items.hit)
@@ -588,7 +628,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
         return replace(by_new_items, kind=kind)
     # A user's own new list may also have few new items. `Habit.MOVED` counts new items and changed
     # order, so it finds more of these users.
-    by_moves = _exceed_habit(scene, arm, Habit.MOVED, kind)
+    by_moves = _find_by_habit(scene, arm, Habit.MOVED, kind)
     # If it finds no users, the users with new items remain. The share of hit users is estimated by
     # the habit of the result. This must be `Habit.MOVED` in both cases, because few new items do
     # not prove that a user was not hit.
@@ -607,7 +647,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
     """
     suspicions = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        suspicion = _exceed_habit(scene, arm, habit, FaultKind.REORDERED)
+        suspicion = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
         if suspicion is not None:
             kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
             detail = {"top": float(kept_top >= _KEPT_TOP)}
@@ -621,18 +661,24 @@ def _share_of_judged(suspicion: Suspicion) -> float:
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
-def _exceed_habit(scene: Scene, arm: Arm, habit: Habit, kind: FaultKind) -> Suspicion | None:
+def _find_by_habit(
+    scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
+) -> Suspicion | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
     First, all users are searched together. If that finds no users, single segments are searched.
     Then the segment with the largest number of such users is used. None if no segment has such
-    users.
+    users, or if their share is below ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
-    def find(rows: Rows) -> Outliers | None:
-        segment_rows = None if len(rows) == len(bins) else rows
-        return find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
+    def find(segment: str) -> Outliers | None:
+        rows = scene.segments[segment]
+        segment_rows = None if segment == ALL else rows
+        outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
+        if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
+            return None
+        return outliers
 
     largest = _search_segments(scene, find)
     if largest is None:
@@ -653,15 +699,16 @@ def _exceed_habit(scene: Scene, arm: Arm, habit: Habit, kind: FaultKind) -> Susp
 
 
 def _search_segments(
-    scene: Scene, find: Callable[[Rows], Outliers | None]
+    scene: Scene, find: Callable[[str], Outliers | None]
 ) -> tuple[str, Outliers] | None:
     """Search all users together with ``find``. If that finds nothing, search single segments.
 
-    Returns the name of the segment with the largest estimated number of hit users, and its
+    ``find`` gets the name of a segment. At most `_SEARCHED` segments are searched, the largest
+    first. Returns the name of the segment with the largest estimated number of hit users, and its
     outliers. None if no segment has outliers. If many healthy users look like hit users, a few hit
     users are outliers only in their segment.
     """
-    outliers = find(scene.segments[ALL])
+    outliers = find(ALL)
     if outliers is not None:
         return ALL, outliers
     largest = None
@@ -670,11 +717,10 @@ def _search_segments(
     for name in by_size[:_SEARCHED]:
         if name == ALL:
             continue
-        rows = scene.segments[name]
-        outliers = find(rows)
+        outliers = find(name)
         if outliers is None:
             continue
-        hit_users = outliers.hit_share * len(rows)
+        hit_users = outliers.hit_share * len(scene.segments[name])
         if hit_users > most_hit_users:
             largest = name, outliers
             most_hit_users = hit_users
@@ -684,7 +730,7 @@ def _search_segments(
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Return how many of the arm's users are usually in each bin of the habit, as shares.
+    """Return the usual share of the arm's users in each bin of the habit.
 
     1. They are the shares in the arm's past runs. Without past runs they are the other arm's shares
        in this run, because that arm is probably healthy.
