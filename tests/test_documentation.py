@@ -18,7 +18,9 @@ from monitor.export.exposition import DAEMON_GAUGES
 from monitor.export.series import PREFIX, SERIES
 from monitor.measures.metrics import METRICS
 from monitor.model import errors
+from monitor.receivers import RECEIVERS
 from monitor.settings.json_schema import json_schema
+from monitor.sources import SOURCES
 from monitor.storage import schema_version
 from monitor.web.app import describe_api
 from servers import require
@@ -215,14 +217,15 @@ def _settings():
 REFERENCES = {
     "configuration": _settings(),
     "series": {series.name for series in SERIES.values()},
-    "metrics": set(METRICS),
+    "../how-to/sources": set(SOURCES),
+    "../explanation/delivery": set(RECEIVERS),
     "../runbooks/index": {*severities(), *(alert.name for alert in alerts())},
 }
-"""What each page of the reference has to name."""
+"""What each page has to name in its tables."""
 
 
 @pytest.mark.parametrize("page", REFERENCES)
-def test_the_reference_names_every_setting_series_metric_and_alert(page):
+def test_the_page_names_every_setting_series_source_receiver_and_alert(page):
     text = (ROOT / f"docs/reference/{page}.md").read_text()
     named = {name for row in re.findall(r"(?m)^\|.*$", text) for name in re.findall(r"\w+", row)}
     assert REFERENCES[page] - named == set()

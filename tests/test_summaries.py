@@ -106,6 +106,7 @@ bounded, unbounded = (-1.0, 1.0), (-np.inf, np.inf)
     st.sampled_from([10, summaries.EXACT]),
 )
 @example([0.1 * 3.0**power for power in range(12)], 7, unbounded, 10)
+@example([1.0, 0.2196698208047556, 1e-05], 2, unbounded, 10)
 def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts, bounds, exact):
     scores, wanted = (
         np.array(values),

@@ -228,11 +228,22 @@ def _sum_exactly(values: Floats, bound: float) -> tuple[int, int]:
 
     ``bound`` is the largest possible absolute value, or infinite.
     """
-    if math.isinf(bound):
-        bound = float(np.abs(values).max())
+    if math.isfinite(bound):
+        return _sum_steps(values, max(0, math.frexp(bound)[1]))
+    # Each value is rounded by its own size, never by that of other values in its part.
+    exponents = np.maximum(1, np.frexp(values)[1])
+    total = squares = 0
+    for exponent in np.unique(exponents).tolist():
+        of_size, squares_of_size = _sum_steps(values[exponents == exponent], exponent)
+        total += of_size
+        squares += squares_of_size
+    return total, squares
+
+
+def _sum_steps(values: Floats, exponent: int) -> tuple[int, int]:
+    """As `_sum_exactly`, for values of at most 2**exponent."""
     # Scores of at most 1 are rounded to 2**-60. This changes the mean by less than a rounding
     # error.
-    exponent = max(0, math.frexp(bound)[1])
     steps = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
     # The halves have 31 bits, so their products fit into 64 bits.
     high = steps >> _HALF

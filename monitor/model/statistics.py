@@ -90,7 +90,7 @@ class DerivedMetric(StrEnum):
     OUTCOME_HIGH = "outcome_high"
 
     def of(self, metric: str) -> str:
-        """Return the name of this series of a metric, such as ``floor(tau_ext@10)``."""
+        """Return the name of this series of a metric, such as ``floor(extended_tau@10)``."""
         return f"{self}({metric})"
 
 

@@ -8,20 +8,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair
 from monitor.measures.pairing.list_tables import sort_users
-from monitor.measures.pairing.pairs import mix, pair_kept
+from monitor.measures.pairing.pairs import pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
 from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_segments
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.rankings import (
-    Arm,
     AskedUsers,
     Coverage,
     CoverageNote,
@@ -148,13 +146,8 @@ class RunAccumulator:
             part.metrics |= dict.fromkeys(map(str, scored.metrics))
             part.unmeasured |= dict.fromkeys(scored.left_out)
             part.sums.add(rows, scored.by_metric, scored.bounds)
-            part.listed.add(pairing)
-            part.note_answers(Arm.BASELINE, batch.baseline)
-            part.note_answers(Arm.CANDIDATE, batch.candidate)
-            part.coverage.update(counts_of(pairing.coverage))
-            # The sum of hashes does not depend on the order of the users.
             hashes = hash_users(batch.panel.users, self._comparison)
-            part.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
+            part.add_lists(batch, pairing, hashes)
             is_in_sample = is_sampled(batch.panel, self._sampled_share, hashes)
             sampled = {}
             for segment, positions in batch.panel.segments.items():
@@ -257,15 +250,12 @@ class RunAccumulator:
             count = measuring.evidence_users
             evidence += ordinary_evidence(users, by_user, median, count, part.failed)
         stores_lists = measuring.keep_lists is not Keep.NONE
-        findings = Findings(
-            slot=slot,
+        findings = replace(
+            part.find_facts(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
-            catalogue_size=max(measuring.catalogue_size or 0, part.listed.count) or None,
             lists=stored_lists(users, self._segments) if stores_lists else None,
-            input_hash=f"{part.input_hash % 2**64:016x}",
-            id_mismatches=part.ids.mismatches,
         )
         return findings, sample
 

@@ -191,6 +191,7 @@ class OutboxSender:
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
             by_outcome.setdefault((status, reason), []).append(delivery)
+        # Deliveries that are pending without a reason are sent now.
         to_send = by_outcome.pop((DeliveryStatus.PENDING, None), [])
         for (status, reason), deliveries in by_outcome.items():
             again = None
@@ -200,15 +201,19 @@ class OutboxSender:
         waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
         for message in _compose(waiting.values(), dispatch.snapshot):
             if should_stop():
-                self._record(list(waiting.values()), DeliveryStatus.PENDING, again=now)
+                self._give_back(waiting.values(), now)
                 break
             deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
                 # Deliveries that were not tried are due at the same time as the failed ones.
-                self._record(list(waiting.values()), DeliveryStatus.PENDING, again=pause.until)
+                self._give_back(waiting.values(), pause.until)
                 return pause
         return None
+
+    def _give_back(self, deliveries: Iterable[Delivery], at: datetime) -> None:
+        """Record deliveries that were not tried as pending. They are due again ``at`` this time."""
+        self._record([*deliveries], DeliveryStatus.PENDING, again=at)
 
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
         """Return the object that decides on these changes now."""

@@ -290,15 +290,17 @@ def _describe_levels(
 ) -> list[str]:
     """Write a note on the level of each series, or ``otherwise`` if its level has not changed."""
     notes = []
+    # ``since`` is the index of the past run that began the level, or -1.
     for since, is_new in zip(reference.since, reference.has_moved, strict=True):
-        note = otherwise
-        if since >= 0:
-            slot = format_instant(past[since].slot)
-            note = f"normal again since {slot}"
-            if is_new:
-                command = f"rankwatch accept {comparison} --since {slot}"
-                note = f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back"
-        notes.append(note)
+        if since < 0:
+            notes.append(otherwise)
+            continue
+        slot = format_instant(past[since].slot)
+        if is_new:
+            command = f"rankwatch accept {comparison} --since {slot}"
+            notes.append(f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back")
+        else:
+            notes.append(f"normal again since {slot}")
     return notes
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 from math import log10
 
 import numpy as np
+import pandas as pd
 
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
-from monitor.model.rankings import Arm, RankingTable
+from monitor.model.rankings import Arm, RankingTable, Traces
 from monitor.model.run_reasons import FloorDoubt, RunReason, RunReasonKind
 from monitor.pipeline.user_batches import take_table
 
@@ -18,7 +19,9 @@ _MIN_RUNS = 3
 _MIN_ZEROS = 9
 """Equal answers are suspicious if their chance is below 10 to the power of minus this."""
 _MIN_UNIQUE = 0.9
-"""If fewer than this share of the requests have their own id, equal ids are no sign of copies."""
+"""If at most this share of the requests have their own id, equal ids are no sign of copies."""
+_AGE_ROUNDING_S = 1
+"""Caches report ages in whole seconds, so an age may be too large by this."""
 _LEAST_OVERLAP = 1e-9
 
 
@@ -72,47 +75,74 @@ def doubt_floor(
 ) -> RunReason | None:
     """Say why the baseline's second lists may be copies of its first lists.
 
-    Return None if nothing is suspicious. ``overlaps`` are the mean overlaps of the first and second
-    lists in the last runs.
+    Return None if nothing is suspicious. There are three signs, in this order:
 
-    A deterministic recommender always gives equal answers. So equal answers are suspicious only if
-    lists differed before. Suppose that in each of the last runs at least a share p of the users had
-    lists that differed. Then the chance that all answers are equal is (1 - p)^n for n users. Equal
-    answers are reported if this chance is below 1e-9.
+    1. Some users were answered from a cache.
+    2. Some users got both lists with the same request id.
+    3. All users got equal lists, although lists usually differ. ``overlaps`` are the mean overlaps
+       of the first and second lists in the last runs.
     """
     if first.traces is None or second.traces is None:
         return None
     first_rows, second_rows = _rows_of_both(first, second)
-    traces = first.traces
-    again = second.traces
     count = len(first_rows)
-    # The traces have the arrival, the age in a cache and the id of the request of each answer.
-    earlier_by_s = traces.came_s[first_rows] - again.came_s[second_rows]
-    # If the second answer arrived earlier and was stored, the first answer may be its copy.
-    is_first_stored = (earlier_by_s > 0) & (traces.age_s[first_rows] <= earlier_by_s + 1)
-    cached = (np.isfinite(again.age_s[second_rows]) | is_first_stored).sum()
-    # Equal ids are a sign of copies only if nearly every request has its own id.
-    ids = len(np.unique(traces.ids[np.isfinite(traces.ids)]))
-    requests = len(np.unique(traces.came_s[np.isfinite(traces.came_s)]))
-    are_unique = ids > max(1, _MIN_UNIQUE * requests)
-    same = ((traces.ids[first_rows] == again.ids[second_rows]) & are_unique).sum()
-    # The chance that all answers are equal is 10 to the power of -zeros. A user whose lists differ
-    # lowers the mean overlap by at most 1 / n. So the share of these users is at least 1 - overlap.
-    zeros = 0.0
-    if len(overlaps) >= _MIN_RUNS:
-        # An overlap of 0 has no logarithm.
-        zeros = -count * log10(max(*overlaps, _LEAST_OVERLAP))
+    max_ignored = _MAX_IGNORED_SHARE * count
     doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
-    if cached > _MAX_IGNORED_SHARE * count:
-        sign = again.sign or traces.sign
-        return replace(doubt, doubt=FloorDoubt.CACHED, users=int(cached), text=sign)
-    if same > _MAX_IGNORED_SHARE * count:
-        return replace(doubt, doubt=FloorDoubt.SAME_ID, users=int(same))
+    cached = _count_cached(first.traces, first_rows, second.traces, second_rows)
+    if cached > max_ignored:
+        sign = second.traces.sign or first.traces.sign
+        return replace(doubt, doubt=FloorDoubt.CACHED, users=cached, text=sign)
+    same_ids = _count_same_ids(first.traces, first_rows, second.traces, second_rows)
+    if same_ids > max_ignored:
+        return replace(doubt, doubt=FloorDoubt.SAME_ID, users=same_ids)
+    zeros = _zeros_of_chance(overlaps, count)
     if zeros <= _MIN_ZEROS:
         return None
     if _is_equal(take_table(first, first_rows), take_table(second, second_rows)):
         return replace(doubt, doubt=FloorDoubt.EQUAL, limit=zeros)
     return None
+
+
+def _count_cached(
+    first_traces: Traces, first_rows: Rows, second_traces: Traces, second_rows: Rows
+) -> int:
+    """Count the users with a second answer from a cache, or with a copy of it as first answer."""
+    earlier_by_s = first_traces.came_s[first_rows] - second_traces.came_s[second_rows]
+    max_age_s = earlier_by_s + _AGE_ROUNDING_S
+    # If the second answer arrived earlier and was stored, the first answer may be its copy.
+    is_copy = (earlier_by_s > 0) & (first_traces.age_s[first_rows] <= max_age_s)
+    is_cached = np.isfinite(second_traces.age_s[second_rows])
+    return int((is_cached | is_copy).sum())
+
+
+def _count_same_ids(
+    first_traces: Traces, first_rows: Rows, second_traces: Traces, second_rows: Rows
+) -> int:
+    """Count the users with the same request id in both answers.
+
+    Return 0 if many requests share ids, because equal ids are then no sign of copies.
+    """
+    # A missing fact is NaN, which `nunique` does not count.
+    ids = pd.Series(first_traces.ids).nunique()
+    requests = pd.Series(first_traces.came_s).nunique()
+    if ids <= max(1, _MIN_UNIQUE * requests):
+        return 0
+    return int((first_traces.ids[first_rows] == second_traces.ids[second_rows]).sum())
+
+
+def _zeros_of_chance(overlaps: Sequence[float], count: int) -> float:
+    """Return z. The chance that all ``count`` users get equal lists is at most 10^-z.
+
+    A deterministic recommender always gives equal lists. So equal lists are suspicious only if
+    lists differed in each of the last runs. A user whose lists differ lowers a run's mean overlap
+    by at most 1 / count. So at least a share of 1 - overlap of the users had lists that differed.
+    With the highest overlap of these runs, the lists of one user are equal with a chance of at most
+    this overlap. For all users the chance is overlap^count. z is 0 if there are too few runs.
+    """
+    if len(overlaps) < _MIN_RUNS:
+        return 0.0
+    # An overlap of 0 has no logarithm.
+    return -count * log10(max(*overlaps, _LEAST_OVERLAP))
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:

@@ -242,16 +242,17 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
-    ``under_way`` is the number of past runs in the slot's hour, or on its day.
+    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alarm in all runs
+    of one weekday can be a season at once, because its second recurrence comes a week later. An
+    hour recurs daily, so a season of hours must recur before it is learned.
     """
     slots = [run.slot.astimezone(UTC) for run in past]
     now = slot.astimezone(UTC)
-    same_day = [past_slot for past_slot in slots if past_slot.date() == now.date()]
-    in_day = len(same_day)
-    in_hour = sum(past_slot.hour == now.hour for past_slot in same_day)
+    today = [past_slot for past_slot in slots if past_slot.date() == now.date()]
+    in_this_hour = [past_slot for past_slot in today if past_slot.hour == now.hour]
     hours = np.array([past_slot.hour for past_slot in slots], dtype=np.intp)
     weekdays = np.array([past_slot.weekday() for past_slot in slots], dtype=np.intp)
     return (
-        Phases(past=hours, now=now.hour, under_way=in_hour),
-        Phases(past=weekdays, now=now.weekday(), under_way=in_day, is_known_at_once=True),
+        Phases(past=hours, now=now.hour, under_way=len(in_this_hour)),
+        Phases(past=weekdays, now=now.weekday(), under_way=len(today), is_known_at_once=True),
     )

@@ -301,9 +301,10 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """Return the arm of the finding. Without a finding, the arm that changed the distance more.
+    """Return the arm whose lists are compared with its earlier lists.
 
-    Return None if there are no earlier lists.
+    Return None if there are no earlier lists, even if there is a finding. Otherwise return the
+    first arm of the finding. Without a finding, return the arm that changed the distance more.
     """
     if changes is None:
         return None

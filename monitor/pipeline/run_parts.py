@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from heapq import nsmallest
 from typing import Any, TypeAlias
 
@@ -16,15 +17,26 @@ import pyarrow as pa
 
 from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.list_tables import user_column, user_index
-from monitor.measures.pairing.pairs import ListedItems, distinct_ids
+from monitor.measures.pairing.pairs import ListedItems, distinct_ids, mix
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
+from monitor.model.arrays import Hashes
 from monitor.model.model_versions import count_versions
-from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Pull
+from monitor.model.rankings import (
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Pairing,
+    Pull,
+    UserBatch,
+)
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
-from monitor.model.runs import Scores
+from monitor.model.runs import Findings, Scores
 
 _EXAMPLES = 5
 """A note names at most this many example users."""
+_JSON_FIELDS = ("metrics", "failed", "unmeasured", "input_hash")
+"""Fields of `RunPart` that JSON returns as they were."""
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="zstd")
 
 CoverageCounts: TypeAlias = Counter[tuple[str, str, str]]
@@ -77,7 +89,28 @@ class RunPart:
             count_versions(self.versions[arm], versions.items())
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
 
-    def note_answers(self, arm: Arm, pull: Pull) -> None:
+    def add_lists(self, batch: UserBatch, pairing: Pairing, hashes: Hashes) -> None:
+        """Add what is counted or collected of all lists. ``hashes`` has a hash for each user."""
+        self.listed.add(pairing)
+        self._note_answers(Arm.BASELINE, batch.baseline)
+        self._note_answers(Arm.CANDIDATE, batch.candidate)
+        self.coverage.update(counts_of(pairing.coverage))
+        # The sum of hashes does not depend on the order of the users.
+        self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
+
+    def find_facts(self, slot: datetime, configured_size: int | None) -> Findings:
+        """Return the facts that follow from all users, for paired and for unpaired runs.
+
+        ``configured_size`` is the configured size of the catalogue.
+        """
+        return Findings(
+            slot=slot,
+            catalogue_size=max(configured_size or 0, self.listed.count) or None,
+            input_hash=f"{self.input_hash % 2**64:016x}",
+            id_mismatches=self.ids.mismatches,
+        )
+
+    def _note_answers(self, arm: Arm, pull: Pull) -> None:
         """Count the versions of the arm's model, and note why users have no list."""
         count_versions(self.versions[arm], pull.versions.items())
         for reason, text in pull.notes.items():
@@ -119,10 +152,7 @@ def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
 
 def pack_part(part: RunPart, scores: Scores) -> bytes:
     """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
-    facts = {
-        "metrics": part.metrics,
-        "unmeasured": part.unmeasured,
-        "failed": part.failed,
+    facts = {name: getattr(part, name) for name in _JSON_FIELDS} | {
         "ids": asdict(part.ids),
         "notes": [(*key, *note) for key, note in part.notes.items()],
         "versions": part.versions,
@@ -130,7 +160,6 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
         "sampled": list(part.sampled.items()),
         "users": part.listed.users,
         "lacking_users": part.listed.lacking_users,
-        "input_hash": part.input_hash,
     }
     tables = (
         pa.table({"facts": [json.dumps(facts)]}),
@@ -164,9 +193,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
         _add_sums(sums, sums_table)
         part = RunPart(
             sums=sums,
-            metrics=facts["metrics"],
-            failed=facts["failed"],
-            unmeasured=facts["unmeasured"],
+            **{name: facts[name] for name in _JSON_FIELDS},
             listed=ListedItems(
                 listed=listed["id"].chunks,
                 lacking=lacking["id"].chunks,
@@ -182,7 +209,6 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             coverage=_counts(facts["coverage"]),
             sampled=_counts(facts["sampled"]),
             versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
-            input_hash=facts["input_hash"],
             users=users,
         )
         for arm, reason, text, noted_users in facts["notes"]:

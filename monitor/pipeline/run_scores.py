@@ -137,8 +137,9 @@ def select_stored(
         return None
     if keep is Keep.ALL:
         return scores
+    # Users are drawn again after each batch. This selects the same users as one draw from all
+    # batches, but needs less memory.
     drawn: list[Scores] = []
-    # Drawing again after each batch gives the same scores as drawing once, in less memory.
     for batch in scores:
         drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
     return drawn

@@ -185,7 +185,7 @@ def _measure_floor(
     scores = score_all(again.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
-        # Both pairings leave out other users of the panel, so the scores go through its rows.
+        # The two pairings leave out different users. So the scores are first put in panel order.
         by_panel_row = np.full(len(users.panel), np.nan)
         by_panel_row[again.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]

@@ -53,7 +53,10 @@ def pull_titles(
     items: Collection[str],
     timeout_s: float = TITLES_S,
 ) -> tuple[Mapping[str, str], str | None]:
-    """Return the titles of these items, and the error, or None. Waits at most `TITLES_S`."""
+    """Return the titles of these items, and a sentence on what failed, or None.
+
+    Waits at most ``timeout_s``, and never longer than `TITLES_S`.
+    """
     if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
@@ -61,5 +64,5 @@ def pull_titles(
         "item_titles", source, methodcaller("titles", slot, items)
     )
     late = f"no answer within {wait_s:.0f} s: items are shown by their ids"
-    lack = titles.wait(Deadline.after(wait_s), late)
-    return titles.answer or {}, lack
+    failure = titles.wait(Deadline.after(wait_s), late)
+    return titles.answer or {}, failure

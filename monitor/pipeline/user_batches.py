@@ -90,15 +90,15 @@ class _PanelPull:
         Only the first call returns the versions of the model.
         """
         rows = self._rows[positions]
-        failed = self._failed_rows[positions]
-        users = [self._failed_users[row] for row in failed[failed >= 0]]
+        failed_rows = self._failed_rows[positions]
+        failed_users = [self._failed_users[row] for row in failed_rows[failed_rows >= 0]]
         # Only the first batch gets the versions, so that the users are counted once.
         versions = self._versions
         self._versions = {}
         return replace(
             self._pull,
             rankings=take_table(self._pull.rankings, rows[rows >= 0]),
-            failures={user: self._pull.failures[user] for user in users},
+            failures={user: self._pull.failures[user] for user in failed_users},
             versions=versions,
         )
 

@@ -2,10 +2,10 @@
 
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from monitor.boundary.deadline import OverdueError
-from monitor.boundary.foreign_errors import find_tls_fault
+from monitor.boundary.foreign_errors import chain_of, find_tls_fault
 from monitor.boundary.link_local import LinkLocalError
 from monitor.model.tls_faults import TlsClient
 from monitor.texts.tls_faults import write_tls_fault
@@ -28,7 +28,7 @@ _TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
 
 def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
     """Write what happened and what to do."""
-    chain = list(_chain(error))
+    chain = list(chain_of(error))
     if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
         return f"did not answer within {timeout_s:g} s"
     fault = find_tls_fault(error)
@@ -45,7 +45,7 @@ def proxy_reason(error: Exception, proxy: str, reason: str) -> str:
 
     ``reason`` is the text that `failure_reason` made from this error.
     """
-    chain = list(_chain(error))
+    chain = list(chain_of(error))
     if find_tls_fault(error) is not None or any(isinstance(link, LinkLocalError) for link in chain):
         return reason
     for link in chain:
@@ -56,9 +56,3 @@ def proxy_reason(error: Exception, proxy: str, reason: str) -> str:
                 advice = "check the credentials in proxy"
             return f"was not reached: {proxy} answered {refusal[1]} to CONNECT: {advice}"
     return f"was not reached: {proxy} {reason}"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -28,7 +28,7 @@ from monitor.model.instants import utc_now
 from monitor.model.rules import Keep, SimilarityRule
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
-from monitor.settings.excerpt import names_in
+from monitor.settings.excerpt import comparison_names, names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
@@ -66,24 +66,23 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     """Yield the problems of settings that do not fit together."""
     entries = settings.entries or ()
     comparisons = tuple((index, entry) for index, entry in enumerate(entries) if entry is not None)
-    names: set[str | None] = set()
-    for entry in entries:
-        # An invalid entry is a comparison whose name is None.
-        values = None if entry is None else vars(entry)
-        names.update(name for _, name in names_in(values))
-    yield from _listen(settings, access)
+    yield from _check_listen(settings, access)
     if settings.retention is not None:
-        yield from _retention(settings.retention)
-    yield from _names(comparisons)
+        yield from _check_retention(settings.retention)
+    yield from _check_names(comparisons)
     yield from _scores_files(settings, comparisons)
     yield from _check_receivers(settings)
-    yield from _pings(settings, names)
+    yield from _check_pings(settings)
     for index, comparison in comparisons:
         yield from within(("comparisons", index), _comparison(comparison))
 
 
-def _names(comparisons: _Comparisons) -> Iterator[Problem]:
-    """Report names that occur twice, and candidates whose comparison would have an invalid name."""
+def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
+    """Report names that occur twice, and candidates whose comparison would have an invalid name.
+
+    The name of an entry is reserved, even if only its candidates are comparisons. `names_in`
+    returns it only if it is a comparison. For a pair, the key of the second candidate is reported.
+    """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []
     for index, comparison in comparisons:
@@ -97,7 +96,7 @@ def _names(comparisons: _Comparisons) -> Iterator[Problem]:
             yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
 
 
-def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
+def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Report an address that other machines can reach without authentication.
 
     ``access`` are the options of the web configuration file. None if it is missing or unreadable.
@@ -119,7 +118,7 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
-def _retention(retention: Partial) -> Iterator[Problem]:
+def _check_retention(retention: Partial) -> Iterator[Problem]:
     """Report data that should be stored longer than the runs to which they belong."""
     for key in ("scores", "lists", "evidence", "summaries"):
         age = getattr(retention, key)
@@ -164,10 +163,13 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
             yield Problem(path, f"no receiver is called {name}: there are {choices}")
 
 
-def _pings(settings: Partial, comparisons: set[str | None]) -> Iterator[Problem]:
-    """Report pings that name unknown comparisons. ``comparisons`` are the names that exist."""
-    if None in comparisons or settings.entries is None:
-        return  # one comparison has an invalid name, and it may be the one that is meant
+def _check_pings(settings: Partial) -> Iterator[Problem]:
+    """Report pings that name unknown comparisons."""
+    if settings.entries is None or None in settings.entries:
+        return  # an invalid entry may define the comparison that is meant
+    comparisons = comparison_names(map(vars, settings.entries))
+    if None in comparisons:
+        return  # the comparison with the invalid name may be meant
     for index, ping in enumerate(settings.pings or ()):
         if ping is None:
             continue

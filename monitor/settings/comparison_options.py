@@ -129,7 +129,7 @@ class ConditionsOptions(Options):
         )
 
     def to_rules(self, *, is_unpaired: bool) -> tuple[ConditionRule, ...]:
-        """A rule for each condition that has an alert."""
+        """Return a rule for each condition that has an alert and can occur in the comparison."""
         rules = []
         for condition, options in self._by_condition():
             is_possible = is_unpaired or condition not in OF_UNPAIRED

@@ -51,6 +51,7 @@ _LACKS = {
 _FOR = {Lack.IDENTICAL: 2}
 _TREND = {"learned": "trend", "segments": "each"}
 _DROP = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
+_JUMP = {**_DROP, "learned": "jump"}
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -72,24 +73,26 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
     if options.unpaired is not None:
-        return _of_unpaired(metrics, options)
+        return _unpaired_rules(metrics, options)
     rules: list[RuleOptions] = []
     if metrics:
-        rules += _of_first(metrics[0], options)
+        rules += _first_metric_rules(metrics[0], options)
     watched = metrics[: 1 + _OTHERS]
     # A name depends on all watched metrics, also on the first one.
     names = name_metrics(watched)
     for metric, name in zip(watched[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
-    rules += _of_coverage(options)
+    rules += _coverage_rules(options)
     # A frozen arm can be found only if the lists of all users are stored.
     if options.keep_lists in (None, Keep.ALL):
         rules += [_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
     return tuple(rules)
 
 
-def _of_unpaired(metrics: Sequence[Metric], options: ComparisonOptions) -> tuple[RuleOptions, ...]:
+def _unpaired_rules(
+    metrics: Sequence[Metric], options: ComparisonOptions
+) -> tuple[RuleOptions, ...]:
     """Return rules on the gaps of the first metric, and on coverage."""
     rules: list[RuleOptions] = []
     if metrics:
@@ -102,7 +105,7 @@ def _of_unpaired(metrics: Sequence[Metric], options: ComparisonOptions) -> tuple
         ]
         if far_share(metrics[0]) is not None:
             rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
-    of_one_arm = [rule for rule in _of_coverage(options) if not _compares_arms(rule)]
+    of_one_arm = [rule for rule in _coverage_rules(options) if not _compares_arms(rule)]
     return (*rules, *of_one_arm)
 
 
@@ -110,7 +113,7 @@ def _compares_arms(rule: RuleOptions) -> bool:
     return rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
 
 
-def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
+def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield rules on the users without a good list, of both arms, and on their slow increase."""
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
@@ -119,15 +122,16 @@ def _of_coverage(options: ComparisonOptions) -> Iterator[RuleOptions]:
             is_second_rule = lack in OF_BOTH_ARMS and arm is Arm.BASELINE
             if is_unknown or is_second_rule:
                 continue
-            keys = {**_DROP, "learned": "jump", "for": _FOR.get(lack, 1)}
+            keys = {**_JUMP, "for": _FOR.get(lack, 1)}
             coverage = str(CoverageShare(lack, arm))
             yield _rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
-    # A change that is too small to detect in one run adds up over runs.
+    # A change that is too small to detect in one run adds up over runs. These two faults may spread
+    # slowly over the users. The other lacks usually begin at once, so a jump finds them.
     for name in ("SharedList", "TopReversed"):
         yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
 
 
-def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
+def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield the rules on the first metric: on its mean, its tail, shares of users and the floor."""
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)

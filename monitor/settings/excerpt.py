@@ -3,7 +3,7 @@
 Some commands need nothing else. This is quick, and it works in spite of problems with other keys.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
@@ -36,7 +36,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     text = read_text(path)
     base = path.absolute().parent
     document = parse_yaml(text, str(path))
-    names = _names_of(document)
+    names = comparison_names(_entries(document))
     url: Any = document.data.get("database")
     has_problem = any(
         problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
@@ -56,7 +56,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
 
 def load_comparison_names(path: Path) -> tuple[str, ...]:
     """Read the names of the comparisons. A name that is not text is left out."""
-    names = _names_of(load_document(path))
+    names = comparison_names(_entries(load_document(path)))
     return tuple(name for name in names if name is not None)
 
 
@@ -65,10 +65,10 @@ def load_document(path: Path) -> YamlDocument:
     return parse_yaml(read_text(path), str(path))
 
 
-def _names_of(document: YamlDocument) -> list[Any]:
-    """Return the names of all comparisons. A name that is not text is None."""
+def comparison_names(entries: Iterable[object]) -> list[Any]:
+    """Return the names of all comparisons in these entries. A name that is not text is None."""
     names: list[Any] = []
-    for entry in _entries(document):
+    for entry in entries:
         names += [name for _, name in names_in(entry)]
     return names
 
@@ -95,7 +95,7 @@ def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> in
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
     """Yield the comparisons that an entry of ``comparisons`` defines: the key path and the name.
 
-    A name that is not text becomes None.
+    A name that is not text becomes None. The key path of a pair is that of its second candidate.
     """
     if not isinstance(entry, Mapping):
         yield ("name",), None

@@ -226,7 +226,7 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
         low, high = rule.metric.bounds(k)
     else:
         name, low, high = str(rule.statistic), 0.0, 1.0
-        yield from _share_below(rule, k)
+        yield from _check_share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     # No value is below the lowest possible value, or above the highest one.
     is_possible = low < threshold <= high if is_below else low <= threshold < high
@@ -236,11 +236,11 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield Problem((resolve,), message)
 
 
-def _share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
+def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     """Report a ``share_below(x)`` with an impossible x, and ``below`` for a similarity.
 
-    If lists drift apart, more users fall below x of a similarity, and only ``above`` detects this.
-    For a distance both sides are allowed.
+    If lists drift apart, the similarity of more users is below x. So the share grows, and only
+    ``above`` detects this. For a distance both ``above`` and ``below`` are allowed.
     """
     judged = rule.metric
     low, high = judged.bounds(k)

@@ -31,9 +31,9 @@ def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
 def _options(options: Partial, now: datetime) -> Iterator[Problem]:
     """Report the problems of the section ``unpaired``. The key paths start at the section."""
     if options.log is not None:
-        yield from _rows("log", options.log, options.arm, needs="within")
+        yield from _check_rows("log", options.log, options.arm, needs="within")
     if options.assignments is not None:
-        yield from _rows("assignments", options.assignments, options.arm)
+        yield from _check_rows("assignments", options.assignments, options.arm)
         for key in ("segments", "sample"):
             if getattr(options.assignments, key):
                 yield Problem(("assignments", key), _ALL_USERS)
@@ -57,10 +57,13 @@ def _options(options: Partial, now: datetime) -> Iterator[Problem]:
         )
 
 
-def _rows(key: str, source: OneOf, arm: str | None, needs: str | None = None) -> Iterator[Problem]:
+def _check_rows(
+    key: str, source: OneOf, arm: str | None, needs: str | None = None
+) -> Iterator[Problem]:
     """Report a source that is no file or table, or that does not select its rows by time only.
 
-    Of the keys for the period, it may have only the key ``needs``.
+    Of the keys for the period, it may have only the key ``needs``. ``arm`` is the column that
+    ``unpaired.arm`` names.
     """
     if source.kind not in ("file", "sql"):
         yield Problem((key,), "must be file or sql, because only they have times")

@@ -247,7 +247,8 @@ class _Builder:
     def _mapping(self, node: MappingNode, path: KeyPath) -> PlacedMapping:
         """Return the values by key. Keys that are no text or occur twice are reported.
 
-        A merged key (``<<: *anchor``) may occur twice. Then the key of the mapping itself is used.
+        A merged key (``<<: *anchor``) may occur twice. Then the key of the mapping itself is used,
+        because `_pairs` yields merged keys last.
         """
         built = PlacedMapping()
         built.path = path

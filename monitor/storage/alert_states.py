@@ -107,10 +107,10 @@ def admit(
 ) -> tuple[list[AlertState], list[Transition]]:
     """Return the states that may replace the stored states, and the transitions to these states.
 
-    A new state is admitted if it was not judged for an earlier slot than the stored state. It must
-    also equal the stored state, or follow from it by the alert's transitions. ``new_transitions``
-    are in the order in which they happened. So an alert's first transition must begin at the stored
-    state. An alert without a stored state counts as quiet.
+    A new state is admitted if it was not judged for an earlier slot than the stored one. If the
+    alert has new transitions, the first one must also begin at the stored ``state``. Otherwise
+    ``state`` and ``dedup_key`` must be those of the stored one. ``new_transitions`` are in the
+    order in which they happened. An alert without a stored state counts as quiet.
     """
     first_transitions: dict[AlertKey, Transition] = {}
     for transition in new_transitions:

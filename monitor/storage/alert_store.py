@@ -132,7 +132,7 @@ class SqlAlertStore:
             comparison,
             alerts,
             values={"acknowledged_by": author},
-            to_state=State.FIRING,
+            to_state=State.FIRING,  # an acknowledged alert goes on firing
             reason=reason,
             at=at,
         )

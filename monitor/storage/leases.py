@@ -212,21 +212,21 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
     """Take the lease for ``lasts`` if it is free. Returns the new epoch, or None if it is not free.
 
-    With ``lasts`` None, the lease is always taken and never expires. The file lock of SQLite then
-    decides who may call this.
+    On SQLite, ``lasts`` is None. The file lock decides there who may call this. So the lease is
+    always taken, and NULL is stored in ``expires_at``. A NULL in the row means that no time is
+    stored. On PostgreSQL, such a lease counts as free.
     """
     now = _now(connection)
     until: Any = None
-    is_free = None
+    is_free = None  # no condition
     if lasts is not None:
         until = now + literal(lasts, Interval)
         is_free = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
     values = {"holder": holder, "acquired_at": now, "expires_at": until}
     first_lease = insert(connection, leases).values(name=LEADING, epoch=1, **values)
-    values["epoch"] = leases.c.epoch + 1
     take = first_lease.on_conflict_do_update(
         index_elements=[leases.c.name],
-        set_=values,
+        set_={**values, "epoch": leases.c.epoch + 1},
         where=is_free,
     ).returning(leases.c.epoch)
     return connection.execute(take).scalar()

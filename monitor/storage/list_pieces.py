@@ -79,7 +79,7 @@ def read_lists(database: Database, run_id: int) -> KeptLists | None:
         pieces[arm].append(payload)
     if not pieces:
         return None
-    # Imported here for the same reason as in `encode_lists`.
+    # Importing pyarrow is slow, so only functions that read or write lists import it.
     from monitor.storage import list_parquet
 
     try:

@@ -36,28 +36,30 @@ If too few of the first number are healthy, the second number is searched.
 def read_memory(database: Database, request: MemoryRequest) -> Memory:
     """Return what a run needs from earlier runs.
 
-    The lists of the last run, and the lists from before the current alerts, are read only if the
-    request wants them. If lists are damaged, a sentence in ``unreadable`` replaces them.
+    The lists of the last run and the former lists are read only if the request wants them. The
+    former lists are from before the current alerts. If lists are damaged, a sentence in
+    ``unreadable`` replaces them.
     """
     comparison = request.comparison
     with database.read() as connection:
-        newest = _newest_ok(connection, request)
-        past = _past_runs(connection, request, _last(newest, request.runs))
+        last_ok_runs = _last_ok_runs(connection, request)
+        past = _past_runs(connection, request, _last(last_ok_runs, request.runs))
         memory = Memory(
             states=read_states(connection, comparison),
             past=past,
             accepted=read_accepted(connection, comparison),
             anew_since=_anew_since(connection, request, past),
-            last_ok=run_results.newest_run(connection, comparison, *_is_earlier_ok(request)),
+            last_ok=run_results.newest_run(connection, comparison, _is_earlier_ok(request)),
         )
         if request.wants_planned_share:
             memory = replace(memory, planned_share=_planned_share(connection, request))
+        # Only a run requests splits. Commands that read earlier runs need none of these fields.
         if request.splits:
             memory = replace(
                 memory,
-                floor_overlaps=_floor_overlaps(connection, _last(newest, request.splits)),
-                splits=_healthy_splits(connection, request, newest),
-                explained=_last_explained(connection, _last(newest, _EXPLAINED)),
+                floor_overlaps=_floor_overlaps(connection, _last(last_ok_runs, request.splits)),
+                splits=_healthy_splits(connection, request, last_ok_runs),
+                explained=_last_explained(connection, _last(last_ok_runs, _EXPLAINED)),
             )
         if not request.wants_last_lists:
             return memory
@@ -108,25 +110,25 @@ class _OkRun:
     states: Mapping[tuple[str, str], State]
 
 
-def _last(newest: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
-    """Return the last ``count`` runs. ``newest[-count:]`` would return all runs for a count of 0."""
-    return newest[max(0, len(newest) - count) :]
+def _last(ok_runs: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
+    """Return the last ``count`` runs. ``ok_runs[-count:]`` would return all runs for a count of 0."""
+    return ok_runs[max(0, len(ok_runs) - count) :]
 
 
 def _past_runs(
-    connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
+    connection: Connection, request: MemoryRequest, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[PastRun, ...]:
     """Return these runs as a judgement needs them, in the same order.
 
     A run gets its summaries only if it lacks lessons for one of the requested series.
     """
-    ids = [run.id for run in newest]
+    ids = [run.id for run in last_ok_runs]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
     lessons = run_results.lessons_of(connection, ids)
     past_runs = {}
     ids_without_lessons = []
-    for run in newest:
+    for run in last_ok_runs:
         past_run = PastRun(
             slot=run.slot,
             states=run.states,
@@ -156,7 +158,7 @@ def _anew_since(
         return None
     has_other_config = runs.c.config_hash != request.config_hash
     last_before_change = run_results.newest_run(
-        connection, request.comparison, has_other_config, *_is_earlier_ok(request)
+        connection, request.comparison, has_other_config, _is_earlier_ok(request)
     )
     if last_before_change is None:
         return None
@@ -182,13 +184,13 @@ def _planned_share(connection: Connection, request: MemoryRequest) -> float | No
     return None if unpaired is None else unpaired.baseline_share
 
 
-def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[float, ...]:
+def _floor_overlaps(connection: Connection, last_ok_runs: Sequence[_OkRun]) -> tuple[float, ...]:
     """Return the mean overlap of the noise floor's lists in each of these runs, in any order.
 
     Runs without a noise floor are left out.
     """
     query = select(summaries.c.mean).where(
-        summaries.c.run_id.in_([run.id for run in newest]),
+        summaries.c.run_id.in_([run.id for run in last_ok_runs]),
         summaries.c.segment == ALL,
         summaries.c.metric == "floor(overlap)",
         summaries.c.n > 0,
@@ -197,7 +199,7 @@ def _floor_overlaps(connection: Connection, newest: Sequence[_OkRun]) -> tuple[f
 
 
 def _healthy_splits(
-    connection: Connection, request: MemoryRequest, newest: Sequence[_OkRun]
+    connection: Connection, request: MemoryRequest, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[Split, ...]:
     """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
 
@@ -205,10 +207,10 @@ def _healthy_splits(
     expectation was suspicious. At most ``request.splits`` runs without alerts are searched. Those
     that are suspicious or have no split are skipped.
     """
-    quiet = [run.id for run in newest if not run.states]
-    if len(quiet) < request.splits and len(newest) >= _SEARCHED:
+    quiet = [run.id for run in last_ok_runs if not run.states]
+    if len(quiet) < request.splits and len(last_ok_runs) >= _SEARCHED:
         # Alerts have lasted for many runs, so the runs from before the alerts are searched too.
-        further = _newest_ok(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
+        further = _last_ok_runs(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
         quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
     # With many segments, at least one of them nearly always looks like a trend. So only the
@@ -225,11 +227,11 @@ def _healthy_splits(
 
 
 def _last_explained(
-    connection: Connection, newest: Sequence[_OkRun]
+    connection: Connection, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
     """Return slot and explanation of the runs that belong to the present fault, newest first."""
     of_fault: list[_OkRun] = []
-    for run in newest:
+    for run in last_ok_runs:
         # If all alerts had ended after this run, the runs before it belong to another fault.
         if of_fault and of_fault[-1].states and not run.states:
             of_fault.clear()
@@ -265,12 +267,12 @@ def _is_earlier_of_config(request: MemoryRequest) -> ColumnElement[bool]:
     )
 
 
-def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that a run is ok and has an earlier slot than the requesting run."""
-    return runs.c.status == RunStatus.OK, runs.c.slot < request.before
+def _is_earlier_ok(request: MemoryRequest) -> ColumnElement[bool]:
+    """Return the condition that a run is ok and has an earlier slot than the requesting run."""
+    return and_(runs.c.status == RunStatus.OK, runs.c.slot < request.before)
 
 
-def _newest_ok(
+def _last_ok_runs(
     connection: Connection, request: MemoryRequest, limit: int | None = None
 ) -> list[_OkRun]:
     """Return the newest earlier runs of the configuration with status ok, oldest first.
@@ -294,12 +296,12 @@ def _newest_ok(
     )
     changes = deque(connection.execute(drift_changes))
     states = {}
-    newest = []
+    last_ok_runs = []
     for run in reversed(newest_first):
         # Apply all changes until this run, so that ``states`` are the alerts' states after it.
         while changes and changes[0].slot <= run.slot:
             change = changes.popleft()
             states[change.alert, change.segment] = change.to_state
         not_quiet = {alert: state for alert, state in states.items() if state is not State.QUIET}
-        newest.append(_OkRun(id=run.id, slot=run.slot, states=not_quiet))
-    return newest
+        last_ok_runs.append(_OkRun(id=run.id, slot=run.slot, states=not_quiet))
+    return last_ok_runs

@@ -112,11 +112,13 @@ class SqlRunStore:
         The row of a first attempt is deleted. After a rerun, the slot shows its earlier results
         again.
         """
-        is_first = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        is_held = _is_held(claim)
+        is_first_attempt = and_(is_held, runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
-        release = update(runs).where(_is_held(claim)).values(claimed_until=None, **abandoned)
+        release = update(runs).where(is_held).values(claimed_until=None, **abandoned)
         with self._database.write() as connection:
-            if connection.execute(delete(runs).where(is_first)).rowcount != 1:
+            is_deleted = connection.execute(delete(runs).where(is_first_attempt)).rowcount == 1
+            if not is_deleted:
                 connection.execute(release)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
@@ -307,6 +309,6 @@ def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[S
     metrics = {summary.metric for summary in measured}
     is_of_run = summaries.c.run_id == run_id
     connection.execute(delete(summaries).where(is_of_run, summaries.c.metric.in_(metrics)))
-    last = connection.scalar(select(func.max(summaries.c.position)).where(is_of_run))
-    first = 0 if last is None else last + 1
+    last_position = connection.scalar(select(func.max(summaries.c.position)).where(is_of_run))
+    first = 0 if last_position is None else last_position + 1
     put_items(connection, run_id, Summary, measured, first=first)

@@ -32,9 +32,10 @@ QUEUE_WAIT_S = 300.0
 LEADING = "daemon"
 """The name of the lease that makes a daemon the leader."""
 
-# With FULL, commits survive a power cut. Each commit costs one flush, but a run makes few commits.
 _RETRY_S = 0.05
 _RECYCLE_S = 1800  # a PostgreSQL connection is replaced at this age
+# With `synchronous = FULL`, commits survive a power cut. A commit costs one
+# flush, but a run makes few commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection that was used last is used next, because it has pages and statements in memory.
@@ -74,7 +75,9 @@ class LeaseFence:
             raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Check the lease right before the commit. No other daemon can take the lease until then.
+        """Check the lease right before the commit, and lock its row until the commit.
+
+        So no other daemon can take the lease between the check and the commit.
 
         Raises LeaseLostError if another daemon has it.
         """

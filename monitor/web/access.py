@@ -262,7 +262,7 @@ def _state_of(path: str) -> tuple[int, ...] | None:
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
-    """Read the certificate, its key, and the certificates that sign clients' certificates.
+    """Return the TLS context of the server, with the certificates in the files of the options.
 
     Raises ConfigError if a file cannot be used. The error names the file and the setting.
     """

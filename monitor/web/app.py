@@ -35,7 +35,7 @@ from monitor.web.forms import (
     read_form,
     require_user,
 )
-from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
+from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_query
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
@@ -213,6 +213,7 @@ def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Res
         page.template,
         page=_read_page(page, site, request),
         prefix=site.prefix,
+        menu=MENU,
         user=user,
         token=token,
         outcome=OUTCOMES.get(request.query_params.get("done", "")),
@@ -263,7 +264,7 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
 
 
 def _error_page(site: Site, status: int, title: str, reason: str) -> Response:
-    body = render("absent.html", title=title, reason=reason, prefix=site.prefix)
+    body = render("absent.html", title=title, reason=reason, prefix=site.prefix, menu=MENU)
     return HTMLResponse(body, status, headers=_HTML)
 
 
@@ -321,13 +322,14 @@ async def _static(request: Request) -> Response:
 def _document(site: Site, documentation: Documentation, request: Request) -> Response:
     """Answer with a file of the documentation."""
     path = request.path_params.get("path")  # None for /docs without a slash at its end
-    if path is None or documentation.is_folder(path):
+    if path is None or documentation.lacks_slash(path):
         folder = f"{path}/" if path else ""
         return RedirectResponse(f"{site.prefix}/docs/{folder}", 308, PLAIN_HEADERS)
     file = documentation.read(path)
     if file is None:
-        reason = f"There is no such page. Start at {site.prefix}/docs/."
-        if not documentation.is_built:
+        if documentation.is_built:
+            reason = f"There is no such page. Start at {site.prefix}/docs/."
+        else:
             reason = ABSENT
         return _error_page(site, 404, "no documentation here", reason)
     headers = {**_HTML, **_DOCUMENT, "ETag": file.tag}

@@ -57,7 +57,7 @@ class Documentation:
         """Whether this installation has the built site."""
         return "index.html" in self.files
 
-    def is_folder(self, path: str) -> bool:
+    def lacks_slash(self, path: str) -> bool:
         """Return whether the path names a folder with an index, but lacks the slash at its end."""
         return path != "" and f"{path}/index.html" in self.files
 

@@ -132,7 +132,7 @@ class WebServer:
 
         This method may be called twice.
         """
-        # uvicorn gets one second less, so that it closes all connections in time.
+        # uvicorn gets one second less, but at least one, so that it closes all connections in time.
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True

@@ -193,8 +193,8 @@ def test_every_mistake_is_told_with_its_exit_code():
         runs --config none.yaml | 2 | none.yaml
         runs | 4 | does not exist yet: run `rankwatch run-once`
         db downgrade base | 4 | does not exist
-        run-once --slot 2130-01-01 | 2 | is in the future
-        replay --since 2024-01-01 --until 2130-01-01 | 2 | is in the future
+        run-once --slot 2130-01-01 | 2 | --slot 2130-01-01T00:00:00Z is in the future
+        replay --since 2024-01-01 --until 2130-01-01 | 2 | --until 2130-01-01T00:00:00Z is in the future
         run-once nope | 2 | no comparison named 'nope'
         compare none.parquet candidate.jsonl | 2 | none.parquet
         run-once --slot yesterday | 2 | 'yesterday' is no ISO 8601 time

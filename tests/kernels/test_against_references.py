@@ -61,6 +61,10 @@ def rbo_of_package(a, b):
     return float(RankingSimilarity(a, b).rbo_ext(p=0.9)) if a and b else reference.rbo(a, b, 0.9)
 
 
+def width_of_rbo(a, b):
+    return reference_rbo.most(a, b, p=0.6, depth=70) - reference_rbo.least(a, b, p=0.6, depth=70)
+
+
 def of_slow(names):
     """Those that the references define under the same name."""
     return {name: getattr(slow, name) for name in names.split()}
@@ -75,6 +79,7 @@ OF_LONG_LISTS: Measures = {
     # What lies below depth 70 weighs less than 1e-15.
     "rbo_min(p=0.6)": partial(reference_rbo.least, p=0.6, depth=70),
     "rbo_max(p=0.6)": partial(reference_rbo.most, p=0.6, depth=70),
+    "rbo_res(p=0.6)": width_of_rbo,
     **{f"rbo(p={p})": partial(reference.rbo, p=p) for p in (0.3, 0.9, 0.99)},
     "rbo": rbo_of_package,
 }

@@ -1,20 +1,25 @@
 """What the families of metrics declare beside what the registry checks, and that `score_all` aligns once a block."""
 
 import math
+import pkgutil
+from abc import ABC
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kernels import reference
+from kernels import reference, test_against_references, test_worked_values
 from kernels import reference_relevance as slow
 from metrics import known_pairs
+from monitor.measures import metrics
 from monitor.measures.kernels import alignment
 from monitor.measures.kernels.engines.choice import VARIABLE
 from monitor.measures.kernels.rbo.untied import rbo_weight
 from monitor.measures.metrics import METRICS as REGISTRY
 from monitor.measures.metrics import expected_by_chance, parse, score_all
 from monitor.measures.metrics import scores as scoring
+from monitor.measures.metrics.metric import Metric
 from monitor.measures.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.model.errors import MetricError
 from tables import cells
@@ -127,7 +132,31 @@ cg(arm=baseline)                     11
 dcg(arm=baseline, gain=exponential)  13.848
 ndcg(arm=baseline)                   0.961
 ndcg                                 0.039
+# Of the five relevant items the last two are at ranks 5 and 6: (1 + 1 + 1 + 4/5 + 5/6) / 5.
+map(arm=baseline)                    0.927
+mrr(arm=baseline)                    1
+recall(arm=baseline)@4               0.6
 """
+
+
+def test_every_metric_has_values_worked_by_hand_and_a_reference():
+    worked = {name for _, values in test_worked_values.BATCHES for name in values}
+    worked |= {name for name, _ in cells(OF_SIX)}
+    references = {*OF_LABELS}  # test_relevance compares them
+    for measures, *_ in test_against_references.CASES.values():
+        references |= measures.keys()
+    for file, names in {"worked_values": worked, "against_references": references}.items():
+        missing = REGISTRY.keys() - {parse(name).name for name in names}
+        assert missing == set(), f"add it to a table in tests/kernels/test_{file}.py"
+
+
+def test_every_class_of_a_metric_is_registered():
+    kinds = set()
+    for module in pkgutil.walk_packages(metrics.__path__, f"{metrics.__name__}."):
+        for each in vars(import_module(module.name)).values():
+            if isinstance(each, type) and issubclass(each, Metric) and ABC not in each.__bases__:
+                kinds.add(each)
+    assert kinds == set(REGISTRY.values()), "add the module to METRICS"
 
 
 @pytest.mark.parametrize(("name", "expected"), cells(OF_SIX))

@@ -235,11 +235,11 @@ def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left():
     assert "user-" in repr((plain(known.run), known.notes, known.left_out))
 
 
-def test_lists_that_are_measured_elsewhere_are_hidden_there():
+def test_lists_that_are_measured_elsewhere_are_hidden_there_and_give_the_same_run():
     asked, memory = world(TEXTS)
     there = replace(hidden(asked), joined=MeasuredThere(asked, EVERYTHING))
     found = measured(there, memory, {"batch_users": 70})
-    assert found.run.summaries == measured(hidden(asked), memory).run.summaries
+    require_same(found, measured(hidden(asked), memory))
     assert "user-" not in repr((plain(found.run), found.notes))
 
 

@@ -5,6 +5,7 @@ import re
 from email import message_from_bytes
 from email.header import decode_header, make_header
 from email.policy import default
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -111,6 +112,8 @@ def require_harmless_mail(mail):
 
 def test_every_kind_of_receiver_has_a_place_here():
     assert ReceiverOptions.model_fields.keys() == PLACES.keys()
+    contracts = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert [kind for kind in PLACES if f'"monitor.receivers.{kind}"' not in contracts] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

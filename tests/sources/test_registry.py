@@ -58,6 +58,8 @@ def test_every_folder_declares_a_kind():
     assert {
         each.name for each in pkgutil.iter_modules(sources.__path__) if each.ispkg
     } == SOURCES.keys()
+    contracts = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert [kind for kind in SOURCES if f'"monitor.sources.{kind}"' not in contracts] == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind, source in SOURCES.items() if source.is_pulled])

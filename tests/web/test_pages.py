@@ -68,9 +68,15 @@ def latest(filled):
     return found
 
 
-def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask):
-    paths = {page.path for page in pages.PAGES if "{" not in page.path}
-    assert paths <= set(re.findall(r'href="([^"]*)"', ask("/alerts").text))
+def test_every_page_is_linked_from_another_and_one_without_a_name_from_every_page(ask):
+    links = {}
+    for path, address in paths_of("home-feed", "u1").items():
+        links[path] = set(re.findall(r'(?:href|action)="([^"?]*)', ask(address).text))
+    for page in pages.PAGES:
+        pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", page.path))
+        sources = {path for path in links if any(map(pattern.fullmatch, links[path]))}
+        assert sources - {page.path}, f"link {page.path} from another page"
+        assert "{" in page.path or sources == links.keys(), page.path
 
 
 def test_names_from_outside_stay_text_on_every_page(stores):
@@ -109,13 +115,10 @@ def test_pages_may_load_nothing_from_elsewhere_and_run_no_other_script(ask):
 def test_json_is_as_the_description_says(ask):
     described = ask("/api/v1/openapi.json").json()
     assert described == describe_api()
+    addresses = paths_of("home-feed", "u1")
+    assert addresses.keys() == {page.path for page in pages.PAGES}, "add the page to paths_of"
     for page in pages.PAGES:
-        address = paths_of("home-feed", "u1")[page.path]
-        api = (
-            address.replace("/c/", "/api/v1/comparisons/")
-            if "/c/" in address
-            else page.api.replace("{key}", KEY)
-        )
+        api = replace(page, path=addresses[page.path]).api
         content = described["paths"][page.api]["get"]["responses"]["200"]["content"]
         schema = content["application/json"]["schema"]
         jsonschema.validate(ask(api).json(), {**schema, "components": described["components"]})

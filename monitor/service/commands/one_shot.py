@@ -111,7 +111,7 @@ class OneShot:
 
         Raises ConfigError for slots in the future, and for slots that only ``again`` may replace.
         """
-        self._require_past(end, "--to")
+        self._require_past(end, "--until")
         slots: list[tuple[datetime, Watched]] = []
         for watched in select_watched(self.wiring.watched, comparison, again=again):
             if (end - start) / watched.schedule.interval > MOST_SLOTS:

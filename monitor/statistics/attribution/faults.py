@@ -82,7 +82,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     users_there = rows[segment].asked
     detail = {"empty": everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
     if usual is not None:
-        detail["before"] = usual
+        detail["before"] = usual  # "before" is the key in stored explanations
     return Finding(
         kind=FaultKind.MISSING,
         arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
@@ -299,7 +299,7 @@ def _estimate_share(
     of change by which the suspicion was found.
     """
     bins = scene.bins[suspicion.arm][habit][rows]
-    # A suspicion of one segment was found by the usual shares of this segment, see `_exceed_habit`.
+    # A suspicion of one segment was found by the usual shares of this segment, see `_find_by_habit`.
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:

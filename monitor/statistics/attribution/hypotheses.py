@@ -105,7 +105,8 @@ class Scene:
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None if there are no earlier lists
-    is_older: bool = False  # whether other runs are between the earlier lists and this run
+    # Whether the earlier lists are older than those of the last run, because runs were skipped
+    is_older: bool = False
     # Usual shares of users by arm, habit and bin.
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
@@ -206,7 +207,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
         )
         suspicions.append(suspicion)
     if scene.bins:
-        above_usual = _exceed_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
+        above_usual = _find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
             suspicions.append(above_usual)
     if not suspicions:
@@ -273,7 +274,8 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     bins_before = scene.bins_before[habit]
     in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
-    def find(rows: Rows) -> Outliers | None:
+    def find(segment: str) -> Outliers | None:
+        rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
             usual = widest(usual, in_healthy_runs)
@@ -388,15 +390,19 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     _, lengths = scene.batch.of(arm)
     _, usual_lengths = _lists_before(scene, arm)
     is_judged = usual_lengths > 0
-    hit = (lengths < usual_lengths) & (lengths > 0)
-    if not _is_increase(hit, (lengths > usual_lengths) & is_judged):
+    is_shorter = is_judged & (lengths > 0) & (lengths < usual_lengths)
+    is_longer = is_judged & (lengths > usual_lengths)
+    if not _is_increase(is_shorter, is_longer):
         return None
     detail = {
-        "now": float(np.median(lengths[hit])),
-        "before": float(np.median(usual_lengths[hit])),
-        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(hit.mean())),
+        "now": float(np.median(lengths[is_shorter])),
+        "before": float(np.median(usual_lengths[is_shorter])),
+        # The share of the shorter lists that the removal of duplicates can explain at most.
+        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(is_shorter.mean())),
     }
-    return Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=is_judged, detail=detail)
+    return Suspicion(
+        kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
+    )
 
 
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
@@ -414,7 +420,7 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
     None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
     neither arm had new data.
     """
-    suspicion = _exceed_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    suspicion = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
     if suspicion is None or arm not in scene.habits:
         return None
@@ -518,11 +524,11 @@ def _keeps_rest(
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items moved up because the first items are gone, or down behind new ones.
 
-    None if there are hardly more than usual, if the items in front are the same for many users, if
-    the other items did not move, or if they changed too. None also if their order changed.
+    None if there are hardly more such users than usual, or if the items in front are the same for
+    many users. None also if the items behind did not move, were replaced, or changed their order.
     """
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        suspicion = _exceed_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if suspicion is None:
             continue
         hit = suspicion.hit
@@ -532,10 +538,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         if habit is Habit.FIRST_NEW:
             with_front, without_front = without_front, with_front
         _, users_by_first = np.unique(with_front[:, 0], return_counts=True)
-        is_own = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
+        differs_by_user = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
-        is_shifted = is_own and _median_move(places) >= _LEAST_MOVE * in_front
+        is_shifted = differs_by_user and _median_move(places) >= _LEAST_MOVE * in_front
         is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
         if is_shifted and _keeps_rest(scene, changes, arm, hit, in_front):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
@@ -612,7 +618,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 
     None if the arm's lists have hardly more new items than usual.
     """
-    by_new_items = _exceed_habit(scene, arm, Habit.REPLACED, FaultKind.REPLACED)
+    by_new_items = _find_by_habit(scene, arm, Habit.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
     kind = judge_lists(changes.lists[arm], by_new_items.hit)
@@ -622,7 +628,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
         return replace(by_new_items, kind=kind)
     # A user's own new list may also have few new items. `Habit.MOVED` counts new items and changed
     # order, so it finds more of these users.
-    by_moves = _exceed_habit(scene, arm, Habit.MOVED, kind)
+    by_moves = _find_by_habit(scene, arm, Habit.MOVED, kind)
     # If it finds no users, the users with new items remain. The share of hit users is estimated by
     # the habit of the result. This must be `Habit.MOVED` in both cases, because few new items do
     # not prove that a user was not hit.
@@ -641,7 +647,7 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
     """
     suspicions = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        suspicion = _exceed_habit(scene, arm, habit, FaultKind.REORDERED)
+        suspicion = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
         if suspicion is not None:
             kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
             detail = {"top": float(kept_top >= _KEPT_TOP)}
@@ -655,7 +661,7 @@ def _share_of_judged(suspicion: Suspicion) -> float:
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
-def _exceed_habit(
+def _find_by_habit(
     scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
 ) -> Suspicion | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
@@ -666,8 +672,9 @@ def _exceed_habit(
     """
     bins = scene.bins[arm][habit]
 
-    def find(rows: Rows) -> Outliers | None:
-        segment_rows = None if len(rows) == len(bins) else rows
+    def find(segment: str) -> Outliers | None:
+        rows = scene.segments[segment]
+        segment_rows = None if segment == ALL else rows
         outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
         if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
             return None
@@ -692,15 +699,16 @@ def _exceed_habit(
 
 
 def _search_segments(
-    scene: Scene, find: Callable[[Rows], Outliers | None]
+    scene: Scene, find: Callable[[str], Outliers | None]
 ) -> tuple[str, Outliers] | None:
     """Search all users together with ``find``. If that finds nothing, search single segments.
 
-    Returns the name of the segment with the largest estimated number of hit users, and its
+    ``find`` gets the name of a segment. At most `_SEARCHED` segments are searched, the largest
+    first. Returns the name of the segment with the largest estimated number of hit users, and its
     outliers. None if no segment has outliers. If many healthy users look like hit users, a few hit
     users are outliers only in their segment.
     """
-    outliers = find(scene.segments[ALL])
+    outliers = find(ALL)
     if outliers is not None:
         return ALL, outliers
     largest = None
@@ -709,11 +717,10 @@ def _search_segments(
     for name in by_size[:_SEARCHED]:
         if name == ALL:
             continue
-        rows = scene.segments[name]
-        outliers = find(rows)
+        outliers = find(name)
         if outliers is None:
             continue
-        hit_users = outliers.hit_share * len(rows)
+        hit_users = outliers.hit_share * len(scene.segments[name])
         if hit_users > most_hit_users:
             largest = name, outliers
             most_hit_users = hit_users
@@ -723,7 +730,7 @@ def _search_segments(
 def usual_shares(
     scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Return how many of the arm's users are usually in each bin of the habit, as shares.
+    """Return the usual share of the arm's users in each bin of the habit.
 
     1. They are the shares in the arm's past runs. Without past runs they are the other arm's shares
        in this run, because that arm is probably healthy.

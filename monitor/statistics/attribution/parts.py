@@ -72,7 +72,7 @@ def split_distances(
     score: ScoreBatch,
     scores: Floats | None = None,
 ) -> Parts:
-    """Split the distance of each pair into parts, which add up to the distance.
+    """Split each pair's distance into the parts membership, order and length, which add up to it.
 
     The distance of the baseline's list B and the candidate's list C is score(B, B) - score(B, C).
     The parts are the costs of the steps of `walk_to` that change B to C. The cost is O(n k).
@@ -80,8 +80,8 @@ def split_distances(
     A positive part means that the lists move apart. A part can be negative if the metric forgives
     short lists, as ``rbo`` does. It can also be negative if the metric may prefer a wrong order or
     a wrong item. If any score of a pair is NaN, all parts of this pair are NaN. This happens if the
-    baseline's list is empty. Relevance is ignored. ``scores`` are the scores of the batch, if they
-    were computed before.
+    baseline's list is empty. ``score`` must not use relevance, because the steps change the items
+    but not their relevance. ``scores`` are the scores of the batch, if they were computed before.
     """
     twice = _with_baseline_twice(batch)
 
@@ -112,7 +112,7 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
 
     Both batches may differ only in the candidate's lists. First, both lists are cut to the length
     of the shorter one. If both cut lists have an item, the item is common. Otherwise it is removed
-    or new.
+    or new. The first and last steps of the walk are the arguments themselves, not copies.
 
     ``hybrid`` has the items of ``after_cut``. The new items have the same places as there. The
     common items fill the other places, in the order of ``before_cut``. So the order step moves

@@ -26,7 +26,8 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 class Page:
     """One page: its path, the function that reads its data, and its template.
 
-    ``shows`` is the type of the data. ``query`` describes the parameters.
+    ``shows`` is the type of the data. ``query`` describes the parameters. ``menu`` is the text of
+    the page's link in the header of all pages.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Page:
     shows: type
     template: str
     query: type[PageQuery] = PageQuery
+    menu: str | None = None
 
     @property
     def api(self) -> str:
@@ -42,12 +44,14 @@ class Page:
 
 
 PAGES = (
-    Page("/", read_overview_page, Overview, "overview.html"),
+    Page("/", read_overview_page, Overview, "overview.html", menu="comparisons"),
     Page("/c/{name}", read_comparison_page, ComparisonPage, "comparison.html", ComparisonQuery),
     Page("/c/{name}/runs/{slot}", read_run_page, RunPage, "run.html"),
     Page("/c/{name}/users", read_user_page, UserPage, "user.html", NamedUserQuery),
     Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html", UserQuery),
-    Page("/alerts", read_alerts_page, AlertsPage, "alerts.html", AlertsQuery),
+    Page("/alerts", read_alerts_page, AlertsPage, "alerts.html", AlertsQuery, "alerts"),
     Page("/alerts/{key}", read_alert_page, AlertPage, "alert.html"),
-    Page("/daemon", read_daemon_page, DaemonPage, "daemon.html"),
+    Page("/daemon", read_daemon_page, DaemonPage, "daemon.html", menu="daemon"),
 )
+MENU = tuple(page for page in PAGES if page.menu is not None)
+"""The pages that the header of every page links."""

@@ -193,11 +193,12 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if state.incident == key:
             firing[state.dedup_key] = state
-    # The starts of the alerts that still fire.
-    lasting = [change for change in transitions if change.is_start and change.dedup_key in firing]
+    firing_starts = [
+        change for change in transitions if change.is_start and change.dedup_key in firing
+    ]
     silences = []
     for silence in site.store.alerts.silences(ending_after=now):
-        if any(is_silenced(silence, start) for start in lasting):
+        if any(is_silenced(silence, start) for start in firing_starts):
             silences.append(silence)
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
@@ -208,12 +209,12 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         interval = site.policy().intervals.get(comparison)
         command = silence_command(details.silence_matchers, interval)
     return AlertPage(
-        details=replace(details, concern=find_concern(lasting, explanation, reasons)),
+        details=replace(details, concern=find_concern(firing_starts, explanation, reasons)),
         transitions=transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
-        held_alerts=_held_alerts(site, lasting, now),
+        held_alerts=_held_alerts(site, firing_starts, now),
         silence_command=command,
         newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,

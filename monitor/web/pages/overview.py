@@ -120,7 +120,7 @@ def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) ->
 
 
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
-    """Return the row of a comparison in the table of the overview, still without its age."""
+    """Return the row of a comparison in the table of the overview, without ``age_s``."""
     metric = latest.leading_metric
     alert = drop_rule(configured, metric)
     similarity = None

@@ -117,9 +117,9 @@ def read_query(model: type[_Model], request: Request) -> _Model:
     """
     values: dict[str, Any] = {}
     for name in request.query_params:
+        texts = request.query_params.getlist(name)
         # The model refuses a list, so it refuses a parameter that occurs twice.
-        of_name = request.query_params.getlist(name)
-        values[name] = of_name if len(of_name) > 1 else of_name[0]
+        values[name] = texts if len(texts) > 1 else texts[0]
     try:
         return model.model_validate(values)
     except ValidationError as error:

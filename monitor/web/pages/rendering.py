@@ -128,11 +128,11 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     shares: dict[str, list[float]] = {}
     legend = []
     for number, arm_and_reason in enumerate(sorted(arms_and_reasons)):
-        of_runs = [row.users_by_reason.get(arm_and_reason, 0) / max(1, row.asked) for row in rows]
+        by_run = [row.users_by_reason.get(arm_and_reason, 0) / max(1, row.asked) for row in rows]
         name = ": ".join(arm_and_reason)
-        shares[name] = of_runs
+        shares[name] = by_run
         key_class = f"key s{number % _COLORS}"
-        legend.append(element("span", f"{name}, {of_runs[-1]:.1%} now", class_=key_class))
+        legend.append(element("span", f"{name}, {by_run[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
     chart = draw_stack(slots, shares, label=label)
     if not chart:
@@ -168,7 +168,7 @@ def segment_chart(explanation: Explanation) -> Markup:
     leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension]
     bars = []
     for fall in leading[:_MOST_SEGMENTS]:
-        figure = f"{fall.whole:+.4f}, {fall.share:.0%}"
+        figure = f"{fall.whole:+.4f}, {fall.share:.0%} of users"
         bars.append(Bar(name=fall.segment, amount=fall.whole, figure=figure))
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
@@ -263,12 +263,13 @@ def _show(value: object) -> str:
 
 
 def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
-    """Return one row for each alert. Without a value, there is nothing to compare with a limit."""
+    """Return one row for each alert."""
     rows: list[tuple[str, ...]] = []
     for state in states:
         shown = str(state.state)
         if state.state is State.QUIET and not state.is_judged:
             shown = "not judged"
+        # Without a value, nothing was compared with the limit.
         limit = "-" if state.value is None else show_number(state.threshold)
         rows.append(
             (

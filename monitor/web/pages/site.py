@@ -117,7 +117,7 @@ class Site:
         return {item: comparison.item_url.replace("{item}", _quote(item)) for item in items}
 
     def latest_of(self, name: str) -> LatestRun | None:
-        """Return the newest run of the comparison, or None."""
+        """Return the newest finished run of the comparison, which may have failed, or None."""
         for latest in self.latest():
             if latest.comparison == name:
                 return latest
