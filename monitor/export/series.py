@@ -356,7 +356,7 @@ _TABLE = {
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        "The quantile q of the time between two HTTP responses for the same user. One response "
+        "The quantile q of the time between the responses of both arms for the same user. One response "
         "contains the baseline's list, and the other response contains the `candidate` or "
         "`noise_floor` list.",
     ),
