@@ -128,7 +128,7 @@ def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> s
     also = ", ".join(f"[{titles[home]}](#{_anchor(titles[home])})" for home in linked)
     parts = [
         f"### {titles[model]}",
-        _about(model) + (f" More keys are in these tables: {also}." if also else ""),
+        _about(model) + (f" You can also use the keys in these tables: {also}." if also else ""),
     ]
     fields = model.model_fields.items()
     docs = field_docs(model)

@@ -66,11 +66,11 @@ def compare_lists(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Compare two files of lists, without a configuration.
 
-    A row of a file has one list or one item. The columns are found by their usual names, such as
-    customer, product and position. The last lines say what the result means, and for how many
-    users. Both files need lists of the same users. If each user is served by one arm only, use
-    --unpaired with a log. For each arm, the command then compares the users' newest lists with
-    their lists from before the test.
+    Each row of a file contains one list or one item. The command finds the columns by their usual
+    names, such as customer, product and position. The last lines of the output explain the result,
+    and say how many users it is based on. Both files must contain lists of the same users. If each
+    user is served by only one arm, use --unpaired with a log. For each arm, the command then
+    compares the users' newest lists with their lists from before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files

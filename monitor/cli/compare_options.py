@@ -63,7 +63,8 @@ RankColumn = Annotated[
     column_option("Column with the item's rank. The lowest rank is the best."),
 ]
 InOrder = Annotated[
-    bool, typer.Option("--in-order", help="Each user's rows are sorted, best item first.")
+    bool,
+    typer.Option("--in-order", help="Treat each user's rows as sorted, with the best item first."),
 ]
 ScoresColumn = Annotated[
     str | None,
@@ -71,9 +72,7 @@ ScoresColumn = Annotated[
 ]
 NoItem = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="ID", help="Value that fills up short lists, such as -1. May be repeated."
-    ),
+    typer.Option(metavar="ID", help="Value that pads short lists, such as -1. May be repeated."),
 ]
 MaxUnreadable = Annotated[
     float | None,
@@ -89,12 +88,14 @@ ItemIds = Annotated[
     typer.Option(
         "--item-ids",
         metavar="FORMS",
-        help="How item ids are normalized before the comparison, such as '[strip, int]'.",
+        help="Steps that normalize item ids before the comparison, such as '[strip, int]'.",
     ),
 ]
 UserIds = Annotated[
     str | None,
-    typer.Option("--user-ids", metavar="FORMS", help="How user ids are normalized."),
+    typer.Option(
+        "--user-ids", metavar="FORMS", help="Steps that normalize user ids before the comparison."
+    ),
 ]
 UsersFile = Annotated[
     Path | None,
@@ -121,8 +122,8 @@ RetrainedFile = Annotated[
     Path | None,
     typer.Option(
         help="Lists of a second training of the baseline's model. The result says whether the "
-        "candidate differs from the baseline more than this training does. The rows "
-        "floor(METRIC) compare this training with the baseline.",
+        "candidate differs from the baseline more than the second training does. The rows "
+        "floor(METRIC) compare the second training with the baseline.",
     ),
 ]
 UnpairedLog = Annotated[

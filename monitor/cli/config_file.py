@@ -58,16 +58,17 @@ def check_config(
     *,
     config: Config = DEFAULT_CONFIG,
     users: Annotated[
-        int, typer.Option("--users", min=1, max=100, help="Number of users to ask for.")
+        int,
+        typer.Option("--users", min=1, max=100, help="Number of users whose lists are requested."),
     ] = _FEW_USERS,
     as_json: AsJson = False,
 ) -> None:
-    """Check the configuration, and show a few users' lists.
+    """Check the configuration, and show the lists of a few users.
 
-    The command also checks the web configuration file, and tries to use the database. The command
-    asks both arms for the lists of a few users, and shows both lists of each user. The exit code is
-    3 if an arm could not be read, or if no lists could be compared. The exit code is 4 if the
-    database cannot be used.
+    The command also checks the web configuration file, and whether the database can be used. It
+    requests the lists of a few users from both arms, and shows both lists of each user. The exit
+    code is 3 if an arm could not be read, or if no lists could be compared. The exit code is 4 if
+    the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS

@@ -126,9 +126,10 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Check the database: its tables, and its file if it is SQLite.
 
-    The tables must be as this version expects them. A SQLite file must have no damage. The command
-    reads the complete file, which takes about ten seconds for each gigabyte. The exit code is 0 if
-    no problem is found. Otherwise the exit code is 4, and the command prints the problems.
+    The command checks that the tables have the form that this version expects, and that a SQLite
+    file is not damaged. It reads the complete file, which takes about ten seconds for each
+    gigabyte. The exit code is 0 if no problem is found. Otherwise the exit code is 4, and the
+    command prints the problems.
     """
     from monitor.storage import schema_version
     from monitor.storage.database_url import describe, parse_url
@@ -183,7 +184,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Show the size of the database by kind of data.
 
-    The table also shows how much one run adds.
+    The table also shows by how much one run increases the size.
     """
     with opened_database(config) as (store, _):
         size = store.maintenance.measure()
@@ -202,7 +203,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Delete expired data now.
 
-    The daemon does this every hour. You can use the command while a daemon is running.
+    The daemon deletes expired data every hour. You can use this command while a daemon is running.
     """
     from monitor.model.instants import utc_now
     from monitor.settings.loader import load_settings

@@ -135,7 +135,10 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     users: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="File with the users to ask for. Needed with http."),
+        typer.Option(
+            metavar="FILE",
+            help="File with the users whose lists are requested. Required with http.",
+        ),
     ] = None,
     server: Annotated[
         str | None,
@@ -170,10 +173,11 @@ def init(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a first configuration that works at once.
+    """Write a first configuration that works without changes.
 
-    In a terminal the command asks where the lists are. The command skips the questions that options
-    answer. The command finds columns by their usual names, such as customer, product and position.
+    In a terminal, the command asks you where the lists are. The command skips questions that you
+    have already answered with options. The command finds columns by their usual names, such as
+    customer, product and position.
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.

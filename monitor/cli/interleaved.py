@@ -42,12 +42,13 @@ def interleaved(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which arm users prefer, by a log of interleaved lists.
+    """Find out which arm users prefer, from interleaved lists.
 
-    Team-draft interleaving makes one list from the lists of both arms. A row of the log is an item
-    of such a list, with the team that chose the item. A user prefers the arm on whose items the
-    user clicked more often. The command compares users, not clicks, because the clicks of a user
-    are alike. You may repeat the command while the log grows, because the interval stays valid.
+    Team-draft interleaving combines the lists of both arms into one list. Each row of the log is an
+    item in such a list, with the team that chose the item. A user prefers the arm whose items the
+    user clicked more often. The command compares users and not clicks, because the clicks of one
+    user are not independent. You can repeat the command while the log grows, because the confidence
+    interval stays valid.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.service.analysis.interleaved_log import compare_teams

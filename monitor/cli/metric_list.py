@@ -49,8 +49,8 @@ def metrics(
 ) -> None:
     """List the metrics that can be measured.
 
-    For each metric the list has the range, the scores of identical and of disjoint lists, the data
-    that the metric needs, and its meaning. `rankwatch series` lists the series for Prometheus.
+    The output shows the range of each metric, its scores for identical and for disjoint lists, the
+    data that it needs, and its meaning. `rankwatch series` lists the series for Prometheus.
     """
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS

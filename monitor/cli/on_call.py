@@ -92,7 +92,7 @@ def list_alerts(
             "-n",
             min=1,
             max=1_000_000,
-            help="Show only the newest transitions, this many. Default: all.",
+            help="Number of transitions to show, newest first. Default: all.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -102,10 +102,10 @@ def list_alerts(
 ) -> None:
     """List pending and firing alerts, and every transition.
 
-    The command does not list quiet alerts, but counts them by reason. With --states, the command
-    lists the state of every alert and no transitions. With --json, the command prints one object
-    for each transition, oldest first. With --states --json, it prints one object for each alert and
-    segment.
+    The command does not list quiet alerts, but shows how many there are for each reason. With
+    --states, the command lists the state of every alert instead of the transitions. With --json,
+    the command prints one object for each transition, oldest first. With --states --json, it prints
+    one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -172,8 +172,9 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     "ack",
     cls=Command,
     help=(
-        "Acknowledge firing alerts. Acknowledged alerts are sent again only if their incident "
-        "becomes worse. Receivers that support acknowledgements get the acknowledgement too."
+        "Acknowledge firing alerts. rankwatch notifies again about acknowledged alerts only if "
+        "their incident becomes worse. Receivers that support acknowledgements are also notified "
+        "of the acknowledgement."
     ),
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
@@ -218,7 +219,7 @@ def accept(  # noqa: PLR0913 - the command's options
             "--since",
             metavar="TIME",
             autocompletion=complete_slots,
-            help="Slot of the first run with the change. 2d means the first run of the last two "
+            help="Slot of the first run with the change. 2d means the first run in the last two "
             "days.",
         ),
     ],
@@ -232,10 +233,10 @@ def accept(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Accept a change of the lists as normal.
 
-    Rules then learn only from the run of this slot and from later runs. Alerts on the change end
-    with the next run that is like the accepted runs. If you accept the same slot again, nothing
-    changes. `--undo` takes effect with the next run. `rankwatch alerts` and `rankwatch show` list
-    who accepted what, and when.
+    Rules then learn only from the run of this slot and from later runs. Alerts about the change end
+    with the next run that resembles the accepted runs. Accepting the same slot again has no effect.
+    `--undo` takes effect with the next run. `rankwatch alerts` and `rankwatch show` list each
+    accepted change, with the person who accepted it and the time.
     """
     from monitor.model.alerts import accepted_level
     from monitor.pipeline.alert_actions import Signature
@@ -438,8 +439,9 @@ def list_deliveries(
 ) -> None:
     """List pending deliveries, and why they are pending.
 
-    For example, the alert is silenced or inhibited, the rule is a dry run, or the receiver refused
-    the message. The column `message` has the reason of the alert.
+    For example, a delivery is pending because the alert is silenced or inhibited, because the rule
+    is a dry run, or because the receiver rejected the message. The column `message` shows the
+    reason for the alert.
     """
     with opened_database(config) as (store, _):
         deliveries = store.outbox.deliveries(
@@ -479,9 +481,9 @@ def try_receivers(
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages say that they are a test. rankwatch sends both messages directly, so routes,
-    silences and the outbox have no effect. The exit code is 5 if a receiver did not accept a
-    message.
+    Both messages say that they are tests. rankwatch sends them directly to the receivers, so
+    routes, silences and the outbox have no effect. The exit code is 5 if a receiver did not accept
+    a message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test

@@ -117,7 +117,10 @@ def gate(  # noqa: PLR0913 - the command's options
     *,
     margin: Annotated[
         float,
-        typer.Option(help="The lowest mean excess that is too high, in units of the metric."),
+        typer.Option(
+            help="Threshold for the mean excess, in units of the metric. A mean excess "
+            "at or above it is too high."
+        ),
     ],
     alpha: Annotated[
         float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
@@ -129,16 +132,16 @@ def gate(  # noqa: PLR0913 - the command's options
         typer.Option(
             metavar="INSTANT",
             autocompletion=complete_slots,
-            help="The first slot to judge. Choose this slot before you see results. A relative "
-            "time, such as 2d, is not allowed, because the verdict is valid only for a fixed "
-            "start.",
+            help="The first slot to judge. Choose this slot before you look at any results. You "
+            "cannot use a relative time, such as 2d, because the verdict is valid only for "
+            "a fixed start.",
         ),
     ] = None,
     reference: Annotated[
         float | None,
         typer.Option(
-            help="The score of a user without excess. Default: the noise floor. Without a noise "
-            "floor: the score of identical lists."
+            help="The score that means no excess. Default: the noise floor or, if there is none, "
+            "the score of identical lists."
         ),
     ] = None,
     certificate: Annotated[
@@ -150,8 +153,8 @@ def gate(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Decide whether a rollout is safe, from stored runs.
 
-    A rollout is safe if the candidate's mean excess is below the margin, in each of the segments.
-    The verdict is valid even if you use this command after every run.
+    A rollout is safe if the candidate's mean excess is below the margin in each segment that you
+    name. The verdict remains valid even if you use this command after every run.
 
     Exit codes: 0 safe; 1 breach; 2 inconclusive; 3 a source failed; 4 the database failed; 64
     wrong usage, configuration or input; 70 internal failure; 74 output could not be written; 130

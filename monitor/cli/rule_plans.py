@@ -92,10 +92,10 @@ def suggest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suggest thresholds, learned from healthy runs.
 
-    For each threshold, the command shows when its alert would have fired. All thresholds together
-    should cause only one false alert in the accepted time. A fixed threshold does not adapt to
-    seasons or to slow, wanted changes, but a rule with `learned:` does. The exit code is 2 if no
-    stored run can be used.
+    For each threshold, the command shows when its alert would have fired. Taken together, the
+    thresholds should cause at most one false alert in the accepted time. Unlike a rule with
+    `learned:`, a fixed threshold does not adapt to seasons or to slow changes that you want. The
+    exit code is 2 if no stored run can be used.
     """
     from monitor.service.analysis.thresholds import (
         STATISTICS,
@@ -263,15 +263,16 @@ def plan(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Compute how many users or runs are needed to detect a drop.
 
-    The drop is a lower mean (--drop), or a share of users with broken lists (--share). In an
+    The drop is either a lower mean (--drop) or a share of users with broken lists (--share). In an
     unpaired comparison, --drop is a rise of the self gap, and --share is a share of the candidate's
-    users. Numbers of users are for both arms together.
+    users. Every number of users includes the users of both arms.
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
     t-test. The result is exact if the means of runs are normally distributed. With both --users and
-    --runs the command computes the probability of detection. With --share the command uses the
-    configured rules, and names the rule that detects the change first. If few users are affected, a
-    rule on a percentile or on share_below(x) can detect the change earlier than a rule on the mean.
+    --runs the command computes the probability of detection. With --share, the command uses the
+    configured rules, and names the rule that would detect the change first. If only a few users are
+    affected, a rule on a percentile or on share_below(x) can detect the change earlier than a rule
+    on the mean.
     """
     from monitor.service.analysis import sample_size
 

@@ -132,7 +132,8 @@ def demo(
         bool,
         typer.Option(
             "--fast",
-            help="End after the story. The exit code is 0 if everything happened as expected.",
+            help="Exit at the end of the demonstration. The exit code is 0 if everything "
+            "happened as expected.",
         ),
     ] = False,
     directory: Annotated[
@@ -180,7 +181,14 @@ def healthcheck(
         bool, typer.Option("--ready", help="Also check whether the database answers.")
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=60.0, help="Longest wait.")
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            max=60.0,
+            help="How long to wait for a response.",
+        ),
     ] = 5.0,
     cert: Annotated[
         Path | None,
@@ -193,8 +201,8 @@ def healthcheck(
     """Check whether a daemon is healthy.
 
     The exit code is 0 if the daemon is healthy, and 1 if not. The command works with and without
-    TLS, and needs no password. The command does not verify the daemon's certificate, because the
-    answer is not secret.
+    TLS, and does not need a password. It does not verify the daemon's certificate, because the
+    response is not secret.
     """
     from monitor.cli.health_probe import probe, tls_context
 

@@ -57,8 +57,8 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Run stored slots again, although live sources answer differently now. The stored "
-        "run is kept under the name NAME@ATTEMPT.",
+        help="Run stored slots again, although live sources return different lists now. The "
+        "stored run is kept under the name NAME@ATTEMPT.",
     ),
 ]
 
@@ -104,12 +104,13 @@ def run_once(  # noqa: PLR0913 - the command's options
     """Run the newest slot once, send alerts, and exit.
 
     Use this command instead of the daemon, for example with cron. The command runs one slot of each
-    comparison. If the slot has already run, the command runs it again. A slot with live sources is
-    run again only with --again, because live sources would answer differently now.
+    comparison. If the slot has already run, the command runs it again. If a source is live, the
+    command runs a stored slot again only with --again, because live sources would return different
+    lists now.
 
     Exit codes: 0 all slots ran, 3 a run failed, 5 a receiver or the Pushgateway could not be
-    reached, 74 the textfile could not be written. Finished runs stay stored after an error. The
-    textfile and the Pushgateway also get metrics of failed runs.
+    reached, 74 the textfile could not be written. After an error, finished runs remain stored. The
+    textfile and the Pushgateway also receive the metrics of failed runs.
     """
     from monitor.export.exposition import require_textfile
     from monitor.model.runs import Run
@@ -190,8 +191,8 @@ def replay(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Run all slots of a past period in order.
 
-    Rules and alerts use the time of the slot. Sources without history return the lists of today.
-    Stored runs of such sources are replaced only with --again.
+    Rules and alerts use the time of each slot. Sources without history return today's lists. Stored
+    runs of such sources are replaced only if you use --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -380,12 +381,12 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that arrived after the runs.
+    """Measure relevance data that arrived after the runs.
 
-    The command uses the lists that are stored with each run. By default it measures all slots that
-    wait for relevance. No rule judges the result. The output lists the runs that were measured now,
-    and the runs that still wait for relevance. The exit code is 3 if relevance has arrived but could
-    not be used.
+    The command uses the lists that are stored with each run. By default, it measures all runs that
+    are still waiting for relevance data. No rule judges the result. The output lists the runs that
+    this command measured, and the runs that are still waiting for relevance data. The exit code is
+    3 if relevance data has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -99,8 +99,8 @@ def show(
 ) -> None:
     """Show a stored run, and why similarity fell.
 
-    The output has the similarity by segment, and both lists of the users with the least similar
-    lists.
+    The output shows the similarity in each segment, and both lists of the users with the least
+    similar lists.
     """
     from monitor.model.alerts import ACCEPTED
     from monitor.model.runs import KEPT_MARK
@@ -161,10 +161,10 @@ def report(
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
-    The file shows the comparison over time, and one run: the newest run, or the run of --slot. The
-    file also shows both lists of the users with the least similar lists. With --since and --until
-    it also shows the runs in which alerts began. A browser can open the file without a server or a
-    network.
+    The file shows the comparison over time, and one run in detail: the newest run, or the run of
+    --slot. The file also shows both lists of the users with the least similar lists. With --since
+    and --until it also shows the runs in which alerts began. A browser can open the file without a
+    server or a network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings

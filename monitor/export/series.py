@@ -109,29 +109,32 @@ _TABLE = {
     ),
     # What the newest finished run measured. Absent if the run's status is not ok.
     "similarity_mean": _series(
-        _GAUGE, _SIMILARITY, "Mean similarity of baseline and candidate over the users compared."
+        _GAUGE,
+        _SIMILARITY,
+        "The mean similarity of the baseline's and the candidate's lists, over all compared users.",
     ),
     "similarity_standard_error": _series(
         _GAUGE, _SIMILARITY, "Standard error of the mean similarity."
     ),
     "similarity_quantile": _series(
-        _GAUGE, f"{_SIMILARITY} q", "Quantile q of the similarity of users."
+        _GAUGE, f"{_SIMILARITY} q", "The quantile q of the users' similarity scores."
     ),
     "similarity_share_below_ratio": _series(
         _GAUGE,
         f"{_SIMILARITY} floor",
-        "Share of users, from 0 to 1, with a similarity strictly below the floor.",
+        "The share of users, from 0 to 1, whose similarity is strictly below `floor`.",
     ),
     "similarity_users": _series(
         _GAUGE,
         _SIMILARITY,
-        "Number of users with a defined score. The similarity is computed from these users.",
+        "The number of users with a defined score. rankwatch computes the similarity from these "
+        "users.",
     ),
     "similarity_distribution": _series(
         Kind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Number of users, in the segment all, with a similarity of at most `le`. `_gsum` divided "
-        "by `_gcount` is the mean.",
+        "The number of users in the segment all whose similarity is at most `le`. To get the "
+        "mean, divide `_gsum` by `_gcount`.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -139,8 +142,8 @@ _TABLE = {
     "similarity_by_chance": _series(
         _GAUGE,
         "comparison metric",
-        "Expected similarity of two random lists of k items from the catalogue. Absent if the "
-        "value is unknown.",
+        "The expected similarity of two random lists of k items from the catalogue. Absent if "
+        "the value is unknown.",
     ),
     "noise_floor_mean": _series(
         _GAUGE,
@@ -153,19 +156,20 @@ _TABLE = {
     "noise_floor_untrusted": _series(
         _GAUGE,
         "comparison",
-        "1 if the noise floor is not trusted, else 0. An untrusted noise floor is neither shown "
-        "nor judged.",
+        "1 if the noise floor is not trusted, else 0. rankwatch neither shows nor judges a noise "
+        "floor that is not trusted.",
     ),
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "Mean excess of the users in noise_floor_users. A user's excess is the candidate's "
-        "distance from the baseline, minus the distance between two answers of the baseline.",
+        "The mean excess of the users that noise_floor_users counts. A user's excess is the "
+        "distance between candidate and baseline, minus the distance between two lists of the "
+        "baseline.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE,
         _SIMILARITY,
-        "Standard error of over_floor_mean, computed from the excess of each user.",
+        "The standard error of over_floor_mean, computed from the excess of each user.",
     ),
     "unpaired_mean": _series(
         _GAUGE,
@@ -183,30 +187,31 @@ _TABLE = {
     "assigned_users": _series(
         _GAUGE,
         "comparison arm",
-        "Number of users that were assigned to the arm since the test began. Only in unpaired "
+        "The number of users that were assigned to the arm since the test began. Only in unpaired "
         "comparisons.",
     ),
     "switched_users": _series(
         _GAUGE,
         "comparison",
-        "Number of users that switched arms since the test began. Only in unpaired comparisons.",
+        "The number of users that switched arms since the test began. Only in unpaired comparisons.",
     ),
     "split_log_evidence": _series(
         _GAUGE,
         "comparison",
-        "Natural logarithm of the evidence that users are not split as planned. If the value is at "
-        "least 6.91 (1,000 to 1), rankwatch judges only the split. Only in unpaired comparisons.",
+        "The natural logarithm of the evidence that users are not split as planned. If the value is "
+        "at least 6.91 (1,000 to 1), rankwatch judges nothing except the split. Only in unpaired "
+        "comparisons.",
     ),
     "arm_metric": _series(
         _GAUGE,
         "comparison segment arm metric",
-        "Value of a metric of one arm, such as its coverage of the catalogue. Absent if the value "
+        "The value of a metric of one arm, such as its coverage of the catalogue. Absent if the value "
         "is undefined.",
     ),
     "unlabelled_runs": _series(
         _GAUGE,
         "comparison",
-        "Number of ok runs that still wait for relevance.",
+        "The number of ok runs that are still waiting for relevance data.",
     ),
     "model_version_info": _series(
         _GAUGE,
@@ -218,16 +223,16 @@ _TABLE = {
     "panel_users": _series(
         _GAUGE,
         "comparison segment",
-        "Number of users whose lists the newest finished run requested.",
+        "The number of users whose lists the newest finished run requested.",
     ),
     "paired_users": _series(
-        _GAUGE, "comparison segment", "Number of users with two lists that could be compared."
+        _GAUGE, "comparison segment", "The number of users whose two lists could be compared."
     ),
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        "Number of users with an absent or imperfect list, by reason. Segment all shows every "
-        "reason. Other segments show only reasons that occurred.",
+        "The number of users with an absent or imperfect list, by reason. The segment all has a "
+        "series for every reason. Other segments have series only for reasons that occurred.",
     ),
     # States of alerts.
     "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
@@ -240,30 +245,30 @@ _TABLE = {
     "alert_value": _series(
         _GAUGE,
         _ALERT,
-        "Value that the rule last judged. Absent if the newest finished run is not ok.",
+        "The value that the rule judged last. Absent if the newest finished run is not ok.",
     ),
     "alert_users": _series(
         _GAUGE,
         _ALERT,
-        "Number of users from whom alert_value was computed. Absent if alert_value is absent.",
+        "The number of users from whom alert_value was computed. Absent if alert_value is absent.",
     ),
     "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
     "alert_expected": _series(
         _GAUGE,
         _ALERT,
-        "Value that a learned rule expected of the newest finished run. Absent while the rule "
+        "The value that a learned rule expected of the newest finished run. Absent while the rule "
         "learns.",
     ),
     "alert_normal_lower": _series(
         _GAUGE,
         _ALERT,
-        "Lower end of the range that a learned rule expected of the newest finished run. Absent "
+        "The lower end of the range that a learned rule expected of the newest finished run. Absent "
         "while the rule learns.",
     ),
     "alert_normal_upper": _series(
         _GAUGE,
         _ALERT,
-        "Upper end of the range that a learned rule expected of the newest finished run. Absent "
+        "The upper end of the range that a learned rule expected of the newest finished run. Absent "
         "while the rule learns.",
     ),
     # Runs.
@@ -277,83 +282,88 @@ _TABLE = {
         _GAUGE, "comparison", "Slot of the newest finished run."
     ),
     "run_last_finished_timestamp_seconds": _series(
-        _GAUGE, "comparison", "When the newest finished run ended."
+        _GAUGE, "comparison", "The time when the newest finished run ended."
     ),
     "run_last_ok_timestamp_seconds": _series(
         _GAUGE,
         "comparison",
-        "When a run last ended with status ok. Absent before the first such run.",
+        "The time when a run last ended with status ok. Absent until the first run with this "
+        "status.",
     ),
     "comparison_since_timestamp_seconds": _series(
         _GAUGE,
         "comparison",
-        "Slot of the oldest stored run of the comparison. Without a run, the time when this "
+        "The slot of the oldest stored run of the comparison. Without a run, the time when this "
         "process first read the comparison's configuration.",
     ),
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "`Stale` fires after this time without an ok run. The time covers `conditions.stale.after` "
-        "runs in a row, plus the `deadline` of one run. `Stale` does not fire if the configuration "
-        "ignores it.",
+        "The alert `Stale` fires if no run has been ok for this many seconds. The time covers "
+        "`conditions.stale.after` consecutive runs, plus the `deadline` of one run. `Stale` does "
+        "not fire if the configuration ignores it.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
         "comparison",
-        "Longest time between two slots in a row. Absent if the value is unknown.",
+        "The longest time between two consecutive slots. Absent if the value is unknown.",
     ),
     "runs_total": _series(
         _COUNTER,
         "comparison status",
-        "Number of runs that this process ended or marked as abandoned.",
+        "The number of runs that this process finished or marked as abandoned.",
         values=(FINISHED,),
     ),
     "slots_skipped_total": _series(
         _COUNTER,
         "comparison reason",
-        "Number of slots without a run: missed (no daemon ran), overlap (the last run had not "
-        "ended) or busy (too many runs were waiting).",
+        "The number of slots without a run: missed (no daemon was running), overlap (the "
+        "previous run had not ended) or busy (too many runs were waiting).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(
-        _GAUGE, "", "Number of due runs that wait because `concurrent_runs` runs are running."
+        _GAUGE,
+        "",
+        "The number of due runs that are waiting because `concurrent_runs` other "
+        "runs are in progress.",
     ),
     "run_duration_seconds": _series(
         _HISTOGRAM,
         "comparison",
-        "Time from claim to end of a run.",
+        "The time from the claim of a run to its end.",
         _RUN_S,
     ),
     "stage_duration_seconds": _series(
         _HISTOGRAM,
         "comparison stage",
-        "Time spent in each stage of a run.",
+        "The time that a run spent in each stage.",
         _STAGE_S,
     ),
     "schedule_lag_seconds": _series(
         _HISTOGRAM,
         "comparison",
-        "Time from a slot to the start of its run.",
+        "The time from a slot to the start of the slot's run.",
         _LAG_S,
     ),
     "pull_duration_seconds": _series(
         _HISTOGRAM,
         "comparison arm",
-        "Time that an arm took to answer for all users. Over HTTP this time includes waiting for "
-        "the other arm.",
+        "The time that an arm took to return the lists of all users. Over HTTP, this time "
+        "includes waiting for the other arm.",
         _STAGE_S,
         values=(Arm,),
     ),
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        "Quantile q of the time between two HTTP answers for the same user. One answer has the "
-        "baseline's list, and the other answer has the `candidate` or `noise_floor` list.",
+        "The quantile q of the time between two HTTP responses for the same user. One response "
+        "contains the baseline's list, and the other response contains the `candidate` or "
+        "`noise_floor` list.",
     ),
     "source_errors_total": _series(
         _COUNTER,
         "comparison arm reason",
-        "Number of users with an absent or imperfect list: {}.",
+        "The number of users with an absent or imperfect list: {}.",
         values=(Arm, CoverageReason),
     ),
     # Leadership.
@@ -361,48 +371,50 @@ _TABLE = {
     "lease_epoch": _series(
         _GAUGE,
         "",
-        "Epoch of the leader's lease that this daemon last read. The epoch grows each time another "
-        "daemon takes over.",
+        "The epoch of the leader's lease, as this daemon last read it. The epoch increases each "
+        "time another daemon takes over.",
     ),
     # Delivery and configuration.
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        "Number of results of deliveries: sent, retry (will be tried again), dead (given up) or "
+        "The number of delivery results: sent, retry (will be tried again), dead (given up) or "
         "dropped (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(
         _COUNTER,
         "receiver reason",
-        "Number of failed attempts to deliver: {}.",
+        "The number of failed attempts to deliver: {}.",
         values=(DeliveryTrouble,),
     ),
     "pings_total": _series(
         _COUNTER,
         "ping outcome",
-        "Number of pings to dead man's switches: sent, failed (given up) or dropped (replaced by "
+        "The number of pings to dead man's switches: sent, failed (given up) or dropped (replaced by "
         "newer pings).",
         values=(("sent", "failed", "dropped"),),
     ),
-    "outbox_pending": _series(_GAUGE, "receiver", "Number of deliveries that wait to be sent."),
+    "outbox_pending": _series(
+        _GAUGE, "receiver", "The number of deliveries that are waiting to be sent."
+    ),
     "outbox_held": _series(
         _GAUGE,
         "receiver",
-        "Number of firing alerts without notification: silenced, in maintenance, muted, or "
-        "inhibited by another alert.",
+        "The number of firing alerts that send no notification, because they are silenced, in "
+        "maintenance, muted, or inhibited by another alert.",
     ),
     "outbox_given_up": _series(
         _GAUGE, "receiver", "Number of deliveries that were given up within the last hour."
     ),
     "outbox_oldest_age_seconds": _series(
-        _GAUGE, "receiver", "Age of the oldest waiting delivery. 0 if no delivery waits."
+        _GAUGE, "receiver", "The age of the oldest waiting delivery. 0 if no delivery is waiting."
     ),
     "database_up": _series(_GAUGE, "", "1 while the database can be read and written, else 0."),
     "database_errors_total": _series(
         _COUNTER,
         "reason",
-        "Number of errors of the database: {}.",
+        "The number of errors of the database: {}.",
         values=(DatabaseTrouble,),
     ),
     "database_size_bytes": _series(
@@ -417,46 +429,48 @@ _TABLE = {
     "pruned_rows_total": _series(
         _COUNTER,
         "kind",
-        "Number of old rows that were deleted. On PostgreSQL the number is an estimate, because "
-        "scores are deleted by partition.",
+        "The number of expired rows that were deleted. On PostgreSQL, the number is an estimate, "
+        "because whole partitions of scores are deleted.",
         values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(
-        _GAUGE, "", "When old rows were last deleted. Absent before the first deletion."
+        _GAUGE,
+        "",
+        "The time when expired rows were last deleted. Absent before the first deletion.",
     ),
     "clock_jumps_total": _series(
         _COUNTER,
         "",
-        "Number of jumps of the wall clock by more than 5 s. A machine that slept also counts as a "
-        "jump.",
+        "The number of times that the wall clock jumped by more than 5 s. If the machine was "
+        "suspended, this also counts as a jump.",
     ),
     "watchdog_restarts_total": _series(
         _COUNTER,
         "part",
-        "Number of restarts of parts that hung: {}.",
+        "The number of times that a part hung and was restarted: {}.",
         values=(("run", "delivery", "housekeeping"),),
     ),
     "series_cut": _series(
         _GAUGE,
         "comparison",
-        "Number of series of segments that /metrics leaves out because of `max_series`.",
+        "The number of series for segments that /metrics leaves out because of `max_series`.",
     ),
     "collector_errors_total": _series(
         _COUNTER,
         "collector",
-        "Number of errors while a part of /metrics was made, by part: {}.",
+        "The number of errors while a part of /metrics was made, by part: {}.",
         values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(
         _GAUGE, "", "1 if the last reload of the configuration succeeded, else 0."
     ),
     "config_last_reload_success_timestamp_seconds": _series(
-        _GAUGE, "", "When a reload of the configuration last succeeded."
+        _GAUGE, "", "The time when the configuration was last reloaded successfully."
     ),
     "certificate_expiry_timestamp_seconds": _series(
         _GAUGE,
         "",
-        "Earliest time at which a certificate of this server expires. Absent without TLS.",
+        "The earliest time at which one of this server's certificates expires. Absent without TLS.",
     ),
 }
 

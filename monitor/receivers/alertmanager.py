@@ -54,23 +54,24 @@ class AlertmanagerOptions(HttpReceiverEntry):
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
         json_schema_extra={"minItems": 1, "uniqueItems": True}
     )
-    """URL of each peer of the cluster, such as http://host:9093. The URL of a load balancer is not
-    enough, because each peer needs every alert."""
+    """The URL of each peer in the cluster, such as http://host:9093. Do not use the URL of a load
+    balancer, because every peer must receive every alert."""
     name: ReceiverName | None = None
-    """Name in metrics and in the outbox (default: alertmanager). With several `urls`, the peers
-    have the names alertmanager-0, alertmanager-1 and so on."""
+    """The name of the receiver in metrics and in the outbox (default: alertmanager). If there are
+    several `urls`, the peers are named alertmanager-0, alertmanager-1 and so on."""
     basic_auth: BasicAuth | None = None
     """Basic authentication."""
     bearer_token: HeaderSecret | None = None
     """Token for the header `Authorization: Bearer`."""
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"job": "rankwatch"}])
-    """Labels that rankwatch adds to every alert for this Alertmanager. Give the labels that your
-    Prometheus adds to its alerts about rankwatch, such as `job`, `namespace` and `cluster`. Then
-    alerts of rankwatch and of Prometheus inhibit each other only within one environment."""
+    """Labels that rankwatch adds to every alert for this Alertmanager. Set the labels that your
+    Prometheus adds to its alerts about rankwatch, such as `job`, `namespace` and `cluster`. The
+    alerts from rankwatch and Prometheus then inhibit each other only within the same
+    environment."""
     resend_every: Duration = timedelta(minutes=1)
-    """How often a firing alert is sent again. `run-once` uses the interval of the comparison if the
-    interval is longer. Set this key to the time between two starts of `run-once` if `run-once`
-    starts less often."""
+    """How often a firing alert is sent again. `run-once` uses the comparison's interval instead if
+    that interval is longer. If you start `run-once` less often than that, set this key to the time
+    between two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

@@ -1,4 +1,4 @@
-"""Notifies chat and mail services through Apprise. The receiver needs the extra ``apprise``.
+"""Notifies chat and mail services through Apprise. This receiver requires the extra ``apprise``.
 
 A URL names each service. `docs/reference/receivers.md` describes what is retried.
 """
@@ -122,16 +122,16 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 class AppriseOptions(ReceiverEntry):
     """Notify services for which rankwatch has no receiver, through Apprise.
 
-    The receiver needs the extra ``apprise``.
+    This receiver requires the extra ``apprise``.
     """
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    """The services, each with a name that messages show, and with its URL for Apprise. `NAME_file`
-    reads the URL from a file. The URLs are secrets and are never shown."""
+    """The services to notify: a name, which messages show, and the service's URL for Apprise. To
+    read the URL from a file, write `NAME_file`. The URLs are secrets and are never shown."""
     timeout: Timeout = timedelta(seconds=20)
-    """How long one message may take for all services together."""
+    """How long it may take to send one message to all services."""
     repeat_every: RepeatEvery = timedelta(hours=24)
 
 

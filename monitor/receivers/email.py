@@ -73,29 +73,30 @@ _is_plain = must(_is_printable, "must be printable ASCII text on one line")
 
 
 class EmailOptions(ReceiverEntry):
-    """Send a mail over SMTP."""
+    """Send an email over SMTP."""
 
     host: str = Field(pattern=_HOST, examples=["smtp.example.com"])
-    """Host of the mail server, without a port."""
+    """The host name of the mail server, without a port."""
     port: int | None = Field(None, ge=1, le=65535)
-    """Port of the mail server (default: 587; with `tls: implicit` 465; with `tls: none` 25)."""
+    """The port of the mail server (default: 587; with `tls: implicit` 465; with `tls: none` 25)."""
     tls: Literal["starttls", "implicit", "none"] = "starttls"
     """`starttls` begins TLS with the command STARTTLS, and sends nothing if the server does not
-    offer STARTTLS. `implicit` uses TLS from the first byte. With `none`, mails are not
-    encrypted."""
+    offer STARTTLS. `implicit` uses TLS from the first byte. With `none`, emails are sent without
+    encryption."""
     username: str | None = Field(None, pattern=r"^[ -~]+$")
-    """Name for the login. Needs `password` and TLS."""
+    """The user name for the login. This key requires `password` and TLS."""
     password: Annotated[SecretStr, _is_plain] | None = None
-    """Password for the login."""
+    """The password for the login."""
     sender: MailAddress = Field(examples=["rankwatch@example.com"])
-    """Address of the sender."""
+    """The email address of the sender."""
     to: Annotated[tuple[MailAddress, ...], _are_once] = Field(
         min_length=1, max_length=50, json_schema_extra={"uniqueItems": True}
     )
-    """Addresses of the recipients."""
+    """The email addresses of the recipients."""
     ca_file: CaFile = None
     timeout: Timeout = timedelta(seconds=20)
-    """How long one mail may take, from connecting to the server until the server accepts the mail.
+    """How long it may take to send one email, from connecting to the server until the server
+    accepts the email.
     """
     repeat_every: RepeatEvery = timedelta(hours=24)
 

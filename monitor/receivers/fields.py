@@ -82,27 +82,28 @@ Timeout = Annotated[
 CaFile = Annotated[
     ConfigPath | None,
     Field(
-        description="PEM file of the certificate authorities to trust, instead of the usual ones."
+        description="A PEM file with the certificate authorities to trust, instead of the "
+        "system's authorities."
     ),
 ]
 RepeatEvery = Annotated[
     Duration | None,
     Field(
         description=(
-            "How often the notification of an incident is sent again while the incident fires "
-            "and nobody has acknowledged the incident. `null` means never."
+            "How often the notification of an incident is repeated while the incident is firing "
+            "and nobody has acknowledged it. `null` means never."
         )
     ),
 ]
 
 
 class ReceiverEntry(Options):
-    """The options that every kind of receiver has."""
+    """Options that are available for every kind of receiver."""
 
     name: ReceiverName | None = None
-    """Name in metrics and in the outbox (default: the kind of the receiver)."""
+    """The name of the receiver in metrics and in the outbox (default: the kind of the receiver)."""
     timeout: Timeout = timedelta(seconds=10)
-    """How long one request may take, from its first to its last byte."""
+    """How long one request may take, from the first byte to the last."""
 
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of the receivers that this entry opens.
@@ -113,7 +114,7 @@ class ReceiverEntry(Options):
 
 
 class HttpReceiverEntry(ReceiverEntry):
-    """Further options that every kind of receiver over HTTP has."""
+    """Additional options for every kind of receiver that uses HTTP."""
 
     ca_file: CaFile = None
     proxy: Proxy = None

@@ -45,14 +45,14 @@ class PagerDutyOptions(HttpReceiverEntry):
     """
 
     routing_key: Annotated[SecretStr, _is_key]
-    """Integration key of the service's Events API v2 integration."""
+    """The integration key of the Events API v2 integration in your PagerDuty service."""
     url: Annotated[
         Url,
         without_path(
             _PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com"
         ),
     ] = "https://events.pagerduty.com"
-    """Where events are sent. Use https://events.eu.pagerduty.com for the EU region."""
+    """The URL to which events are sent. For the EU region, use https://events.eu.pagerduty.com."""
     repeat_every: RepeatEvery = None  # PagerDuty itself repeats and escalates
 
 

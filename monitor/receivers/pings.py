@@ -31,16 +31,16 @@ log = structlog.get_logger(__name__)
 class PingOptions(HttpReceiverEntry):
     """Ping a URL when a run starts, succeeds or fails.
 
-    The service behind the URL sends an alert if pings are missing.
+    The service behind the URL sends an alert if it receives no pings.
     """
 
     url: SecretUrl
     """The URL to ping. rankwatch appends `/start` or `/fail` to the path of the URL, as
     Healthchecks expects. The URL is a secret and is never shown."""
     comparisons: tuple[_Name, ...] | None = Field(None, min_length=1, max_length=1000)
-    """Comparisons whose runs are pinged (default: all)."""
+    """The comparisons whose runs send pings (default: all comparisons)."""
     name: ReceiverName = "ping"
-    """Name in metrics and in the log."""
+    """The name of the ping in metrics and in the log."""
 
 
 class RunPings:

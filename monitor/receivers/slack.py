@@ -31,8 +31,8 @@ class SlackOptions(HttpReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
 
     url: SecretUrl
-    """URL of the incoming webhook, https://hooks.slack.com/services/... The URL is a secret,
-    because everybody who has it can post."""
+    """The URL of the incoming webhook, https://hooks.slack.com/services/... The URL is a secret,
+    because anyone who has the URL can post to the channel."""
     repeat_every: RepeatEvery = timedelta(days=1)
 
 

@@ -42,15 +42,15 @@ class WebhookOptions(HttpReceiverEntry):
     url: SecretUrl
     """The URL to post to. The URL is a secret: rankwatch shows only its scheme and host."""
     secret: SecretStr | None = Field(None, min_length=1)
-    """Key of the HMAC-SHA256 signature. Without this key, messages are not signed."""
+    """The key for the HMAC-SHA256 signature. If you do not set it, messages are not signed."""
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict
     )
-    """Further headers, such as Authorization."""
+    """Additional headers to send, such as Authorization."""
     updates: bool = False
     """With `true`, an alert that joins an incident is sent at once, in a message with `"is_update":
-    true`. Your program must page nobody for such messages. By default the alert is part of the
-    incident's next message."""
+    true`. Your program must not page anyone for such messages. By default, the alert is included in
+    the incident's next message."""
     repeat_every: RepeatEvery = None
 
 

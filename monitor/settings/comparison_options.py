@@ -36,14 +36,14 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """The alert on a condition. While runs meet the condition, rules cannot judge drift."""
+    """The alert for a condition. While runs meet the condition, rules cannot judge drift."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
-    """`alert`: the condition has its own alert, and alerts on drift keep their states. `keep`: the
-    condition has no alert, and alerts on drift keep their states. `ignore`: the condition has no
-    alert, and an alert on drift ends if it cannot be judged."""
+    """`alert` raises a separate alert for the condition, and alerts about drift keep their states.
+    `keep` raises no alert for the condition, and alerts about drift keep their states. `ignore`
+    raises no alert for the condition, and an alert about drift ends if it cannot be judged."""
     severity: Severity = Severity.WARNING
-    """Severity of the alert."""
+    """The severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
     """Web page with instructions for on-call."""
 
@@ -56,61 +56,61 @@ class ErrorOptions(ConditionOptions):
 
 
 class NoDataOptions(ErrorOptions):
-    """Runs that compared too few users, or that had no data for a rule."""
+    """Runs that compared too few users, or that had no data for one of the rules."""
 
     segments: Literal["all", "named", "each"] = "named"
-    """`all`: there is one alert for all users together. `named`: there is also an alert for each
-    segment that a rule names or in which an alert fires. `each`: there is an alert for every
-    segment."""
+    """`all` raises one alert for all users together. `named` also raises an alert for each segment
+    that a rule names or in which an alert is firing. `each` raises an alert for every segment."""
 
 
 class TooFewOptions(ErrorOptions):
     """Rules that had fewer users than their `min_users`."""
 
     segments: Literal["all", "each"] = "all"
-    """`all`: there is one alert for all users together. `each`: there is an alert for each segment,
+    """`all` raises one alert for all users together. `each` raises an alert for each segment,
     including `all`."""
 
     for_runs: value_types.RunCount = Field(default=3, alias="for")
     """How many consecutive runs must meet the condition before the alert fires."""
     severity: Severity = Severity.INFO
-    """Severity of the alert."""
+    """The severity of the alert."""
 
 
 class StaleOptions(ConditionOptions):
     """No run has succeeded for some time, because runs failed or never began."""
 
     after: value_types.RunCount = 3
-    """The alert fires if this number of scheduled runs in a row did not succeed. Only the daemon
+    """The alert fires after this many consecutive scheduled runs without success. Only the daemon
     checks this condition."""
     severity: Severity = Severity.CRITICAL
-    """Severity of the alert."""
+    """The severity of the alert."""
 
 
 class SplitOffOptions(ConditionOptions):
-    """The users of an unpaired comparison are not split as planned."""
+    """The users of an unpaired comparison are not split between the arms as planned."""
 
 
 class ArmsDifferedOptions(ErrorOptions):
-    """The users of both arms got different lists before the test began."""
+    """The users of the two arms already got different lists before the test began."""
 
 
 class ConditionsOptions(Options):
-    """What happens while runs cannot be judged. Rules never learn from such runs."""
+    """What rankwatch does while runs cannot be judged. Rules never learn from such runs."""
 
     error: ErrorOptions = Field(default_factory=ErrorOptions)
     """A run failed. The alert is `RunFailing`."""
     no_data: NoDataOptions = Field(default_factory=NoDataOptions)
-    """Too few users were compared, or a rule had no data. The alert is `NoData`."""
+    """Too few users could be compared, or there was no data for a rule. The alert is `NoData`."""
     too_few: TooFewOptions = Field(default_factory=TooFewOptions)
     """A rule had fewer users than its `min_users`. The alert is `TooFewUsers`."""
     stale: StaleOptions = Field(default_factory=StaleOptions)
     """No run has succeeded for some time. The alert is `Stale`."""
     split_off: SplitOffOptions = Field(default_factory=SplitOffOptions)
-    """The users of an unpaired comparison are not split as planned. The alert is `SplitOff`."""
+    """The users of an unpaired comparison are not divided between the arms in the planned
+    proportions. The alert is `SplitOff`."""
     arms_differed: ArmsDifferedOptions = Field(default_factory=ArmsDifferedOptions)
-    """The users of both arms of an unpaired comparison got different lists before the test began.
-    The alert is `ArmsDiffered`."""
+    """In an unpaired comparison, the users of the two arms already got different lists before the
+    test began. The alert is `ArmsDiffered`."""
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
@@ -152,19 +152,20 @@ class ConditionsOptions(Options):
 
 
 class NoiseFloorOptions(OneOf):
-    """How similar two lists of the baseline are for the same user.
+    """Measures how similar two lists of the baseline are for the same user.
 
-    Only a larger difference between the arms is drift. Set exactly one of these keys.
+    The arms have drifted apart only if they differ more than these two lists do. Set exactly one of these keys.
     """
 
     serve: Literal[True] | None = None
-    """Asks the baseline for a second answer at the same time, which must not come from a cache."""
+    """Requests a second list from the baseline at the same time. The second response must not come
+    from a cache."""
     temporal: Literal[True] | None = None
-    """Compares the baseline's lists with the baseline's lists of the last run, which rankwatch
-    stores."""
+    """Compares the baseline's lists with the baseline's lists from the previous run, which
+    rankwatch stores."""
     retrain: SourceOptions | None = None
-    """Compares the baseline's lists with the lists of a second training of its model. The value is
-    the source of the second training's lists."""
+    """Compares the baseline's lists with lists from a second training of the same model. The value
+    is the source of the second training's lists."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -174,7 +175,7 @@ _UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditio
 
 
 class ComparisonOptions(Options):
-    """One comparison: two arms, the users, how similarity is measured, and when to alert."""
+    """One comparison: its two arms, its users, how to measure similarity, and when to alert."""
 
     stays_partial: ClassVar[bool] = True
     model_config = ConfigDict(
@@ -191,56 +192,59 @@ class ComparisonOptions(Options):
     # The keys of `candidates` that this comparison compares: none, one, or a pair.
     _keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(examples=["home-feed"])
-    """Unique name of the comparison, which is a label of metrics and a part of URLs."""
+    """The unique name of the comparison. The name appears in URLs and as a label of metrics."""
     description: str | None = Field(default=None, max_length=1000)
     """Free text."""
     every: Duration | None = None
-    """Time between runs, counted from 1970-01-01 00:00 UTC. With `15m` runs take place at :00, :15,
-    :30 and :45."""
+    """The time between runs, counted from 1970-01-01 00:00 UTC. For example, `15m` starts runs at
+    :00, :15, :30 and :45 of every hour."""
     offset: Duration | None = None
-    """Delay of each run, such as `20s`. With different offsets, comparisons do not all run at the
-    same moment. This key needs `every`."""
+    """How long to delay each run, such as `20s`. Give comparisons different offsets so that they do
+    not all start at the same moment. This key requires `every`."""
     cron: value_types.CronText | None = Field(
         default=None, examples=["*/15 * * * *", "30 6 * * mon-fri"]
     )
-    """Replaces `every`. Minute, hour, day of month, month and weekday, as in crontab(5). The
-    weekdays 0 and 7 are Sunday."""
+    """A schedule to use instead of `every`: minute, hour, day of month, month and weekday, as in
+    crontab(5). Both 0 and 7 mean Sunday."""
     only_between: value_types.HoursText | None = Field(
         default=None, examples=["01:00-05:00", "22:00-06:00"]
     )
-    """Runs begin only in these hours of the day, in the time zone of `timezone`. If the end is
-    earlier than the start, the period goes past midnight. Outside these hours no run is due, and
-    none is reported as missed. A late run does not begin outside these hours, except with `run-once
-    --slot`."""
+    """Runs begin only between these times of day, in the time zone that `timezone` sets. If the end
+    is earlier than the start, the period continues past midnight. Outside these hours no run is
+    due, and none is reported as missed. A delayed run does not begin outside these hours either,
+    unless you start it with `run-once --slot`."""
     timezone: value_types.ZoneName = Field(default="UTC", examples=["Europe/Berlin"])
-    """Time zone of `cron`, `only_between` and `holidays`."""
+    """The time zone in which `cron`, `only_between` and `holidays` are read."""
     holidays: tuple[value_types.Days, ...] = Field(
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
-    """Days on which users behave differently. An entry is one day, or a first and a last day. Rules
-    that learn do not judge runs of these days, and do not learn from them. Firing alerts of these
-    rules continue. Rules with a threshold and conditions are judged as usual."""
+    """Days on which users behave differently from usual. Each entry is a single day, or a first and
+    a last day. On these days, learning rules neither judge runs nor learn from them. Alerts of
+    learning rules that are already firing keep firing. Rules with a threshold, and conditions, are
+    judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
-    """Length of the lists that are compared."""
+    """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
     baseline: SourceOptions = cast("Any", None)
-    """The source of the lists that users get today. Required unless there is `unpaired`."""
+    """The source of the lists that users get today. Required unless `unpaired` is set."""
     candidate: SourceOptions = cast("Any", None)
     """The source of the candidate's lists, which are compared with the baseline's lists. Required
-    unless there are `candidates` or `unpaired`."""
+    unless `candidates` or `unpaired` is set."""
     candidates: Mapping[str, SourceOptions] = Field(
         default_factory=dict, min_length=1, max_length=20
     )
-    """Sources of several candidates. You may set `candidate` too. Each candidate becomes a
-    comparison: the key `b` becomes the comparison `NAME.b`, with the same settings. In each slot
-    these comparisons ask for the same users, and the baseline is read once. If DuckDB joins files,
-    or Spark joins tables, the baseline is read again for each comparison."""
+    """The sources of several candidates. You can also set `candidate`. Each candidate gets its own
+    comparison: the key `b` creates the comparison `NAME.b`, with the same settings. In each slot,
+    these comparisons request lists for the same users, and the baseline is usually read only once.
+    rankwatch reads the baseline once for each comparison if DuckDB joins the files, or if Spark
+    joins the tables, of the two arms."""
     pairs: bool = False
-    """Whether the `candidates` are also compared with each other, by the same lists. The comparison
-    `NAME.b.c` compares `c` with `b`. This comparison is measured and shown, but no rule judges
-    it."""
+    """Whether rankwatch also compares the `candidates` with each other, using the same lists. The
+    comparison `NAME.b.c` compares `c` with `b`. rankwatch measures and shows this comparison, but
+    no rule judges it."""
     users: UsersOptions = cast("Any", None)
-    """The users that both arms are asked for. Required unless there is `unpaired`."""
+    """The users whose lists rankwatch requests from both arms. Required unless `unpaired` is
+    set."""
     unpaired: UnpairedOptions | None = None
     """Compares arms that serve different users, as in an A/B test. This key replaces `baseline`,
     `candidate` and `users`."""
@@ -250,8 +254,8 @@ class ComparisonOptions(Options):
         max_length=50,
         examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
     )
-    """How the similarity of two lists is measured. `rankwatch metrics` lists the metrics. If a name
-    contains a comma, put the name in quotes."""
+    """The metrics that measure the similarity of two lists. Run `rankwatch metrics` to see all
+    metrics. If a name contains a comma, put the name in quotes."""
     arm_metrics: tuple[value_types.ArmMetricName, ...] = Field(
         default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
         max_length=50,
@@ -264,75 +268,76 @@ class ComparisonOptions(Options):
     item_weights: ItemWeightsOptions | None = None
     """Weights of items, such as popularity or price, for metrics that need them."""
     item_titles: ItemTitlesOptions | None = None
-    """Titles of items, which are shown next to the ids."""
+    """The titles of items, which rankwatch shows next to their ids."""
     item_url: value_types.ItemUrl | None = Field(
         default=None, examples=["https://shop.example.com/items/{item}"]
     )
     """Link to an item in web pages and reports. `{item}` is the percent-encoded id of the item."""
     relevance: RelevanceOptions | None = None
-    """Items that were relevant to users, for metrics of relevance such as `ndcg`. The data may
-    arrive days after the run. No rule judges metrics of relevance."""
+    """The items that were relevant to users, for relevance metrics such as `ndcg`. The data may
+    arrive days after the run. No rule judges relevance metrics."""
     noise_floor: NoiseFloorOptions | None = None
-    """Measures the noise: how similar two lists of the baseline are for the same user. Rules can
-    then use two more metrics for each metric M. `floor(M)` is the similarity of two lists of the
-    baseline. `over_floor(M)` is the excess of each user: the distance of the candidate from the
+    """Measures the noise, which is how much two lists of the baseline differ for the same user.
+    Rules can then use two additional metrics for each metric M. `floor(M)` is the similarity of two
+    lists of the baseline. `over_floor(M)` is each user's excess: the distance between candidate and
     baseline, minus the distance between two lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
-    """All learning rules of the comparison together cause on average at most one false alert in
-    this time."""
+    """Taken together, the learning rules of the comparison raise on average at most one false alert
+    in this time."""
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
-    """When to alert. `rules: default` adds the default rules, which learn what is normal and
-    need no thresholds."""
+    """The rules that decide when to alert. `rules: default` adds the default rules, which learn
+    what is normal and so need no thresholds."""
     default_rules: bool = False
     """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
     of the same name."""
     dry_run: bool = False
-    """With `true`, alerts are stored but nobody is notified. A rule may set another value."""
+    """With `true`, rankwatch stores alerts but notifies nobody. A rule can override this value."""
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, examples=[{"owner": "ranking", "contact": "#recs-oncall"}]
     )
-    """Further labels of all alerts, for routing. A label of a rule replaces the label of the same
-    name. Messages show the labels `owner`, `team` and `contact`, so that on-call knows whom to
-    call."""
+    """Additional labels for all alerts, which you can use in routes. If a rule sets a label of the
+    same name, the rule's label applies. Messages show the labels `owner`, `team` and `contact`, so
+    that the person on call knows whom to contact."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What happens while runs cannot be judged. Each key that is set here overrides the same key of
+    """What happens while runs cannot be judged. A key that you set here overrides the same key in
     the top-level `conditions`."""
     group_for: Duration | None = None
     """An alert joins an incident if it begins at most seven times this duration after the
     incident's first alert. The default is 1d, or three intervals of the comparison if these are
     longer than 1d."""
     deadline: Duration | None = None
-    """Longest time for one run. The deadline must be shorter than the interval (default: 10m,
-    but at most 0.8 of the interval)."""
+    """The longest time that a run may take. The deadline must be shorter than the interval
+    (default: 10m, but at most 0.8 of the interval)."""
     min_paired_share: float = Field(default=0.5, ge=0, le=1)
-    """If a run compares a smaller share of its users than this, the run has the status
-    `insufficient`."""
+    """The smallest share of its users that a run must compare. A run that compares fewer users gets
+    the status `insufficient`."""
     max_segment_values: int = Field(default=50, ge=1, le=1000)
-    """The largest number of segments for one dimension. If a dimension has more values, its most
-    frequent values become segments."""
+    """The maximum number of segments for each dimension. If a dimension has more values, only its
+    most frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind, whose lists are stored. One kind is the users with
-    the least similar lists."""
+    """The number of example users of each kind for whom rankwatch stores both lists. For example,
+    one kind is the users with the least similar lists."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. The number `1000` means 1,000 users, the same in each run. `none`
-    or `false` means no users. Summaries, and the scores of example users (`evidence_users`), are
-    always stored."""
+    the fixed users of the sample. A number such as `1000` means that many users, who are the same
+    in every run. `none` or `false` means no users. Summaries, and the scores of example users
+    (`evidence_users`), are always stored."""
     scores_to: ScoresToOptions | None = None
-    """Where the scores of all compared users are written, whatever `keep_scores` is. Scores of
-    relevance metrics are not written if relevance arrives after the run."""
+    """Where to write the scores of all compared users, regardless of `keep_scores`. Relevance
+    scores are not written if the relevance data arrives after the run."""
     keep_lists: value_types.KeepChoice | None = None
-    """The users whose lists are stored. The values have the same meaning as in `keep_scores`.
-    Explanations compare stored lists with the lists of the next run. By default rankwatch stores
-    the lists of all users if relevance, a temporal noise floor, a rule or an arm metric needs
-    them."""
+    """The users whose lists are stored. The values have the same meaning as in `keep_scores`. To
+    explain a change, rankwatch compares the stored lists with the lists of the next run. By
+    default, rankwatch stores the lists of all users if relevance metrics, a temporal noise floor, a
+    rule or an arm metric needs them."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed for the choice of users."""
     reference: str | None = Field(
         default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
-    """Any text. Rules learn only from runs with the same text, so a new text makes changed lists
-    normal. With `model_version`, rules learn separately for each version of the arms' models."""
+    """Any text. Rules learn only from runs with the same text, so you can accept changed lists as
+    normal by setting a new text. With `model_version`, rules learn separately for each version of
+    the arms' models."""
 
     @classmethod
     def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:

@@ -36,9 +36,9 @@ _MOST_BYTES = 4096
 MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse, attrgetter("text"))]
 """A matcher: ``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
-    "Matchers: `name=value`, `name!=value`, `name=~regex` (for the whole value) or `name!~regex`. "
-    "All must match. A name is `alert`, `comparison`, `segment`, `severity`, `metric`, `statistic` "
-    "or a label of the rule."
+    "Matchers: `name=value`, `name!=value`, `name=~regex` (for the whole value) or "
+    "`name!~regex`. An alert must match all of them. The name can be `alert`, `comparison`, "
+    "`segment`, `severity`, `metric`, `statistic` or a label of the rule."
 )
 
 
@@ -60,8 +60,9 @@ class PrivacyOptions(Options):
     """How users and items are stored and shown."""
 
     users: Literal["plain", "hmac"] = "plain"
-    """With `hmac`, a user is stored and shown as a keyed hash of the user's id (HMAC-SHA-256).
-    Requests to sources still contain the id. You can still search for the id on web pages."""
+    """With `hmac`, rankwatch stores and shows a keyed hash (HMAC-SHA-256) in place of each user's
+    id. Requests to sources still contain the id, and you can still search for the id on web
+    pages."""
     key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more. `openssl rand -hex "
@@ -70,7 +71,7 @@ class PrivacyOptions(Options):
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = "shown"
-    """With `hidden`, messages name no items and show no lists. Web pages still do."""
+    """With `hidden`, messages do not name items or show lists. Web pages still show both."""
 
     def _problems(self) -> Iterator[str]:
         if (self.users == "hmac") is not (self.key_file is not None):
@@ -86,24 +87,26 @@ class PrivacyOptions(Options):
 
 
 class RetentionOptions(Options):
-    """How long results are stored. The state of an alert is stored until the alert ends."""
+    """How long rankwatch stores results. The state of an alert is stored until the alert ends."""
 
     stays_partial: ClassVar[bool] = True
 
     scores: Duration = timedelta(days=30)
-    """Scores of each user. PostgreSQL deletes scores by full days."""
+    """How long the scores of each user are stored. In PostgreSQL, rankwatch deletes the scores of a
+    whole day at a time."""
     lists: Duration | None = None
-    """Lists of all compared users (default: the same as `scores`). rankwatch deletes lists earlier
-    when nothing needs them any more."""
+    """How long the lists of all compared users are stored (default: as long as `scores`). rankwatch
+    deletes lists earlier if they are no longer needed."""
     evidence: Duration = timedelta(days=90)
-    """Lists of example users, and explanations of runs."""
+    """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
-    """Summaries, coverage and expectations of every other segment than `all` (default: the same as
-    `runs`). The numbers from which rules learn are stored as long as their run."""
+    """How long summaries, coverage and expectations are stored for every segment except `all`
+    (default: as long as `runs`). The figures from which rules learn are stored as long as their
+    run."""
     runs: Duration = timedelta(days=400)
-    """Runs, with all their data."""
+    """How long runs are stored, with all their remaining data."""
     daily: Duration = timedelta(days=5 * 365)
-    """Daily roll-ups, by segment and metric."""
+    """How long the daily summaries for each segment and metric are stored."""
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """The instants before which each kind of data is deleted."""
@@ -124,7 +127,7 @@ class LogOptions(Options):
     format: Literal["auto", "console", "json"] = "auto"
     """`auto` means `console` on a terminal, and `json` otherwise."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The lowest level that is logged."""
+    """The lowest level of messages to log."""
 
 
 class RouteOptions(Options):
@@ -139,9 +142,9 @@ class RouteOptions(Options):
     receivers: tuple[str, ...] = Field(
         min_length=1, max_length=100, examples=[["pagerduty", "slack"]]
     )
-    """Names of receivers."""
+    """The names of the receivers that get the alerts."""
     goes_on: bool = Field(default=False, alias="continue")
-    """Whether later routes are also tried."""
+    """Whether the routes after this route can also match an alert."""
 
     def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
         """A copy of the route in which each name is replaced by the receivers that it means."""
@@ -150,7 +153,7 @@ class RouteOptions(Options):
 
 
 class MaintenanceOptions(Options):
-    """A time in which no notifications are sent, for example during a nightly training."""
+    """A period during which no notifications are sent, for example during a nightly training."""
 
     name: str = Field(min_length=1, max_length=100, examples=["retraining"])
     """Free text."""
@@ -195,39 +198,40 @@ class Settings(Options):
             "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch",
         ],
     )
-    """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path of a SQLite file starts at
-    the configuration file's directory. Percent-encode special characters of the password, such as
-    `%40` for `@`."""
+    """SQLAlchemy URL of a SQLite or PostgreSQL database. A relative path to a SQLite file is
+    relative to the directory of the configuration file. Percent-encode special characters of the
+    password, such as `%40` for `@`."""
     answers_folder: ConfigPath | None = None
-    """Folder for the answers of HTTP services during a run. If the run continues after a restart,
-    it requests only the missing answers. rankwatch deletes the answers when the run is stored. The
-    default for a SQLite file `rankwatch.db` is `rankwatch.db-answers` next to it. With PostgreSQL
-    there is no default, so no answers are stored. No answers are stored with `users: hmac`."""
+    """The folder in which rankwatch stores the responses of HTTP services during a run. If a run
+    resumes after a restart, it requests only the responses that are not in this folder. rankwatch
+    deletes the responses as soon as the run is stored. The default for a SQLite file `rankwatch.db`
+    is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so no responses are
+    stored unless you set this key. With `users: hmac`, responses are never stored."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
-    """The largest number of series on /metrics that belong to segments. If there are more, the
-    smallest segments are left out. `rankwatch_series_cut` counts the series that were left out.
-    rankwatch never leaves out series of the segment `all`, or of alerts that fire or are
-    pending."""
+    """The maximum number of series for segments on /metrics. If there are more series than this,
+    rankwatch leaves out the smallest segments. `rankwatch_series_cut` counts the series that were
+    left out. rankwatch never leaves out the series of the segment `all`, or the series of firing
+    and pending alerts."""
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
-    The name is the alerts' label `installation` and a part of the keys of incidents. Without a
-    name, alerts have no such label, and the keys contain a random id from the database. If the
-    name changes, firing alerts keep their keys."""
+    Alerts get the name as the label `installation`, and it becomes part of the keys of incidents.
+    Without a name, alerts have no such label, and the keys contain a random id from the database.
+    If the name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
-    """If several daemons use one PostgreSQL database, one of them leads. A standby takes over
-    if the leader has stopped or frozen for this time. The smallest value is 5s, and the largest is
-    5m."""
+    """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
+    over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""
     listen: Address = DEFAULT_LISTEN
-    """Host and port of /metrics, /-/healthy and /-/ready."""
+    """The host and port on which the daemon serves web pages, /metrics, /-/healthy and /-/ready."""
     listen_without_authentication: bool = False
-    """Set `true` to let other machines reach `listen` without a password or a client certificate
-    (`web_config_file`). Anybody who reaches the port can then read all pages."""
+    """Set this key to `true` to let other machines connect to `listen` without a password or a
+    client certificate (`web_config_file`). Anyone who can connect to the port can then read all
+    pages."""
     web_config_file: ConfigPath | None = Field(default=None, examples=["web.yaml"])
     """File with TLS, client certificates and basic authentication for `listen`, in the format of
-    Prometheus' exporter-toolkit. Certificates are reloaded when their files change. A changed
-    `web.yaml` needs a reload of the configuration."""
+    Prometheus' exporter-toolkit. Certificates are reloaded when their files change. After you
+    change `web.yaml`, reload the configuration."""
     external_url: PublicUrl = Field(default_factory=_default_url)
     """URL of this daemon for links in alerts (default: made from `listen`, with https if TLS is
     on)."""
@@ -238,35 +242,35 @@ class Settings(Options):
     `/SimilarityDrop`. By default the URL is `/docs/runbooks` at `external_url`, where the daemon
     serves the runbooks. The setting `runbook_url` of a rule has priority."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What happens in every comparison while its runs cannot be judged."""
+    """What rankwatch does in every comparison while the comparison's runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
         alias="comparisons", min_length=1, max_length=1000
     )
-    """What is compared."""
+    """The comparisons to run."""
     receivers: tuple[ReceiverOptions, ...] = Field(default=(), max_length=100)
-    """Receivers of notifications when an alert fires, is acknowledged or resolves."""
+    """The receivers that are notified when an alert fires, is acknowledged or resolves."""
     pings: tuple[PingOptions, ...] = Field(default=(), max_length=100)
-    """Dead man's switches: services that get a ping from every run, and send an alert if pings
-    stop."""
+    """Dead man's switches: monitoring services that expect a ping from every run, and that send an
+    alert if the pings stop."""
     concurrent_runs: int = Field(default=8, ge=1, le=100)
-    """The largest number of runs at the same time. The run that has waited longest starts first. A
-    run that has used half of its deadline no longer counts towards this number. A comparison is
-    slow if its last run used its full deadline. Runs of slow comparisons have a limit of their own:
-    a quarter of this number, but at least one."""
+    """The maximum number of runs at the same time. The run that has been waiting the longest starts
+    first. A run that has used half of its deadline no longer counts towards this maximum. A
+    comparison is slow if its last run used its full deadline. A separate limit applies to the runs
+    of slow comparisons: a quarter of this number, but at least one."""
     database_alert_after: Duration = timedelta(minutes=2)
-    """If the database cannot be reached for this time, every receiver gets the alert
-    `DatabaseAway`."""
+    """If the database has been unreachable for this long, rankwatch sends the alert `DatabaseAway`
+    to every receiver."""
     routes: tuple[RouteOptions, ...] = Field(default=(), max_length=200)
-    """Which receivers get which alerts. The first route that matches an alert decides. An alert
-    that matches no route goes to all receivers."""
+    """Which receivers get which alerts. The first route that matches an alert decides where the
+    alert goes. An alert that matches no route goes to all receivers."""
     fallbacks: Mapping[str, str] = Field(default_factory=dict, examples=[{"pagerduty": "email"}])
     """A second receiver for messages that the first receiver rejects permanently. With `{pagerduty:
     email}`, `email` gets the messages that `pagerduty` rejects."""
     maintenance: tuple[MaintenanceOptions, ...] = Field(default=(), max_length=100)
-    """Times without notifications. At the end of a maintenance time, receivers are notified of the
-    alerts that still fire."""
+    """Maintenance windows, during which rankwatch sends no notifications. At the end of a window,
+    receivers are notified of the alerts that are still firing."""
     retention: RetentionOptions = Field(default_factory=RetentionOptions)
-    """How long results are stored."""
+    """How long rankwatch stores results."""
     privacy: PrivacyOptions = Field(default_factory=PrivacyOptions)
     """How users and items of all comparisons are stored and shown."""
     log: LogOptions = Field(default_factory=LogOptions)

@@ -125,8 +125,9 @@ class RuleOptions(Options):
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
     """Judges a share of users in place of a `metric`. The share is about the candidate's lists. For
-    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six shares are about all
-    requested users. `missing` counts users without a list. `empty` counts users with an empty list.
+    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six shares are
+    shares of all users whose lists the run requested.
+    `missing` counts users without a list. `empty` counts users with an empty list.
     `short` counts users with a list of fewer than `k` items. `duplicated` counts users with an item
     twice in the list. `failed` counts users whose request failed. `unpaired` counts users that were
     not compared. All other shares are about the compared users. `shared_list` counts users with the

@@ -23,18 +23,18 @@ _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
 class UnpairedOptions(Options):
     """An unpaired comparison: each user is served by one arm only, as in an A/B test.
 
-    An unpaired comparison does not notice if the lists of both arms change equally much in
-    different ways. A paired comparison is better if the candidate can also be asked for the
-    baseline's users.
+    An unpaired comparison cannot detect that the lists of both arms changed in different ways, but
+    by the same amount. Prefer a paired comparison if you can also request the candidate's lists for
+    the baseline's users.
     """
 
     stays_partial: ClassVar[bool] = True
 
     log: SourceOptions
-    """The log of the lists that both arms served, as files or as a table of a database. The key
-    `served` with `time` and `within` is required."""
+    """The log of the lists that both arms served. The log consists of files, or is a table in a
+    database. The key `served` with `time` and `within` is required."""
     arm: ColumnName
-    """Column with the arm, in the log and in `assignments`."""
+    """The column that contains the arm, both in the log and in `assignments`."""
     baseline: _ArmValue
     """The value of the baseline in the column that `arm` names."""
     candidate: _ArmValue
@@ -44,29 +44,31 @@ class UnpairedOptions(Options):
         NOT_IN_HASH,
         Field(examples=[{"a": 0.5, "b": 0.5}]),
     ]
-    """The planned share of users in each arm. The two shares add up to 1. If the split changes, set
-    a new `since`."""
+    """The planned share of users in each arm. The two shares must add up to 1. If you change the
+    split, also set a new `since`."""
     before: Instant = Field(examples=["2026-11-01"])
-    """Date or time before the test. A run compares each user's newest list with an earlier list of
-    this user: the last list up to this time, by any arm."""
+    """A date or time before the test began. A run compares each user's newest list with the last
+    list that the same user got up to this time from either arm."""
     since: Instant | None = Field(default=None, examples=["2026-11-02"])
-    """Date or time when the test began (default: `before`). rankwatch ignores assignments before
-    this time."""
+    """The date or time when the test began (default: `before`). rankwatch ignores assignments
+    before this time."""
     before_within: Duration = timedelta(days=90)
-    """The largest age of the earlier list at the time `before`."""
+    """The maximum age of the user's earlier list, counted back from the time in `before`."""
     segments: SegmentColumns = Field(default=(), max_length=20)
-    """Columns whose values divide the users into segments. The columns are in `assignments`, or in
-    the log if `assignments` is not set."""
+    """The columns whose values divide the users into segments. The columns are in `assignments`, or
+    in the log if `assignments` is not set."""
     assignments: UsersOptions | None = None
-    """Files or a table of assignments: user, arm and time. The key `served` with `time` is
-    required. With assignments, a run also counts users that were assigned but never served. Without
-    assignments, a run counts only users that were served since the test began."""
+    """Files or a table that contain the assignments, with the columns user, arm and time. The key
+    `served` with `time` is required. With assignments, a run also counts users that were assigned
+    but never served. Without assignments, a run counts only users that were served since the test
+    began."""
 
     outcomes: Annotated[tuple[ColumnName, ...], are_once, NOT_IN_HASH] = Field(
         default=(), max_length=5, examples=[["clicks"]]
     )
-    """Columns of the log with an outcome of each request, such as clicks. The outcome of a user is
-    the sum since the test began. A rule may judge this sum with the key `outcome`."""
+    """Columns of the log that contain an outcome of each request, such as clicks. A user's outcome
+    is the sum over all requests since the test began. A rule may judge this sum with the key
+    `outcome`."""
 
     @property
     def begins_at(self) -> datetime:

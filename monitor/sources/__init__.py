@@ -61,7 +61,7 @@ def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:
 
 @_from_kinds("lists")
 class SourceOptions(OneOf):
-    """The source of one arm's lists. Give exactly one of these."""
+    """The source of one arm's lists. Set exactly one of these keys."""
 
     @property
     def has_scores(self) -> bool:
@@ -76,26 +76,29 @@ class SourceOptions(OneOf):
 
 @_from_kinds("item_weights")
 class ItemWeightsOptions(OneOf):
-    """The source of item weights. Give exactly one of these."""
+    """The source of item weights. Set exactly one of these keys."""
 
 
 @_from_kinds("item_titles")
 class ItemTitlesOptions(OneOf):
-    """The source of item titles. Give exactly one of these."""
+    """The source of item titles. Set exactly one of these keys."""
 
 
 @_from_kinds("relevance")
 class RelevanceOptions(OneOf):
-    """The source of items that users found relevant, such as purchases. Give exactly one."""
+    """The source of the items that users found relevant, such as purchases.
+
+    Set exactly one source.
+    """
 
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long after a run's slot rankwatch first reads the relevant items. Choose a time after
-    which the data are complete, because rankwatch keeps the first data that are not empty. Without
-    `after`, rankwatch first reads during the run."""
+    """How long rankwatch waits after a run's slot before it first reads the relevant items. Choose
+    a time after which the data is complete, because rankwatch keeps the first data that is not
+    empty. Without `after`, rankwatch first reads the items during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
-    """How long a run waits for the relevant items, counted from its slot."""
+    """How long a run waits for the relevant items, counted from the run's slot."""
 
     def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
@@ -106,21 +109,21 @@ class RelevanceOptions(OneOf):
 
 
 class SampleOptions(Options):
-    """The number of users that a run asks for."""
+    """The number of users whose lists a run requests."""
 
     fixed: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that are the same in every run. Fixed users show the trend."""
+    """The number of users who are the same in every run. Fixed users are useful to see a trend."""
     rotating: int = Field(default=0, ge=0, le=10**8)
-    """Number of users that each run draws at random. For decisions use random users, because they
-    represent all users."""
+    """The number of users whom each run draws at random. Use random users if you make decisions
+    from the results, because random users represent all users."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
-    """The smallest number of users that a run asks for in each segment. If the sample has fewer
-    users of a segment, the run adds users of this segment, the same in every run. Added users count
-    only in this segment, because elsewhere they would bias the figures."""
+    """The minimum number of users in each segment. If the sample contains fewer users of a segment,
+    the run adds users of this segment, who are the same in every run. The added users count only in
+    this segment, because they would bias the figures of all other segments."""
     stop_when: Literal["decided"] | None = None
-    """With `decided`, a run asks for users in random order, and stops when the verdict of every
-    rule on a metric is certain. A verdict is certain if at most 1 of 100 such verdicts would change
-    by asking for all users."""
+    """With `decided`, a run requests users' lists in random order. The run stops when the verdict
+    of every rule on a metric is certain. A verdict is certain if at most 1 in 100 such verdicts
+    would change if the run requested the lists of all users."""
 
     @property
     def stops_early(self) -> bool:
@@ -155,21 +158,21 @@ SegmentColumns = Annotated[tuple[ColumnName, ...], are_once, AfterValidator(_che
 
 @_from_kinds("users")
 class UsersOptions(OneOf):
-    """The users that are asked, their segments and the sample.
+    """The users whose lists a run requests, and their segments.
 
-    Give exactly one source, or `all`.
+    Set exactly one source, or `all`.
     """
 
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
     all: Literal[True] | None = None
-    """With `true`, a run asks for every user of the baseline's file, table or query."""
+    """With `true`, a run uses every user in the baseline's file, table or query."""
     segments: SegmentColumns = Field(default=(), max_length=20)
-    """Columns whose values divide the users into segments. The columns are in the file or table
-    that `users` names, or with `users: {all: true}` in the baseline's file or table."""
+    """The columns whose values divide the users into segments. The columns are in the source that
+    `users` names. With `users: {all: true}`, they are in the baseline's file or table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """For how many users a run requests lists. If the value is a number, the users are the same in
-    every run. Without `sample`, a run requests lists for all users."""
+    """How many users a run requests lists for. If the value is a number, a run uses the same users
+    every time. Without `sample`, a run requests lists for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:

@@ -27,12 +27,14 @@ IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
     readable_by(speller),
     Field(
-        description="Steps that rewrite each id before ids are compared, in the order of this "
-        "list. `strip` removes blanks. `lower` changes letters to lower case. `int` changes `007` "
-        "to 7. `{prefix: 'item:'}` removes a prefix. `{regex: 'sku-([0-9]+)'}` changes `sku-42` to "
-        "`42`: the group in brackets replaces an id that matches completely (RE2). A step that "
-        "does not fit an id does not change the id. `string` changes nothing. Users whose ids "
-        "become equal are counted as `duplicate_user`.",
+        description="Steps that rewrite each id before ids are compared, applied in the order of "
+        "this list. `strip` removes leading and trailing whitespace. `lower` "
+        "converts letters to lower case. `int` converts `007` to 7. `{prefix: "
+        "'item:'}` removes that prefix. `{regex: 'sku-([0-9]+)'}` converts `sku-42` "
+        "to `42`: if the whole id matches (RE2), the group in parentheses replaces "
+        "it. A step that does not apply to an id leaves the id unchanged. `string` "
+        "leaves every id unchanged. Users whose ids become equal are counted as "
+        "`duplicate_user`.",
     ),
 ]
 
@@ -59,28 +61,29 @@ class ArmColumn:
 
 
 class ServedOptions(Options):
-    """Reads a log of served lists, and takes each user's newest list up to the slot."""
+    """Reads a log of served lists, and uses the newest list of each user up to the slot."""
 
     time: ColumnName
-    """Column with the time. A time is a text in ISO 8601, or a number since 1970. A text without a
-    time zone is in UTC. A number may be in seconds, milliseconds, microseconds or nanoseconds,
-    which rankwatch recognizes by its size."""
+    """The column that contains the time. A time is either a text in ISO 8601, or the number of
+    seconds since 1970. A text without a time zone is in UTC. The number can also count
+    milliseconds, microseconds or nanoseconds. rankwatch recognizes the unit by the size of the
+    number."""
     within: Duration | None = None
-    """The largest age of a list at the slot, counted from the time when the list was served. A good
-    value is the time between runs."""
+    """The maximum age of a list at the slot, counted from the time when the list was served. A good
+    value is the time between two runs."""
     since: Instant | None = None
-    """A fixed time. Only rows after this time are read. The value is a date or a time in ISO 8601,
-    in UTC if it has no time zone. A source of lists needs `within`, `since` or both."""
+    """A fixed time. rankwatch reads only rows after this time. Write a date or a time in ISO 8601.
+    A value without a time zone is in UTC. A source of lists requires `within`, `since` or both."""
     until: Instant | None = None
-    """A fixed time that replaces the slot. Only rows up to this time are read, so every run gets
-    the same lists. This time also replaces `{slot:...}` in the path of files. If only one arm has
-    `until`, today's lists are compared with the lists of a fixed date."""
+    """A fixed time to use instead of the slot. rankwatch reads only rows up to this time, so every
+    run gets the same lists. This time also replaces `{slot:...}` in the paths of files. If you set
+    `until` for only one arm, rankwatch compares today's lists with the lists of a fixed date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
-    """Columns and values that select this arm's rows, such as `variant: a`. `users: {all: true}`
-    ignores this selection, and asks for all users of the log."""
+    """Columns and values that select the rows of this arm, such as `variant: a`. `users: {all:
+    true}` ignores this selection, and uses all users in the log."""
     request: ColumnName | None = None
-    """Column with the id of the request. All rows with the same id form one list, even if their
-    times differ."""
+    """The column that contains the id of the request. All rows with the same request id form one
+    list, even if their times differ."""
 
     def _problems(self) -> Iterator[str]:
         if self.since is not None and self.until is not None and self.since >= self.until:
@@ -143,70 +146,71 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="The largest share of rows that may be unreadable. A row is unreadable if its "
-        "user or its time is missing, or if rankwatch cannot read an id or a number. rankwatch "
-        "skips and reports unreadable rows. Reading fails if their share is larger than this "
-        "number.",
+        description="The largest share of rows that may be unreadable. A row is unreadable if "
+        "its user or its time is missing, or if it contains an invalid id or number. "
+        "rankwatch skips unreadable rows and reports them. If more rows than this "
+        "share are unreadable, the run fails.",
     ),
 ]
 NoItem = Annotated[
     tuple[int | str | None, ...] | None,
     Field(
         max_length=100,
-        description="Values in a list that mean 'no item', such as `[-1]` if short lists are "
-        "padded with -1. "
-        "The values may include `null` and the empty text.",
+        description="Values that mean 'no item', such as `[-1]` if your lists are padded with -1 "
+        "to a fixed length. The values can include `null` and the empty string.",
     ),
 ]
 
 
 class UserColumnOptions(Options):
-    """The column with users."""
+    """The column that contains the users."""
 
     user: ColumnName
-    """Column with the user's key. In Parquet, JSON lines and SQL, the key may be in a field of an
-    object: `user_id.$oid`."""
+    """The column that contains the user's key. In Parquet, JSON lines and SQL, the key can be in a
+    field of an object, such as `user_id.$oid`."""
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
 
 class WeightColumnOptions(Options):
-    """The columns with items and their weights."""
+    """The columns that contain the items and their weights."""
 
     item: ColumnName
-    """Column with the item's id."""
+    """The column that contains the item's id."""
     weight: ColumnName
-    """Column with the item's weight, such as its popularity or price. A weight is above 0."""
+    """The column that contains the item's weight, such as its popularity or price. Weights must be
+    greater than 0."""
 
 
 class TitleColumnOptions(Options):
-    """The columns with items and their titles."""
+    """The columns that contain the items and their titles."""
 
     item: ColumnName
-    """Column with the item's id."""
+    """The column that contains the item's id."""
     title: ColumnName
-    """Column with the item's title, which people read."""
+    """The column that contains the item's title."""
 
 
 class ListColumnOptions(UserColumnOptions):
-    """The columns with users and lists. A row has a list (``items``) or one item (``item``)."""
+    """The columns with users and lists. A row contains a list (``items``) or one item (``item``)."""
 
     items: ColumnName | None = None
-    """For the wide form: column with the list, or with a JSON array as text, best item first. In
-    Parquet, JSON lines and SQL, the list may contain objects with the item in a field:
-    `recommendations.movieId`."""
+    """For the wide form: the column that contains the list, with the best item first. The list can
+    also be a JSON array as text. In Parquet, JSON lines and SQL, the list can contain objects with
+    the item in a field, such as `recommendations.movieId`."""
     item: ColumnName | None = None
-    """For the long form: column with one item id in each row. The long form also needs `rank`,
-    `scores` or both. Files may have `in_order: true` instead."""
+    """For the long form: the column that contains one item id in each row. The long form also
+    requires `rank`, `scores` or both. For files, you can set `in_order: true` instead."""
     rank: ColumnName | None = None
-    """For the long form: column with the item's rank. The lowest rank is the best. The ranks of a
-    user's items must differ."""
+    """For the long form: the column that contains the item's rank. The lowest rank is the best. All
+    items of a user must have different ranks."""
     scores: ColumnName | None = None
-    """Column with the model's own scores. For the wide form each score list is as long as the list
-    of items. For the long form each row has one score. Items with equal scores are tied. Without
-    `rank`, the highest score is the best, and tied items are ordered by their ids."""
+    """The column that contains the scores that the model gave. In the wide form, each list of
+    scores is as long as the list of items. In the long form, each row has one score. Items with
+    equal scores are tied. Without `rank`, the highest score is the best, and tied items are ordered
+    by their ids."""
     model_version: Annotated[ColumnName | None, NOT_IN_HASH] = None
-    """Column with the version of the model that made the list."""
+    """The column that contains the version of the model that made the list."""
     item_ids: IdForms = None
     no_item: NoItem = None
 
@@ -242,19 +246,20 @@ class ListColumnOptions(UserColumnOptions):
 
 
 class GradeColumnOptions(UserColumnOptions):
-    """The columns with users and relevant items. A row has a list or one item."""
+    """The columns with users and relevant items. Each row contains a whole list or one item."""
 
     items: ColumnName | None = None
-    """For the wide form: column with all relevant items of the user, as a list or as the text of a
-    JSON array."""
+    """For the wide form: the column that contains all relevant items of the user, as a list or as a
+    JSON array in text."""
     grades: ColumnName | None = None
-    """For the wide form: column with the grades of the items. The list of grades is as long as the
-    list of items. Grades are at least 0. Without this column, each grade is 1."""
+    """For the wide form: the column that contains the grades of the items. The list of grades must
+    be as long as the list of items. Grades must be at least 0. Without this column, every grade is
+    1."""
     item: ColumnName | None = None
-    """For the long form: column with one relevant item in each row."""
+    """For the long form: the column that contains one relevant item in each row."""
     grade: ColumnName | None = None
-    """For the long form: column with the item's grade, which is at least 0. Without this column,
-    each grade is 1."""
+    """For the long form: the column that contains the item's grade, which must be at least 0.
+    Without this column, every grade is 1."""
 
     def _problems(self) -> Iterator[str]:
         is_wide = self.items and not self.item and not self.grade

@@ -35,13 +35,14 @@ class ScoreFileOptions(Options):
     """
 
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(min_length=1)
-    """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`, in any strftime
-    format. Without this placeholder, each run replaces the file of the last run. Only rankwatch's
-    own account may read the file. A relative path starts at the configuration file's directory."""
+    """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`. You can use any
+    strftime format. Without this placeholder, each run replaces the file of the previous run. Only
+    the account that runs rankwatch can read the file. A relative path is relative to the directory
+    of the configuration file."""
 
 
 class ScoresToOptions(OneOf):
-    """Where all scores of a run are written, in addition to the database. Set exactly one key."""
+    """Where to write all scores of a run, in addition to the database. Set exactly one key."""
 
     file: ScoreFileOptions | None = None
     """A Parquet file for each slot."""

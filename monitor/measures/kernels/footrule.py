@@ -83,7 +83,8 @@ def topk_footrule(alignment: Alignment) -> Floats:
 def topk_footrule_normalized(alignment: Alignment) -> Floats:
     """`topk_footrule` divided by its maximum for these lengths: float64 (n,) in [0, 1].
 
-    The maximum is the value for disjoint lists. One empty list scores 1. Two empty lists score NaN.
+    The maximum is the value for disjoint lists. One empty list scores 1. For two empty lists, the
+    score is NaN.
     """
     short = alignment.short.astype(np.int64)
     long = alignment.long.astype(np.int64)

@@ -14,7 +14,7 @@ def overlap(alignment: Alignment) -> Floats:
 
     For two lists A and B of k items this is overlap@k, |A ∩ B| / k. A prefix of a list scores below
     1 against the full list. The order is ignored. Identical lists score 1. Disjoint lists and one
-    empty list score 0. Two empty lists score NaN. The metric is symmetric.
+    empty list score 0. For two empty lists, the score is NaN. The metric is symmetric.
     """
     return divide(alignment.common, alignment.long)
 
@@ -24,9 +24,9 @@ def jaccard(alignment: Alignment) -> Floats:
 
     For two lists of k items with overlap o, this is o / (2 - o). The first s of l items score s / l
     against all l items. The order is ignored. Identical lists score 1. Disjoint lists and one empty
-    list score 0. Two empty lists score NaN. The metric is symmetric. 1 - jaccard is a metric in the
-    mathematical sense.
-    Source: Jaccard (1901), Étude comparative de la distribution florale.
+    list score 0. For two empty lists, the score is NaN. The metric is symmetric. 1 - jaccard is a
+    metric in the mathematical sense. Source: Jaccard (1901), Étude comparative de la distribution
+    florale.
     """
     common = alignment.common.astype(np.int64)
     return divide(common, alignment.short.astype(np.int64) + alignment.long - common)
@@ -45,12 +45,11 @@ def average_overlap(alignment: Alignment) -> Floats:
     where the lists were cut. Let m be the larger of a common item's two positions, counted from 0.
     The item adds sum_{d=m+1..l} 1/d / l.
 
-    Identical lists score exactly 1. Disjoint lists and one empty list score exactly 0. Two empty
-    lists score NaN. The metric is symmetric.
-    Cost: O(k) for each pair.
-    Source: Webber, Moffat and Zobel (2010), section 3.3; Wu and Crestani, Methods for ranking
-    information retrieval systems without relevance judgments (2003); Fagin, Kumar and Sivakumar
-    (2003), section 3.1.
+    Identical lists score exactly 1. Disjoint lists and one empty list score exactly 0. For two
+    empty lists, the score is NaN. The metric is symmetric. Cost: O(k) for each pair. Source:
+    Webber, Moffat and Zobel (2010), section 3.3; Wu and Crestani, Methods for ranking information
+    retrieval systems without relevance judgments (2003); Fagin, Kumar and Sivakumar (2003), section
+    3.1.
     """
     # All terms are multiples of one unit, so the sum is exact. The unit is 2**-52 times the next
     # power of two above k. So every order of the sum gives the same bits.

@@ -245,7 +245,7 @@ class AppendedTau(metric.Correlation):
 
 
 class ElementWeightedTau(metric.Correlation):
-    """Order and membership together. An item of weight 3 has the effect of three items."""
+    """Order and membership together. An item with weight 3 counts as much as three items."""
 
     kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0

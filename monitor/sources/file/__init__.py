@@ -38,27 +38,28 @@ class FileOptions(Options):
     path: Annotated[str, AfterValidator(_resolve), AfterValidator(check_placeholders)] = Field(
         min_length=1
     )
-    """Path of a file, a pattern such as `lists/*.parquet`, or a folder. All files of a folder are
-    read, except files whose names begin with `_` or `.`. The path is on disk or in object storage
-    (`s3://`, `gs://`, `abfs://`). Each object storage needs an extra. Credentials for object
-    storage come from environment variables. The run's scheduled time (UTC) replaces
-    `{slot:%Y-%m-%d}`, in any strftime format. A relative path starts at the configuration file's
-    directory."""
+    """The path of a file, a pattern such as `lists/*.parquet`, or the path of a folder. rankwatch
+    reads all files in a folder, except files whose names begin with `_` or `.`. The path can be on
+    disk or in object storage (`s3://`, `gs://`, `abfs://`). Each kind of object storage requires an
+    extra. Credentials for object storage come from environment variables. The run's scheduled time
+    (UTC) replaces `{slot:%Y-%m-%d}`. You can use any strftime format. A relative path is relative
+    to the directory of the configuration file."""
     format: FileFormat | None = None
-    """Format of the files. By default the suffix decides: `.parquet`, `.csv`, `.tsv` (with tabs) or
-    `.jsonl`. All formats except Parquet may be compressed (`.gz`)."""
+    """The format of the files. By default, the suffix decides: `.parquet`, `.csv`, `.tsv`
+    (separated by tabs) or `.jsonl`. All formats except Parquet can be compressed (`.gz`)."""
     follow_links: Annotated[bool, NOT_IN_HASH] = False
-    """Whether symbolic links may lead out of the folder in `path`. By default such a link is an
+    """Whether symbolic links may point outside the folder in `path`. By default, such a link is an
     error."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2 * _GIB, ge=2**20, le=1024 * _GIB)
-    """The most memory that rows of these files may use in a run, in bytes."""
+    """The maximum memory that the rows of these files may use during a run, in bytes."""
 
 
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="For files that are a log of served lists. CSV and JSON lines on disk may grow "
-        "while they are read, so rankwatch reads a copy that ends after the last complete line."
+        description="Use this key if the files are a log of served lists. CSV and JSON lines "
+        "files on disk may grow while rankwatch reads them. For this reason, "
+        "rankwatch reads a copy that ends after the last complete line."
     ),
 ]
 
@@ -67,8 +68,9 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     in_order: Literal[True] | None = None
-    """Set `true` if each user's rows are in order, best item first. This key is only for the long
-    form without `rank`. Several files are read in the order of their paths."""
+    """Set this key to `true` if each user's rows are already in order, with the best item first.
+    You can use this key only for the long form without `rank`. If there are several files, they are
+    read in the order of their paths."""
     served: _Log = None
 
     def _problems(self) -> Iterator[str]:
@@ -77,9 +79,9 @@ class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
-    """Users in a file, one in each row.
+    """Users in a file, with one user in each row.
 
-    A user with two rows counts once. A row without a user is unreadable.
+    A user with several rows counts once. A row without a user is unreadable.
     """
 
     served: _Log = None
@@ -99,7 +101,7 @@ class FileItemTitlesOptions(table_options.TitleColumnOptions, FileOptions):
 class FileRelevanceOptions(table_options.GradeColumnOptions, FileOptions):
     """Files with the items that users found relevant, one file for each slot.
 
-    If the file of its slot is missing, a run waits for the file.
+    If the file for its slot does not exist yet, a run waits for the file.
     """
 
 
@@ -117,7 +119,9 @@ _ABOUT = "Files: Parquet, CSV or JSON lines."
 
 FILE = SourceKind(
     lists=Reader(
-        FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."
+        FileSourceOptions,
+        f"{_SOURCE}:FileLists",
+        "Files that contain lists, in Parquet, CSV or JSON lines.",
     ),
     is_live=_is_live,
     all_users=_all_users,

@@ -69,20 +69,21 @@ _is_safe_method = must(
 
 
 class HmacOptions(Options):
-    """A keyed hash (HMAC) of each request. The request contains the hash and the time."""
+    """Signs each request with a keyed hash (HMAC). The request contains the hash and the time."""
 
     secret: SecretStr = Field(min_length=1)
     """The secret key of the hash."""
     signs: str = "{timestamp}.{body}"
-    """The text to hash. rankwatch fills in `{method}`, `{target}`, `{timestamp}` and `{body}`.
-    `{target}` is the path with the query, percent-encoded as in the request."""
+    """The text to hash. rankwatch replaces `{method}`, `{target}`, `{timestamp}` and `{body}` with
+    the values of the request. `{target}` is the path with the query, percent-encoded as in the
+    request."""
     digest: Literal["sha256", "sha1", "sha512"] = "sha256"
     """The hash function."""
     encoding: Literal["hex", "base64"] = "hex"
     """The encoding of the hash."""
     place: Literal["header", "query"] = "header"
-    """Where to send the hash and the time. With `query`, the query in `{target}` contains the
-    time."""
+    """Whether to send the hash and the time in headers or in the query. With `query`, the query in
+    `{target}` also contains the time."""
     timestamp: HeaderText = "X-Timestamp"
     """Name of the header or parameter with the time, in Unix seconds."""
     signature: HeaderText = "X-Signature"
@@ -93,14 +94,14 @@ class AwsOptions(Options):
     """Signature version 4 of AWS. Needs the extra ``aws``."""
 
     region: HeaderText
-    """The region, such as eu-west-1."""
+    """The AWS region, such as eu-west-1."""
     service: HeaderText = "execute-api"
-    """The name of the service in signatures."""
+    """The name of the service for which requests are signed."""
     access_key: SecretStr | None = None
-    """Access key. Without this key, rankwatch looks for credentials in the same places as AWS's own
-    tools."""
+    """The access key. If you do not set an access key, rankwatch looks for credentials in the same
+    places as AWS's own tools."""
     secret_key: SecretStr | None = None
-    """Secret key of the access key."""
+    """The secret key that belongs to the access key."""
 
     def _problems(self) -> Iterator[str]:
         if bool(self.access_key) is not bool(self.secret_key):
@@ -114,25 +115,27 @@ _is_token_url = must(
 
 
 class OAuth2Options(Options):
-    """OAuth 2 client credentials (RFC 6749, 4.4).
+    """OAuth 2 client credentials (RFC 6749, section 4.4).
 
-    A token is used until it expires. After an answer 401, a new token is fetched.
+    rankwatch uses a token until it expires. After a response with status 401, rankwatch fetches
+    a new token.
     """
 
     token_url: Annotated[SecretStr, _is_token_url]
-    """URL that gives tokens. This value is a secret, and rankwatch never shows it."""
+    """The URL from which rankwatch fetches tokens. The URL is a secret, and rankwatch never shows
+    it."""
     client_id: HeaderText
-    """Id of the client."""
+    """The id of the client."""
     client_secret: SecretStr
-    """Secret of the client."""
+    """The secret of the client."""
     scope: str | None = None
-    """Scopes, separated by blanks."""
+    """The scopes, separated by spaces."""
     audience: str | None = None
-    """Audience of the tokens, if the server requires one."""
+    """The audience to request for the tokens, if the server requires an audience."""
 
 
 class AuthOptions(OneOf):
-    """How requests authenticate. Give exactly one of these."""
+    """How requests authenticate. Set exactly one of these keys."""
 
     hmac: HmacOptions | None = None
     """A keyed hash of each request."""
@@ -146,33 +149,34 @@ class HttpOptions(Options):
     """The address of a server, and how to send requests to it."""
 
     url: Annotated[SecretStr, readable_by(_check_url)]
-    """The address. `{slot:%Y-%m-%d}` is filled in. Redirects are not followed."""
+    """The URL to request. The run's slot replaces `{slot:%Y-%m-%d}`. rankwatch does not follow
+    redirects."""
     headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
         default_factory=dict
     )
-    """Headers to send. To read the value of a header from a file, write `Name_file: path`."""
+    """The headers to send. To read the value of a header from a file, write `Name_file: path`."""
     token: HeaderSecret | None = None
     """Token for the header `Authorization: Bearer`."""
     auth: Annotated[AuthOptions | None, NOT_IN_HASH] = None
-    """How requests authenticate. Instead of `auth` you can use `token` or `headers`, or write user
-    and password into `url`."""
+    """How requests authenticate. Instead of `auth`, you can use `token` or `headers`, or you can
+    include the user name and password in `url`."""
     ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
-    """PEM file of the certificate authorities to trust for https, instead of the system's
+    """A PEM file with the certificate authorities to trust for https, instead of the system's
     authorities."""
     cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
-    """PEM file with the client's certificate, for https."""
+    """A PEM file with the client certificate for https."""
     key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = None
-    """PEM file with the certificate's key, without a password. This file is not needed if
-    `cert_file` also contains the key."""
+    """A PEM file with the key of the client certificate, without a password. You do not need this
+    file if `cert_file` also contains the key."""
     proxy: Proxy = None
     allow_link_local: Annotated[bool, NOT_IN_HASH] = False
-    """Whether `url` and `token_url` may lead to addresses where clouds provide a machine's
-    credentials, such as 169.254.169.254 and other link-local addresses. Private addresses are
-    always allowed."""
+    """Whether `url` and `token_url` may use link-local addresses, such as 169.254.169.254, where
+    cloud providers serve the credentials of a machine. Private addresses are always allowed."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
-    """The longest time for one request, from connecting to the last byte."""
+    """How long one request may take, from connecting until the last byte arrives."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**20, ge=1024, le=2**30)
-    """The largest size of an answer, in bytes after decompression. A larger answer is an error."""
+    """The maximum size of a response, in bytes after decompression. A larger response is an
+    error."""
 
     @property
     def host(self) -> str:
@@ -193,79 +197,84 @@ class HttpOptions(Options):
 
 
 class HttpSourceOptions(HttpOptions):
-    """A recommender that answers with JSON.
+    """A recommender that responds with JSON.
 
-    An answer has the list of one user, or the lists of a batch of users.
+    A response contains the list of one user, or the lists of a batch of users.
     """
 
     url: Annotated[SecretStr, readable_by(_check_url)]
-    """The address. rankwatch fills in `{user}`, `{k}` and `{slot:%Y-%m-%d}`, percent-encoded.
-    `{users}` is a batch of users, separated by commas. Redirects are not followed."""
+    """The URL to request. rankwatch replaces `{user}`, `{k}` and `{slot:%Y-%m-%d}` with
+    percent-encoded values. It replaces `{users}` with a batch of users, separated by commas.
+    rankwatch does not follow redirects."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
-    """A profile with default options for a known API (docs/reference/http-profiles.md), or your own
-    file, `./FILE.yaml`. With a profile, `url` is the server's address. Mappings that you set, such
-    as `headers`, are merged with the mappings of the profile."""
+    """The name of a profile with default options for a known API (docs/reference/http-profiles.md),
+    or the path of your own profile, such as `./FILE.yaml`. With a profile, `url` is only the
+    server's address. Mappings that you set, such as `headers`, are merged with the mappings in the
+    profile."""
     with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
         default=None, alias="with", repr=False, exclude=True
     )
-    """Values of the profile's variables."""
+    """Values for the variables of the profile."""
     endpoint: str | None = None
-    """Path that is appended to `url`. The path may have placeholders. All built-in profiles set
-    this path."""
+    """The path that rankwatch appends to `url`. The path may contain placeholders. All built-in
+    profiles set this path."""
     batch: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1, le=10_000)
-    """The largest number of users in one request. If the server answers with status 413, or with
-    more than `max_bytes`, later requests ask for half as many users."""
+    """The maximum number of users in one request. If the server responds with status 413, or with
+    more than `max_bytes`, rankwatch halves the number of users in later requests."""
     answers: Expression | None = None
-    """With `batch`: JMESPath to the users' entries in the answer (default: the whole answer). The
-    entries are an array, or an object with one key for each user. If `user` is not set, the array
-    must have the order of the request. The paths `items`, `scores` and `user` start at each
-    entry."""
+    """With `batch`: the JMESPath to the users' entries in the response (default: the whole
+    response). The entries are an array, or an object with one key for each user. If `user` is not
+    set, the array must be in the same order as the users in the request. The paths in `items`,
+    `scores` and `user` are relative to each entry."""
     items: Expression = "@"
-    """JMESPath to the array of item ids in the answer, best first."""
+    """The JMESPath to the array of item ids in the response, with the best item first."""
     scores: Expression | None = None
-    """JMESPath to the array of the model's own scores, in the order of the items. Items with equal
-    scores are tied."""
+    """The JMESPath to the array of the scores that the model gave, in the same order as the items.
+    Items with equal scores are tied."""
     item_ids: IdForms = None
     no_item: NoItem = None
     user: Expression | None = None
-    """JMESPath to the user's key in the answer. An answer about another user is counted as
-    wrong_user."""
+    """The JMESPath to the user's key in the response. If the response contains a key other than the
+    requested user's, the user is counted as wrong_user."""
     error: Expression | None = None
-    """JMESPath to an error in the answer. If the path leads to a true value, the answer is counted
-    as http_error. With `batch`, rankwatch looks for an error in the whole answer and in each user's
-    part."""
+    """The JMESPath to an error in the response. If the value at this path is true, the response is
+    counted as http_error. With `batch`, rankwatch looks for an error in the whole response and in
+    each user's entry."""
     model_version: Annotated[Expression | None, NOT_IN_HASH] = None
-    """JMESPath to the version of the model that answered. With `batch`, rankwatch looks for the
-    version in each user's part of the answer, and then in the whole answer."""
+    """The JMESPath to the version of the model that made the list. With `batch`, rankwatch looks
+    for the version first in each user's entry, and then in the whole response."""
     model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = None
-    """Name of the answer's header with the version, used if `model_version` finds nothing."""
+    """The name of the response header that contains the version. rankwatch reads this header if
+    `model_version` finds nothing."""
     method: Annotated[Literal["GET", "POST"], BeforeValidator(_is_safe_method.func)] = "GET"
     """The HTTP method. The request must be safe to repeat."""
     # The body may contain a key, so neither repr nor a dump shows it.
     body: Any = Field(default=None, repr=False, exclude=True)
-    """JSON to POST. rankwatch fills in `{user}`, `{k}` and `{slot:...}` in the texts of this JSON.
-    The text `"{k}"` becomes a number. In place of `"{user:int}"` and `"{users:int}"`, users' keys
-    are written as numbers. With `batch`, the text `"{users}"` becomes the array of keys, and
-    `"{count}"` becomes their number. With `batch`, `[{"id": "{user}"}]` becomes an array with one
-    such element for each user."""
+    """The JSON to send with POST. rankwatch replaces `{user}`, `{k}` and `{slot:...}` in the
+    strings of this JSON. The string `"{k}"` becomes a number. `"{user:int}"` and `"{users:int}"`
+    become the users' keys as numbers. With `batch`, the string `"{users}"` becomes the array of
+    keys, and `"{count}"` becomes the number of keys. With `batch`, `[{"id": "{user}"}]` becomes an
+    array with one such element for each user."""
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512)
-    """The largest number of requests at the same time."""
+    """The maximum number of concurrent requests."""
     max_in_flight: Annotated[
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = None
-    """The largest number of requests at the same time to the host of `url`, from all comparisons of
-    the daemon. Further requests wait. With `adaptive`, rankwatch learns how many requests the host
-    can answer at the same time without a queue."""
+    """The maximum number of concurrent requests to the host of `url`, from all comparisons of the
+    daemon together. Requests above this maximum wait. With `adaptive`, rankwatch learns how many
+    requests the host can answer at the same time without a queue."""
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(default=None, gt=0, le=1e6)
-    """The largest number of requests in a second to the host of `url`, from all comparisons of the
-    daemon."""
+    """The maximum number of requests per second to the host of `url`, from all comparisons of the
+    daemon together."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
-    """The largest number of requests in a day (UTC) to the host of `url`, from all sources that set
-    this. Retries are counted too. After the last request of the day, further users are counted as
-    `too_slow`. The count of requests begins at zero when the daemon starts, and in each command."""
+    """The maximum number of requests per day (UTC) to the host of `url`, from all sources that set
+    this key. Retries count as requests. When the maximum is reached, the remaining users of the day
+    are counted as `too_slow`. The daemon starts counting from zero when it starts, and so does each
+    command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
-    """How often a request is retried after a failed connection, a timeout, 429 or 5xx. If the host
-    asks for a pause (Retry-After), all requests to this host wait."""
+    """How many times a request is retried after a failed connection, a timeout, or a response with
+    status 429 or 5xx. If the host asks for a pause (Retry-After), all requests to this host
+    wait."""
 
     @property
     def is_limited(self) -> bool:
@@ -321,15 +330,16 @@ class HttpSourceOptions(HttpOptions):
 
 
 class HttpUsersOptions(UserColumnOptions, HttpOptions):
-    """All users, in the answer to one GET.
+    """All users, in the response to a single GET request.
 
-    The answer has an array of users: their keys, or objects with the key and the segments.
+    The response contains an array of users. Each element is a user's key, or an object with the key
+    and the segments.
     """
 
     user: ColumnName = "user"
-    """Name of the field with the user's key in each object."""
+    """The name of the field that contains the user's key in each object."""
     users: Expression = "@"
-    """JMESPath to the array of users in the answer."""
+    """The JMESPath to the array of users in the response."""
 
     def _problems(self) -> Iterator[str]:
         if placeholders(self.url.get_secret_value()) - {"slot"}:
@@ -343,11 +353,12 @@ HTTP = SourceKind(
     lists=Reader(
         HttpSourceOptions,
         "monitor.sources.http.source:HttpSource",
-        "A recommender over HTTP, with one user or a batch of users in each request.",
+        "A recommender that is reached over HTTP. Each request asks for the list of one user, or "
+        "for the lists of a batch of users.",
     ),
     users=Reader(
         HttpUsersOptions,
         "monitor.sources.http.users:HttpUsers",
-        "The users in the answer to one GET.",
+        "The users in the response to a single GET request.",
     ),
 )

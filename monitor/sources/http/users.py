@@ -24,7 +24,7 @@ from monitor.sources.tables import Table
 
 
 class HttpUsers(Table):
-    """The users in the answer to one GET. Port: UserSource."""
+    """The users in the response to a single GET request. Port: UserSource."""
 
     def where(self, slot: datetime) -> str:
         """The host. It is the same for all slots."""

@@ -44,37 +44,40 @@ class RedisOptions(Options):
     """The address of Redis or Valkey."""
 
     url: Annotated[SecretStr, readable_by(require_encoded_login), _is_url]
-    """One of `redis://user:password@host:6379/0`, `unix:///path?db=0`,
-    `redis+sentinel://host,host/service/0` and `redis+cluster://host,host`. Write `rediss` instead
-    of `redis` for TLS. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
-    `&sentinel_password=...`. rankwatch only reads, so use an account that may only read."""
+    """The URL of the server, in the form `redis://user:password@host:6379/0`, `unix:///path?db=0`,
+    `redis+sentinel://host,host/service/0` or `redis+cluster://host,host`. To use TLS, write
+    `rediss` instead of `redis`. You can append `?ssl_ca_certs=/path`, `&ssl_certfile=...` and
+    `&sentinel_password=...`. rankwatch never writes to Redis, so use an account with read-only
+    access."""
 
 
 class RedisSourceOptions(RedisOptions):
     """One arm's lists in Redis. Each user's list has its own key, or its own field of a hash."""
 
     type: Literal["zset", "list", "string", "hash"]
-    """Type of the key. `zset` is a sorted set of ids, and `list` is a list of ids. `string` is a
-    text with JSON, and `hash` has JSON in a field."""
+    """The type of the key. `zset` is a sorted set of ids, and `list` is a list of ids. `string` is
+    a string that contains JSON, and `hash` is a hash with JSON in one field."""
     key: Template
-    """The key, such as `recs:v2:{user}`. rankwatch also fills in `{k}` and `{slot:%Y-%m-%d}`. In
-    `recs:{{user}}` the outer braces stay: they are the hash tag of a cluster."""
+    """The key of a user's list, such as `recs:v2:{user}`. rankwatch also replaces `{k}` and
+    `{slot:%Y-%m-%d}`. In `recs:{{user}}`, the outer braces remain in the key, because a cluster
+    uses them as the hash tag."""
     field: Template | None = None
-    """The field of a hash. Write `{user}` either here or in `key`."""
+    """The field of the hash. Write `{user}` either in this field or in `key`."""
     items: Expression = "@"
-    """JMESPath to the array of item ids in the JSON, best first."""
+    """The JMESPath to the array of item ids in the JSON, with the best item first."""
     scores: Expression | Literal[True] | None = None
-    """The model's own scores. Write `true` for the scores of a sorted set. For JSON, write the
-    JMESPath to the array of scores, in the order of the items. Items with equal scores are tied."""
+    """Where to find the scores that the model gave. If `type` is `zset`, set `true` to read the
+    scores that are stored in the sorted set. If the lists are in JSON, write the JMESPath to the
+    array of scores, which are in the order of the items. Items with equal scores are tied."""
     item_ids: IdForms = None
     no_item: NoItem = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000)
-    """The number of users in one request."""
+    """The number of users whose lists are read in one request."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
-    """The longest time to wait for a connection, and for the next part of an answer."""
+    """How long to wait for a connection, and for the next part of a response."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**17, ge=1024, le=2**29)
-    """The largest JSON of one user, in bytes. Larger JSON is an error."""
+    """The maximum size of one user's JSON, in bytes. Larger JSON is an error."""
 
     def _problems(self) -> Iterator[str]:
         has_json = self.type in ("string", "hash")
@@ -97,14 +100,15 @@ class RedisUsersOptions(RedisOptions):
     """Users in Redis. The users are the members of a set, or parts of the names of keys."""
 
     key: Template
-    """The key of a set whose members are the users. A key with `{user}`, such as `recs:v2:{user}`,
-    is a pattern. SCAN finds the keys that match the pattern: the key `recs:v2:ann` is the user
-    `ann`. `{slot:%Y-%m-%d}` is replaced."""
+    """The key of a set whose members are the users. You can also write a pattern with `{user}`,
+    such as `recs:v2:{user}`. rankwatch then uses SCAN to find the keys that match the pattern. For
+    example, the key `recs:v2:ann` belongs to the user `ann`. The slot replaces
+    `{slot:%Y-%m-%d}`."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
-    """The longest time to read all users."""
+    """How long it may take to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8)
-    """The largest number of users. If there are more, reading fails."""
+    """The maximum number of users. If there are more users than this, the run fails."""
 
 
 _SOURCE = "monitor.sources.redis.source"
@@ -116,7 +120,9 @@ def _is_live(options: RedisSourceOptions) -> bool:
 
 REDIS = SourceKind(
     lists=Reader(
-        RedisSourceOptions, f"{_SOURCE}:RedisSource", "Redis or Valkey. Needs the extra `redis`."
+        RedisSourceOptions,
+        f"{_SOURCE}:RedisSource",
+        "Redis or Valkey. This source requires the extra `redis`.",
     ),
     is_live=_is_live,
     users=Reader(RedisUsersOptions, f"{_SOURCE}:RedisUsers", "Users in Redis or Valkey."),

@@ -31,22 +31,22 @@ _is_remote = must(
 
 
 class SparkOptions(Options):
-    """One table for each slot, in a catalogue or at a path."""
+    """A table in a catalogue or at a path. Each slot can have its own table."""
 
     remote: Annotated[SecretStr, readable_by(require_encoded_login), _is_remote, NOT_IN_HASH]
-    """Address of the Spark Connect server: `sc://host:15002`. Both arms and the users must have the
-    same address."""
+    """The address of the Spark Connect server, such as `sc://host:15002`. Both arms and the users
+    must use the same address."""
     table: _Place | None = None
-    """Name of a table in a catalogue of the cluster: `lake.recs.lists`. The run's scheduled time
-    (UTC) replaces `{slot:%Y%m%d}`."""
+    """The name of a table in a catalogue of the cluster, such as `lake.recs.lists`. The run's
+    scheduled time (UTC) replaces `{slot:%Y%m%d}`."""
     path: _Place | None = None
-    """A path that the cluster can read, in place of `table`, such as
-    `s3a://lake/lists/{slot:%Y-%m-%d}`."""
+    """A path that the cluster can read, such as `s3a://lake/lists/{slot:%Y-%m-%d}`. Set either
+    `path` or `table`."""
     format: Literal["parquet", "delta", "iceberg", "orc"] = "parquet"
-    """Format of the files at `path`."""
+    """The format of the files at `path`."""
     conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(default_factory=dict)
-    """Settings of the Spark session, such as `spark.sql.execution.pyspark.python` for the
-    executors' Python."""
+    """Settings for the Spark session, such as `spark.sql.execution.pyspark.python`, which sets the
+    Python of the executors."""
 
     def _problems(self) -> Iterator[str]:
         if (self.table is None) == (self.path is None):
@@ -60,9 +60,9 @@ class SparkSourceOptions(ListColumnOptions, SparkOptions):
 
 
 class SparkUsersOptions(UserColumnOptions, SparkOptions):
-    """Users in Spark, one in each row.
+    """Users in Spark, with one user in each row.
 
-    A user with two rows counts once. A row without a user is unreadable.
+    A user with several rows counts once. A row without a user is unreadable.
     """
 
 
@@ -83,8 +83,8 @@ SPARK = SourceKind(
         SparkSourceOptions,
         _NOT_PULLED,
         "A table or path that Spark reads. The cluster joins the lists of both arms with the "
-        "users, and computes the metrics. So both arms and `users` must be `spark`. A run uses all "
-        "users. Needs the extra `spark`.",
+        "users, and computes the metrics. For this reason, both arms and `users` must use "
+        "`spark`. Every run compares all users. This source requires the extra `spark`.",
     ),
     is_live=_is_live,
     all_users=_all_users,

@@ -17,13 +17,14 @@ from monitor.sources.sql.query import Query, parse_query
 
 QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 _SOURCE = "monitor.sources.sql.source"
-_ABOUT = "A database: a query or a whole table."
+_ABOUT = "A database, from which rankwatch reads a query or a whole table."
 
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="For a table that is a log of served lists. Times must have the database's own "
-        "type for times. In SQLite, times are texts in ISO 8601, or numbers since 1970.",
+        description="Use this key if the table is a log of served lists. The column of times "
+        "must have one of the database's own types for times. In SQLite, times are "
+        "texts in ISO 8601, or numbers that count from 1970.",
     ),
 ]
 
@@ -51,19 +52,21 @@ def is_file(database: str | None) -> bool:
 
 
 class SqlOptions(Options):
-    """Give a query or a table, but not both."""
+    """Set either a query or a table, but not both."""
 
     binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # the names that a query may bind
 
     url: Annotated[SecretStr, AfterValidator(_check_url)]
-    """URL of the database, as SQLAlchemy writes it. rankwatch only reads, so use an account that
-    may only read."""
+    """The URL of the database, in SQLAlchemy's format. rankwatch never writes to this database, so
+    use an account with read-only access."""
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Name of a table or view, with its schema if needed: `recs.lists`. All its rows are read."""
+    """The name of a table or view, with its schema if needed, such as `recs.lists`. rankwatch reads
+    all rows."""
     query: QueryText | None = None
-    """One SELECT that returns the columns whose names you give here. It may bind `:slot`."""
+    """A single SELECT statement that returns the columns named in this section. The query can use
+    the parameter `:slot`."""
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=20_000_000, ge=1, le=10**10)
-    """The largest number of rows that a run reads from this source. The text of one value may have
+    """The maximum number of rows that a run may read from this source. A single text value can have
     at most 4 MiB."""
 
     def _problems(self) -> Iterator[str]:
@@ -98,10 +101,10 @@ class SqlOptions(Options):
 
 
 class SqlTableOptions(SqlOptions):
-    """Give a query or a table. One statement reads all its rows."""
+    """Set either a query or a table. rankwatch reads all rows with one statement."""
 
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
-    """The longest time to read all rows."""
+    """How long it may take to read all rows."""
 
 
 class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
@@ -110,18 +113,18 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
     binds = frozenset({"users", "k", "slot"})
 
     query: QueryText | None = None
-    """One SELECT. `user IN :users` or `user = ANY(:users)` selects the panel's users, batch by
-    batch. The query may also bind `:k` and `:slot`. In PostgreSQL you can use `:users` as an array,
-    as in `unnest(:users)`."""
+    """A single SELECT statement. To select the users of the panel in batches, write `user IN
+    :users` or `user = ANY(:users)`. The query can also use the parameters `:k` and `:slot`. In
+    PostgreSQL, you can also use `:users` as an array, as in `unnest(:users)`."""
     served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(default=1000, ge=1, le=30_000)
-    """The number of users in one statement, bound to `:users`."""
+    """The number of users that are passed to one statement in `:users`."""
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
-    """Users in a database, one in each row.
+    """Users in a database, with one user in each row.
 
-    A user with two rows counts once. A row without a user is unreadable.
+    A user with several rows counts once. A row without a user is unreadable.
     """
 
     served: _Log = None

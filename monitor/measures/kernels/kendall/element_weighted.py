@@ -49,11 +49,10 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
 
     The result depends only on the ratios of the weights. Weights need not be integers. If all
     weights are equal, this is `extended_tau`. Identical lists score exactly 1. Disjoint lists and
-    one empty list score exactly -1. Two empty lists score NaN. A proper prefix scores below 1. The
-    metric is symmetric. Ties are ignored.
-    Cost: k² multiplications for each pair, 2 k log² k for long lists.
-    Source: The universe is that of van der Geer (2016). The weights are those of Kumar and
-    Vassilvitskii, Generalized distances between rankings (WWW 2010).
+    one empty list score exactly -1. For two empty lists, the score is NaN. A proper prefix scores
+    below 1. The metric is symmetric. Ties are ignored. Cost: k² multiplications for each pair, 2 k
+    log² k for long lists. Source: The universe is that of van der Geer (2016). The weights are
+    those of Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010).
     """
     tau = np.clip(measure_both_ways(_extended_one_way, alignment), -1.0, 1.0)
     tau[alignment.short == 0] = -1.0

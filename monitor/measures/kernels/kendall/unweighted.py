@@ -30,9 +30,9 @@ def extended_tau(alignment: Alignment) -> Floats:
         S = a b + z (z - 1) / 2 - 2 K0        D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
         tau_b = S / D        disjoint: -a b / D        scaled = (2 S + a b - D) / (D + a b)
 
-    Identical lists score exactly 1. Disjoint lists and one empty list score exactly -1. Two empty
-    lists score NaN. A proper prefix scores below 1. The metric is symmetric. If both lists have
-    length l, D is l (3 l - 1) / 2. Then the tau-b of disjoint lists is -2 l / (3 l - 1).
+    Identical lists score exactly 1. Disjoint lists and one empty list score exactly -1. For two
+    empty lists, the score is NaN. A proper prefix scores below 1. The metric is symmetric. If both
+    lists have length l, D is l (3 l - 1) / 2. Then the tau-b of disjoint lists is -2 l / (3 l - 1).
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14
     July 2016); Fagin, Kumar, Sivakumar, Comparing Top k Lists (2003), section 3.
     """
@@ -256,8 +256,9 @@ def topk_kendall_normalized(alignment: Alignment, penalty: float) -> Floats:
     """`topk_kendall` divided by its maximum for these lengths: float64 (n,) in [0, 1].
 
     The maximum is the value for disjoint lists. Identical lists score 0. Disjoint lists and one
-    empty list score exactly 1. Two empty lists score NaN. The metric is symmetric. Some packages
-    divide by the squared number of distinct items instead. Then disjoint lists score below 1.
+    empty list score exactly 1. For two empty lists, the score is NaN. The metric is symmetric. Some
+    packages divide by the squared number of distinct items instead. Then disjoint lists score below
+    1.
     """
     a, b, _ = _lengths(alignment)
     share = divide(topk_kendall(alignment, penalty), a * b + penalty * (pairs(a) + pairs(b)))

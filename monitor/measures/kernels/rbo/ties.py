@@ -21,8 +21,8 @@ def rbo_w(alignment: Alignment, p: float) -> Floats:
     lists. X_d is the number of their common items.
 
     A list compared with itself scores exactly 1, even with ties. Disjoint lists and one empty list
-    score exactly 0. Two empty lists score NaN. The metric is symmetric. If no items are tied, it
-    equals `rbo`. `_extrapolate` describes what the three definitions have in common.
+    score exactly 0. For two empty lists, the score is NaN. The metric is symmetric. If no items are
+    tied, it equals `rbo`. `_extrapolate` describes what the three definitions have in common.
     Source: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024), RBO^w.
     """
     return _extrapolate(alignment, p, _mean_size, is_shared=True)
@@ -44,9 +44,9 @@ def rbo_a(alignment: Alignment, p: float) -> Floats:
 
     A list compared with itself scores 1 if no items are tied. If items are tied, it scores less,
     because two orders of the tied items differ. Disjoint lists and one empty list score exactly 0.
-    Two empty lists score NaN. The metric is symmetric. If no items are tied, it equals `rbo`.
-    `_extrapolate` describes what the three definitions have in common.
-    Source: Corsi and Urbano (2024), RBO^a.
+    For two empty lists, the score is NaN. The metric is symmetric. If no items are tied, it equals
+    `rbo`. `_extrapolate` describes what the three definitions have in common. Source: Corsi and
+    Urbano (2024), RBO^a.
     """
     return _extrapolate(alignment, p, _depth, is_shared=False)
 

@@ -91,8 +91,7 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
     score 1 - p^s, not 1. A prefix scores 1 - p^s too. The value is at most `rbo_min`.
 
     Items of the longer list below depth s are ignored. Disjoint lists and one empty list score 0.
-    Two empty lists score NaN. The metric is symmetric.
-    Cost: O(k) for each pair.
+    For two empty lists, the score is NaN. The metric is symmetric. Cost: O(k) for each pair.
     """
     # The sum is exact in units of 2**-52. So every order of the sum gives the same bits.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
@@ -119,8 +118,8 @@ def rbo_min(alignment: Alignment, p: float) -> Floats:
     The bound is tight, because lists that continue with different items reach it. Let m be the
     larger of an item's two positions, counted from 0. A common item adds sum_{d>m} (1-p) p^(d-1) /
     d. Identical lists score ``rbo_weight(p, length)``. Disjoint lists and one empty list score
-    exactly 0. Two empty lists score NaN. The metric is symmetric.
-    Cost: O(k) for each pair.
+    exactly 0. For two empty lists, the score is NaN. The metric is symmetric. Cost: O(k) for each
+    pair.
     """
     table = _tables(p, alignment.k)
     score = np.minimum(alignment.sum_by_depth(table.below[: alignment.k]), 1.0)
@@ -137,10 +136,9 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
     depth f = l + s - X_l and below, the agreement can be complete. The value depends only on s, l
     and X_l. It falls if any of the three rises.
 
-    One empty list scores exactly 1. Two empty lists score NaN. Identical lists score
+    One empty list scores exactly 1. For two empty lists, the score is NaN. Identical lists score
     ``1 - rbo_weight(p, length)``. Disjoint lists score more. The metric is symmetric. The error is
-    about k times 1e-16.
-    Cost: O(1) for each pair.
+    about k times 1e-16. Cost: O(1) for each pair.
     """
     room = 1.0 - rbo_min(alignment, p)
     common = alignment.common.astype(np.int64)
@@ -157,7 +155,7 @@ def rbo_max(alignment: Alignment, p: float) -> Floats:
     4.3 and equation 30. The bound is tight, because lists that continue with each other's items
     reach it. Identical lists, a prefix and one empty list score exactly 1, because the full lists
     may be equal. Disjoint lists score above 0. Shorter disjoint lists score more than longer ones.
-    Two empty lists score NaN. The metric is symmetric.
+    For two empty lists, the score is NaN. The metric is symmetric.
     """
     score: Floats = rbo_min(alignment, p) + rbo_res(alignment, p)
     return score
@@ -234,10 +232,10 @@ def rbo(alignment: Alignment, p: float) -> Floats:
         (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d)
             + ((X_l - X_s)/l + X_s/s) p^l
 
-    Let m be the larger of a common item's two positions, counted from 0. The item adds
-    ``g[s if m < s else l] - h[m]``. Here h[d] is (1-p)/p sum_{e=1..d} p^e/e, and g[d] is
-    p^d/d + h[d]. Identical lists and a prefix score exactly 1. Disjoint lists and one empty list
-    score exactly 0. Two empty lists score NaN. The metric is symmetric.
+    Let m be the larger of a common item's two positions, counted from 0. The item adds ``g[s if m <
+    s else l] - h[m]``. Here h[d] is (1-p)/p sum_{e=1..d} p^e/e, and g[d] is p^d/d + h[d]. Identical
+    lists and a prefix score exactly 1. Disjoint lists and one empty list score exactly 0. For two
+    empty lists, the score is NaN. The metric is symmetric.
     """
     # Weights are multiples of 2**-52 and partial sums are below 2. So every sum is exact in any
     # order.
