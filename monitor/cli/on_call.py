@@ -439,9 +439,9 @@ def list_deliveries(
 ) -> None:
     """List pending deliveries, and why they are pending.
 
-    For example, a delivery is pending because the alert is silenced or inhibited, because the rule
-    is a dry run, or because the receiver rejected the message. The column `message` shows the
-    reason for the alert.
+    For example, a delivery is pending if the alert is silenced or inhibited, if the rule is a dry
+    run, or if the receiver rejected the message. The column `message` shows the reason for the
+    alert.
     """
     with opened_database(config) as (store, _):
         deliveries = store.outbox.deliveries(

@@ -236,8 +236,8 @@ class ComparisonOptions(Options):
     """The sources of several candidates. You can also set `candidate`. Each candidate gets its own
     comparison: the key `b` creates the comparison `NAME.b`, with the same settings. In each slot,
     these comparisons request lists for the same users, and the baseline is usually read only once.
-    rankwatch reads the baseline once for each comparison if DuckDB joins the files, or if Spark
-    joins the tables, of the two arms."""
+    If DuckDB joins the files of the arms, or Spark joins their tables, the baseline is read once
+    for each comparison."""
     pairs: bool = False
     """Whether rankwatch also compares the `candidates` with each other, using the same lists. The
     comparison `NAME.b.c` compares `c` with `b`. rankwatch measures and shows this comparison, but
