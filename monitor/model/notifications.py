@@ -211,6 +211,6 @@ class FiringSnapshot:
     # sending.
     sent_starts: tuple[Transition, ...] = ()
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
-    silences: tuple[Silence, ...] = ()  # active silences
+    silences: tuple[Silence, ...] = ()  # silences that have not ended, even if they have not begun
     # Each receiver that rejected a firing, with the firing's key. Includes other receivers
     refused: frozenset[tuple[str, str]] = frozenset()

@@ -449,17 +449,19 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _allow_return(rules: Sequence[SeriesRule], reference: Reference) -> Reference:
-    """Return the reference. Rules on too similar lists also allow a return to the level before.
+    """Move the center of rules on too similar lists to the level before, if it is more similar.
 
     A rollback raises similarity. So until somebody accepts a lower level, a return to the level
-    before it is no alert.
+    before it is no alert. These rules are one-sided, so the newest level stays allowed. The values
+    ``taught`` move too, because `judge_rare` uses them in place of the center.
     """
     is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
     is_on_rise = np.array([_is_on_rise(rule) for rule in rules])
-    # How far the level before is from the newest level, on the scale of the series.
-    back = np.nan_to_num(reference.before - reference.center)
-    is_on_watched_side = np.where(is_below, back < 0, back > 0)
-    shift = np.where(is_on_rise & is_on_watched_side, back, 0.0)
+    # How far the level before is from the newest level, on the scale of the series. For a rule with
+    # the direction BELOW, a rise of similarity is negative.
+    rise_to_former = np.nan_to_num(reference.before - reference.center)
+    is_on_watched_side = np.where(is_below, rise_to_former < 0, rise_to_former > 0)
+    shift = np.where(is_on_rise & is_on_watched_side, rise_to_former, 0.0)
     return replace(reference, center=reference.center + shift, taught=reference.taught + shift)
 
 

@@ -1,6 +1,6 @@
 """Measures outcomes of users, such as clicks, in a comparison whose arms serve different users."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from math import isfinite
@@ -34,7 +34,7 @@ def measure_outcomes(
     if sources is None:
         return (), []
     late = "the outcomes did not arrive before the run's deadline"
-    periods = []
+    sums = []
     lacks: list[str] = []
     try:
         ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
@@ -42,7 +42,7 @@ def measure_outcomes(
         for source in (sources.now, sources.before):
             ask = partial(source.sums, slot, plan.outcomes)
             read = ask_in_time(ask, seconds_left(), late)
-            periods.append(read.sums)
+            sums.append(read.sums)
             lacks += arms.describe(read.unreadable)
     except SourceError as error:
         return (), [f"outcomes: {arms.reason(error)}"]
@@ -51,25 +51,35 @@ def measure_outcomes(
     for arm in Arm:
         users_of[arm] = users.users[has_stayed & (users.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
-    return tuple(_compare(name, periods, users_of, days) for name in plan.outcomes), lacks
+    now, before = sums
+    gaps = [_compare(column, now, before, users_of, days) for column in plan.outcomes]
+    return tuple(gaps), lacks
 
 
 def _compare(
-    name: str,
-    periods: Sequence[pd.DataFrame],
+    column: str,
+    now: pd.DataFrame,
+    before: pd.DataFrame,
     users: Mapping[Arm, "pd.Index[str]"],
     days: float,
 ) -> OutcomeGap:
-    of_arms: dict[Arm, Moments] = {}
-    for arm, of_arm in users.items():
-        sums = [period[name].reindex(of_arm, fill_value=0.0).to_numpy() for period in periods]
-        of_arms[arm] = moments(*sums)
-    baseline, candidate = of_arms[Arm.BASELINE], of_arms[Arm.CANDIDATE]
+    """Compare the outcome in this column between the arms.
+
+    ``now`` has each user's sums since the test began, and ``before`` those of the period before the
+    test. A user without a row has the sum 0. ``days`` is how long the test has run. The interval
+    depends on this time.
+    """
+    moments_by_arm: dict[Arm, Moments] = {}
+    for arm, arm_users in users.items():
+        sums_now = now[column].reindex(arm_users, fill_value=0.0).to_numpy()
+        sums_before = before[column].reindex(arm_users, fill_value=0.0).to_numpy()
+        moments_by_arm[arm] = moments(sums_now, sums_before)
+    baseline, candidate = moments_by_arm[Arm.BASELINE], moments_by_arm[Arm.CANDIDATE]
     count = baseline.n + candidate.n
     difference = relative_difference(baseline, candidate, boundary(count, days))
     return OutcomeGap(
-        column=name,
-        means={arm: _finite(part.mean_now) for arm, part in of_arms.items()},
+        column=column,
+        means={arm: _finite(part.mean_now) for arm, part in moments_by_arm.items()},
         users=count,
         difference=_finite(difference.value),
         low=_finite(difference.low),

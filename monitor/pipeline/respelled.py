@@ -22,7 +22,10 @@ from monitor.statistics.attribution.decomposition import find_place, rows_of_pla
 from monitor.statistics.attribution.hypotheses import Scene
 
 _OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
-"""If ids are spelled differently, the lists look as if they had one of these faults."""
+"""If item ids are spelled differently, the lists look as if they had one of these faults.
+
+A finding of any other kind has another cause, so the spelling of items is not tested then.
+"""
 _MIN_SHARE = 0.5
 """If at least this share of the tried ids matches after respelling, the ids are respelled."""
 
@@ -35,7 +38,10 @@ def find_respelled(
 ) -> Finding | None:
     """Return a finding that ids are spelled differently, to be used instead of ``finding``.
 
-    Return None if they are not. ``between_arms`` says how the ids of both arms differ in this run.
+    There are two tests. The first compares each arm's new ids with the ids that disappeared since
+    the earlier run. The second compares the ids of both arms in this run. ``between_arms`` has its
+    results. None if neither test finds another spelling, or if the kind of ``finding`` is not in
+    `_OF_ITEMS`.
     """
     if finding is not None and finding.kind not in _OF_ITEMS:
         return None
@@ -96,7 +102,7 @@ def _respelled_since(
     if spelling.would_match < _MIN_SHARE * spelling.tried:
         return None
     new_items = np.isin(lists.present, new).sum(axis=1)
-    hit = changes.is_known & (2 * new_items > lists.lengths)
+    hit = changes.is_known & (2 * new_items > lists.present_lengths)
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)

@@ -203,8 +203,8 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             ids=IdComparison(
                 batches=ids["batches"],
                 mismatched=ids["mismatched"],
-                spelling=_mismatch(ids["spelling"]),
-                padding=_mismatch(ids["padding"]),
+                spelling=_mismatch_from_json(ids["spelling"]),
+                padding=_mismatch_from_json(ids["padding"]),
             ),
             coverage=_counts(facts["coverage"]),
             sampled=_counts(facts["sampled"]),
@@ -223,7 +223,7 @@ def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
     return Counter({tuple(key): users for key, users in rows})
 
 
-def _mismatch(row: dict[str, Any] | None) -> IdMismatch | None:
+def _mismatch_from_json(row: dict[str, Any] | None) -> IdMismatch | None:
     """Return the mismatch from JSON, which has texts for enums and lists for tuples."""
     if row is None:
         return None

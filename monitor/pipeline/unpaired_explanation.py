@@ -29,7 +29,10 @@ from monitor.texts.unpaired import write_unpaired
 PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
 KEPT = 0.5
-"""The candidate serves old lists if at least this share of its users get their lists of before."""
+"""The candidate is stale if at least this share of its users get the same list as before.
+
+It is then the candidate's fault, although the baseline's lists changed more.
+"""
 LEADS = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
@@ -208,8 +211,11 @@ def _find_fault(users: DividedSample) -> Finding | None:
 def _find_kept(users: DividedSample) -> Finding | None:
     """Find out whether most users of the candidate still get their lists of before.
 
-    Then the lists of the baseline look as if they had changed more than usual.
+    Then the lists of the baseline seem to have changed too much, because they are compared with
+    those of the candidate. So this finding is reported instead of a fault of the baseline.
     """
+    # The baseline's side of each pair is the list of before. There is at least one pair, because
+    # `_find_fault` looks for faults only if both arms have users.
     pairs = users.sample.pairing.batch.take(users.rows(Arm.CANDIDATE))
     kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
     if kept < KEPT * len(pairs):
@@ -241,7 +247,7 @@ def _make_scene(
             former=of_arm.baseline,
             former_lengths=of_arm.baseline_lengths,
             present=of_arm.candidate,
-            lengths=of_arm.candidate_lengths,
+            present_lengths=of_arm.candidate_lengths,
         )
     # The lists of before are the baseline of a user's pair, and the lists of now the candidate.
     former = PairBatch(

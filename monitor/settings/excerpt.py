@@ -27,11 +27,14 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """Read the database and the names of comparisons. Variables in other keys are not expanded.
+    """Read the database and the names of comparisons.
 
-    If these keys have a problem, the complete file is checked. Then ConfigError lists all problems.
+    `parse_yaml` expands the variables of all keys. But a variable of another key need not be set,
+    because problems of other keys are ignored. If the database or a name has a problem, the
+    complete file is checked. Then ConfigError lists all problems.
     """
-    from monitor.storage import absolute_url  # noqa: PLC0415 - slow, and completion needs only names
+    # This import is slow, and `load_comparison_names` does not need it.
+    from monitor.storage import absolute_url  # noqa: PLC0415
 
     text = read_text(path)
     base = path.absolute().parent
@@ -44,10 +47,12 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     )
     has_names = bool(names) and None not in names
     if isinstance(url, str) and has_names and not has_problem:
+        # An invalid URL is reported by the complete check below.
         with suppress(ConfigError):
             database = absolute_url(SecretStr(url), base)
             return DatabaseSettings(database=database, comparison_names=tuple(names))
-    from monitor.settings.loader import parse_settings  # noqa: PLC0415 - slow
+    # This import is slow, and only needed to report problems.
+    from monitor.settings.loader import parse_settings  # noqa: PLC0415
 
     settings = parse_settings(text, name=str(path), base_dir=base)
     configured = tuple(each.name for each in settings.comparisons)

@@ -142,7 +142,12 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 
 def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Report an outcome that is not measured, and a margin that is not beyond 0."""
+    """Report the problems of a rule on an outcome.
+
+    These are an outcome that is not measured, a missing margin, a margin that is not beyond 0, and
+    a value for resolving that does not fit the margin. A rule with both ``below`` and ``above`` is
+    judged by ``below`` only, because `_excluded` reports it.
+    """
     unpaired = comparison.unpaired
     outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
     if rule.outcome is not None and rule.outcome not in outcomes:
@@ -150,6 +155,7 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(
             ("outcome",), f"is not among unpaired.outcomes, which has {named}: add it there"
         )
+    # `has` is true if the file has at least one of these fields.
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
         return
@@ -162,7 +168,7 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
             "or above: 0.02",
         )
-    yield from _threshold(rule, None)
+    yield from _threshold(rule, k=None)
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:

@@ -167,6 +167,8 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
 def kept_lists(options: ComparisonOptions) -> Keep | int:
     """Return which users' lists are stored: as configured, or the default.
 
+    An integer is the number of users whose lists are stored.
+
     By default all lists are stored if relevance arrives later, or if a metric or the noise floor
     needs the lists of the last run. Otherwise no lists are stored.
     """

@@ -130,19 +130,20 @@ class SqlOutbox:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            # The receiver may also have firings that ``changes`` end, or their incidents.
+            # ``firing`` lacks the firings that ``changes`` end, but the receiver may have them too.
             relevant = [*changes, *firing]
-            sent = _sent_rows(connection, receiver, comparison, relevant)
+            possibly_sent = _sent_rows(connection, receiver, comparison, relevant)
             keys = [change.dedup_key for change in relevant if change.dedup_key]
             refused = _refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
+        started = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
         acknowledged = [state.dedup_key for state in states if state.acknowledged_by]
         return FiringSnapshot(
             firing=firing,
-            delivered=frozenset(row.dedup_key for row in sent if row.to_state == State.FIRING),
-            sent_starts=_starts_after_ends(sent),
+            delivered=frozenset(started),
+            sent_starts=_starts_after_ends(possibly_sent),
             acknowledged=frozenset(filter(None, acknowledged)),
-            silences=tuple(silence for silence in silences if silence.is_active(now)),
+            silences=silences,
             refused=refused,
         )
 

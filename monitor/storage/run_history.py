@@ -233,7 +233,7 @@ def _latest(
         expectations=expectations,
         unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
-        recent=_recent(connection, record),
+        recent=_recent_means(connection, record),
         last_end=_last_end(connection, record),
     )
 
@@ -249,7 +249,9 @@ def _last_end(connection: Connection, run: Run) -> Transition | None:
     return None if row is None else from_row(Transition, row)
 
 
-def _recent(connection: Connection, run: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
+def _recent_means(
+    connection: Connection, run: RunRecord
+) -> tuple[tuple[datetime, float | None], ...]:
     """Return the slot of each of the newest ok runs until ``run``, and its mean over all users.
 
     The oldest run comes first. The means are those of the run's leading metric. A mean is None if

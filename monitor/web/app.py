@@ -88,7 +88,10 @@ _FAILURES: tuple[tuple[type[MonitorError], int, str], ...] = (
     (DatabaseError, 503, "the database is away"),
     (MonitorError, 400, "this request cannot be answered"),
 )
-"""The status and the title of the answer for each kind of error. The first match is used."""
+"""The status and the title of the answer for each kind of error. The first match is used.
+
+The last row matches every error that has no row of its own.
+"""
 _ANSWERS = {
     "400": "A parameter is missing or cannot be read.",
     "404": "The comparison, run, user or incident does not exist.",

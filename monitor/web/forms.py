@@ -304,10 +304,10 @@ def answer_gate(site: Site, request: Request) -> Response:
 
 
 def describe_gate() -> dict[str, Any]:
-    """Describe the gate in OpenAPI.
+    """Describe the gate in OpenAPI, with the same operation for GET and POST.
 
-    GET and POST differ only in the default of the option ``verdict``. It is ``safe`` for a POST. A
-    GET has no default.
+    The methods differ only in the default of the option ``verdict``. A POST has the default
+    ``safe``. A GET has none. The description of the option says so.
     """
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
@@ -318,7 +318,8 @@ def describe_gate() -> dict[str, Any]:
         ),
     }
     responses = describe_failures(failures)
-    responses["409"]["content"] |= _AS_TEXT
+    # The content is copied, because other statuses have the same dict.
+    responses["409"]["content"] = responses["409"]["content"] | _AS_TEXT
     answer = {"application/json": {"schema": {"type": "object"}}, **_AS_TEXT}
     responses["200"] = {
         "description": "The certificate. If the request asks for a verdict, one line of text.",

@@ -369,7 +369,7 @@ def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
             former=before.of(arm)[0],
             former_lengths=before.of(arm)[1],
             present=now.of(arm)[0],
-            lengths=now.of(arm)[1],
+            present_lengths=now.of(arm)[1],
         )
         for arm in Arm
     }
@@ -405,7 +405,7 @@ def lists(text):
         former=batch.baseline,
         former_lengths=batch.baseline_lengths,
         present=batch.candidate,
-        lengths=batch.candidate_lengths,
+        present_lengths=batch.candidate_lengths,
     )
 
 

@@ -124,6 +124,16 @@ def test_json_is_as_the_description_says(ask):
         jsonschema.validate(ask(api).json(), {**schema, "components": described["components"]})
 
 
+def test_only_the_answer_409_of_the_gate_is_described_as_text_too():
+    responses = describe_api()["paths"]["/api/v1/gate/{name}"]["get"]["responses"]
+    types = {status: [*responses[status]["content"]] for status in ("404", "409", "504")}
+    assert types == {
+        "404": ["application/json"],
+        "409": ["application/json", "text/plain"],
+        "504": ["application/json"],
+    }
+
+
 def test_an_address_of_the_api_that_no_route_has_is_said_in_json(ask):
     answer = ask("/api/v1/comparisons/a%2Fb/c")
     assert (answer.status, answer.json()["error"]) == (404, "Not Found")

@@ -257,7 +257,7 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Acknowledge the firings of these alerts and segments.
+        """Acknowledge the firings of these ``alerts``. Each is an alert's name and a segment.
 
         The receivers that got their starts are notified. Returns the transitions. Leaves out alerts
         that do not fire, and firings that this author had acknowledged before.
@@ -271,7 +271,7 @@ class AlertStore(Protocol):
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """End the firings of these alerts and segments by hand.
+        """End the firings of these ``alerts`` by hand. Each is an alert's name and a segment.
 
         The receivers that got their starts are notified. Returns the transitions. Leaves out alerts
         that do not fire.

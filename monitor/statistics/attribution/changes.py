@@ -35,7 +35,7 @@ class OwnLists:
     former: Codes
     former_lengths: Codes
     present: Codes
-    lengths: Codes
+    present_lengths: Codes
 
     @property
     def kept_share(self) -> Floats:
@@ -58,13 +58,13 @@ class OwnLists:
     @cached_property
     def _kept_and_turned(self) -> tuple[Floats, Floats]:
         """The values of `kept_share` and of `turned_share`, from one alignment."""
-        common = np.zeros(len(self.lengths))
-        turned = np.zeros(len(self.lengths))
+        common = np.zeros(len(self.present_lengths))
+        turned = np.zeros(len(self.present_lengths))
         runs = PairBatch(
             baseline=self.former,
             candidate=self.present,
             baseline_lengths=self.former_lengths,
-            candidate_lengths=self.lengths,
+            candidate_lengths=self.present_lengths,
         )
         for rows, alignment in blocks(runs):
             common[rows] = alignment.common
@@ -75,8 +75,8 @@ class OwnLists:
             absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
             behind = (absent_before * ~is_absent).sum(axis=0)
             turned[rows] = (alignment.inversions - behind) / pairs
-        has_lists = (self.lengths > 0) & (self.former_lengths > 0)
-        longer = np.maximum(1, np.maximum(self.lengths, self.former_lengths))
+        has_lists = (self.present_lengths > 0) & (self.former_lengths > 0)
+        longer = np.maximum(1, np.maximum(self.present_lengths, self.former_lengths))
         return np.where(has_lists, common / longer, np.nan), turned
 
     @cached_property
@@ -92,7 +92,7 @@ class OwnLists:
         """
         former_top = np.sort(self.former[:, :_TOP], axis=1)
         present_top = np.sort(self.present[:, :_TOP], axis=1)
-        return np.asarray((former_top == present_top).all(axis=1) & (self.lengths > _TOP))
+        return np.asarray((former_top == present_top).all(axis=1) & (self.present_lengths > _TOP))
 
     @property
     def place_of_first(self) -> Integers:
@@ -101,7 +101,7 @@ class OwnLists:
         -1 if the item is not among the first three, or if the list has at most three items.
         """
         is_first = self.present[:, :_TOP] == self.former[:, :1]
-        is_there = is_first.any(axis=1) & (self.lengths > _TOP) & (self.former_lengths > 0)
+        is_there = is_first.any(axis=1) & (self.present_lengths > _TOP) & (self.former_lengths > 0)
         return np.where(is_there, is_first.argmax(axis=1), -1)
 
     @cached_property
@@ -110,7 +110,7 @@ class OwnLists:
 
         Each array has the shape (items,). Only users with lists in both runs are counted.
         """
-        has_both = (self.former_lengths > 0) & (self.lengths > 0)
+        has_both = (self.former_lengths > 0) & (self.present_lengths > 0)
         former, present, items = compact_codes(self.former[has_both], self.present[has_both])
         return items, _count_items(former, len(items)), _count_items(present, len(items))
 
@@ -125,7 +125,7 @@ class OwnLists:
         """Whether the user's list gained or lost the item with the largest weighed change."""
         items, before, after = self.item_counts
         if not len(items):
-            return np.zeros(len(self.lengths), dtype=np.bool_)
+            return np.zeros(len(self.present_lengths), dtype=np.bool_)
         change = after - before
         most_moved = int(np.argmax(self.weighed_changes))
         was_there = (self.former == items[most_moved]).any(axis=1)
@@ -239,7 +239,7 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
             former=_widen(former_codes, k),
             former_lengths=former_lengths,
             present=_widen(present_codes, k),
-            lengths=present_lengths,
+            present_lengths=present_lengths,
         )
     return lists
 
@@ -264,12 +264,12 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
         baseline_lengths=other.former_lengths,
         candidate_lengths=lists.former_lengths,
     )
-    after = replace(before, candidate=lists.present, candidate_lengths=lists.lengths)
+    after = replace(before, candidate=lists.present, candidate_lengths=lists.present_lengths)
     # The steps do not depend on the other arm's lists, so they are computed once for both cases.
     walk = walk_to(before, after)
 
     def score_with_present(step: PairBatch) -> Floats:
-        return score(replace(step, baseline=other.present, baseline_lengths=other.lengths))
+        return score(replace(step, baseline=other.present, baseline_lengths=other.present_lengths))
 
     over_former = share_steps(walk, score)
     over_present = share_steps(walk, score_with_present)

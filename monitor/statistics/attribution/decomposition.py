@@ -175,11 +175,15 @@ def _find_leader(
     """Return the segment that fell clearly more than the other segments, or None.
 
     ``falls`` has the segments of one dimension. The segment with the largest excess is first.
-    ``parts`` add up to the drop. ``noise`` is the standard error of the drop. It ignores how a
-    segment varies between runs, so the limit `_SURE` alone is not enough. Therefore the segment
-    must also reach the limit `_CONCENTRATED`.
+    ``within`` is what the segment adds to the drop by changed lists. ``excess`` is ``within`` minus
+    what the segment would add if all users fell alike. ``parts`` add up to the drop.
+
+    ``noise`` is the standard error of the drop. This standard error ignores how a segment varies
+    between runs, so the limit `_SURE` alone is not enough. Therefore the segment must also reach
+    the limit `_CONCENTRATED`.
     """
     if len(falls) == 1:
+        # This segment has all users, so there is no other segment to compare with.
         return None
     first = falls[0]
     share_of_others = 1 - first.share_before
@@ -188,10 +192,10 @@ def _find_leader(
     # If the parts cancel out, the total is small, and every excess would be a large share of it.
     # Then the largest part is used instead of the total.
     total = math.fsum(parts.values())
-    amount = max(abs(total), *map(abs, parts.values()))
+    drop_size = max(abs(total), *map(abs, parts.values()))
     # If only this segment fell, it added the whole drop. Then its excess is the drop, times the
     # share of the users in other segments.
-    excess_if_alone = share_of_others * amount
+    excess_if_alone = share_of_others * drop_size
     is_sure = first.excess > _SURE * error
     is_concentrated = first.excess >= _CONCENTRATED * excess_if_alone
     # The excess is also large if the other segments rose. So the segment's own fall must be at

@@ -105,12 +105,17 @@ class Outliers:
 
 
 def find_outliers(bins: Integers, usual: Sequence[float]) -> Outliers | None:
-    """Find the lowest bin of the outliers. None if high bins do not have far more users than usual.
+    """Find the lowest bin of the outliers.
 
-    ``bins`` has the bin of each user for one habit, see `bin_lists`. ``usual`` has the usual share
-    of each bin. For each bin, p is the present share of users in this bin or above it, and r is the
-    usual share. Only bins with a significant p - r are considered. The bin with the greatest
-    p - 3 r is selected. If there are few bins, it is the bin with the greatest p - 1.5 r.
+    ``bins`` has the bin of each user for one habit, see `bin_lists`. Users with the bin -1 cannot
+    be judged and are left out. ``usual`` has the usual share of each bin.
+
+    For each bin, ``present`` is the present share of users in this bin or above it, and
+    ``usually`` is the usual share. The ``surplus`` of the bin is present - factor * usually. The
+    ``factor`` is `_WANDERS`, or `_HARDLY_WANDERS` if there are few bins. Only bins are considered
+    whose present share is significantly above the usual share. The bin with the greatest surplus
+    is selected. None if no such bin has a surplus above 0, if there is only one
+    bin, or if no user can be judged.
     """
     judged = bins[bins >= 0]
     if not len(judged):
@@ -130,7 +135,8 @@ def find_outliers(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     return Outliers(
         least=least,
         usual=float(most_usual[least]),
-        # Reversing a list moves it from bin b to bin BINS - b.
+        # Reversing a list moves it from bin b to bin BINS - b. So it gets into a bin >= least if it
+        # was in a bin <= BINS - least.
         reversed_share=float(sum(usual[: BINS - least + 1])),
         hit_share=float((present - usually)[least] / (1 - usually[least])),
     )

@@ -341,7 +341,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
         former=batch.baseline,
         former_lengths=batch.baseline_lengths,
         present=batch.candidate,
-        lengths=batch.candidate_lengths,
+        present_lengths=batch.candidate_lengths,
     )
     # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
@@ -468,27 +468,44 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
 def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    If some items rose and others fell, only one kind is used: the kind of the item whose number of
-    lists changed most. None if there are no such items, or if other items changed too.
+    If some items rose and others fell, one direction is used: that of the item with the largest
+    weighed change. None if there are no such items, or if other items changed too.
     """
     lists = changes.lists[arm]
     items, lists_before, lists_now = lists.item_counts
     users = int(changes.is_known.sum())
     # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
     _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
-    usual = users * sum(usual_share_moved)
-    least = max(_TIMES_MOVED * usual, _LEAST_USERS + _MORE * math.sqrt(usual))
+    usual_users = users * sum(usual_share_moved)
+    least_change = max(_TIMES_MOVED * usual_users, _LEAST_USERS + _MORE * math.sqrt(usual_users))
     weighed = lists.weighed_changes
-    if weighed.max(initial=0.0) < least:
+    if weighed.max(initial=0.0) < least_change:
         return None
     most_moved = int(np.argmax(weighed))
     has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
-    is_moved = (weighed >= least) & ((lists_now > lists_before) == has_risen)
+    is_moved = (weighed >= least_change) & ((lists_now > lists_before) == has_risen)
     count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
     count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
     hit = count_now > count_before if has_risen else count_now < count_before
+    hit &= changes.is_known
     if not _keeps_rest(scene, changes, arm, hit, np.abs(count_now - count_before)):
         return None
+    kind, detail = _describe_moved(lists, is_moved, most_moved, users)
+    return Suspicion(kind=kind, arm=arm, hit=hit, judged=changes.is_known, detail=detail)
+
+
+def _describe_moved(
+    lists: OwnLists, is_moved: Flags, most_moved: int, users: int
+) -> tuple[FaultKind, dict[str, float]]:
+    """Return the kind and the detail of the fault of the items that moved.
+
+    The kind is `ITEMS_GONE` if the items fell, and if at most `STILL_LISTED` of their places are
+    left. Otherwise it is `ITEMS_RISEN` or `ITEMS_FALLEN`. ``is_moved`` (items,) marks the items.
+    ``most_moved`` is the row of the item that moved most. ``users`` is the number of users whose
+    changes are known.
+    """
+    _, lists_before, lists_now = lists.item_counts
+    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
     detail = {"items": float(is_moved.sum())}
     places_before = lists_before[is_moved].sum()
     places_now = lists_now[is_moved].sum()
@@ -499,9 +516,7 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
         kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
         detail["before"] = float(lists_before[most_moved] / users)
         detail["now"] = float(lists_now[most_moved] / users)
-    return Suspicion(
-        kind=kind, arm=arm, hit=hit & changes.is_known, judged=changes.is_known, detail=detail
-    )
+    return kind, detail
 
 
 def _keeps_rest(
@@ -512,7 +527,7 @@ def _keeps_rest(
     ``moved`` is the number of places that the fault concerns, one number or (n,).
     """
     lists = changes.lists[arm]
-    longer = np.maximum(lists.lengths, lists.former_lengths)
+    longer = np.maximum(lists.present_lengths, lists.former_lengths)
     # The share of the longer list is converted to a share of its other places.
     kept_of_rest = lists.kept_share * longer / np.maximum(1, longer - moved)
     kept_of_rest = kept_of_rest[hit & changes.is_known].clip(0, 1)

@@ -240,17 +240,23 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
-    """Return the newest messages, newest first. Receivers of the same changes got one message."""
+    """Return the newest messages, newest first. Receivers of the same changes got one message.
+
+    The messages are those of the newest `_MESSAGES` groups of attempts. A group has the attempts
+    for the same changes.
+    """
     # The attempts are in the order in which they were made, and so are the groups of attempts.
     attempts_by_changes: dict[tuple[int, ...], list[Attempt]] = {}
     for attempt in history.attempts:
+        # A delivery that is SENT with a reason needed no message, and the reason says why.
         if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
             attempts_by_changes.setdefault(attempt.positions, []).append(attempt)
     sent = []
-    for positions, attempts in islice(reversed(attempts_by_changes.items()), _MESSAGES):
+    newest_groups = islice(reversed(attempts_by_changes.items()), _MESSAGES)
+    for change_positions, attempts in newest_groups:
         at = attempts[0].at
         receivers = tuple(attempt.receiver for attempt in attempts)
-        for message in _compose(site, history.transitions, positions, at):
+        for message in _compose(site, history.transitions, change_positions, at):
             text = site.message_text(message)
             sent.append(SentMessage(at=at, receivers=receivers, text=text))
     return tuple(sent)

@@ -26,7 +26,7 @@ from monitor.web.pages.overview import (
     ComparisonRow,
     ComparisonState,
     Firing,
-    drop_rule,
+    find_rule_on_drop,
     firing_of,
     read_overview_page,
     state_of,
@@ -188,7 +188,7 @@ def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> 
             metric = latest.leading_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
     blamed = _blamed_segment(latest.explanation if latest else None, segments)
-    alert = drop_rule(configured, metric)
+    alert = find_rule_on_drop(configured, metric)
     opening = _opening_segment(alert, blamed, latest.states if latest else ())
     segment = query.chosen.get("segment", opening)
     return Choice(
@@ -214,7 +214,7 @@ def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
     pages = site.store.pages
     points = pages.series(
         SeriesKey(name, metric or "", segment),
-        alert=drop_rule(configured, metric),
+        alert=find_rule_on_drop(configured, metric),
         since=since,
         until=until,
         max_points=MOST_RUNS,

@@ -122,7 +122,7 @@ def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) ->
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     """Return the row of a comparison in the table of the overview, without ``age_s``."""
     metric = latest.leading_metric
-    alert = drop_rule(configured, metric)
+    alert = find_rule_on_drop(configured, metric)
     similarity = None
     for summary in latest.summaries:
         if summary.segment == ALL and summary.metric == metric:
@@ -200,8 +200,11 @@ def state_of(latest: LatestRun) -> ComparisonState:
     return ComparisonState.LEARNING if is_learning else ComparisonState.QUIET
 
 
-def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
-    """Return the name of the rule that learns the normal mean of the metric, or None."""
+def find_rule_on_drop(configured: Comparison | None, metric: str | None) -> str | None:
+    """Return the alert's name of the first rule with ``learned: drop`` on the metric's mean.
+
+    None if there is no such rule, or if the comparison is not configured any more.
+    """
     if configured is None:
         return None
     for rule in configured.judging.similarity_rules:
@@ -240,6 +243,7 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
             progress[run.comparison] = pulls
     page = DaemonPage(process=status, progress=progress, at=now)
     if status.daemon.away is not None:
+        # The rest of the data would be read from the database.
         return page
     sizes = site.store.maintenance.sizes(refresh=False)
     return replace(
