@@ -46,8 +46,8 @@ def replay(name, folder):
 
 FAULTS = """
 # lists         alerts                                                       segment
-pop20           UsersBelowQuarter all, TailDrop all, NoiseExcess activity=q1  all            141 of 704 users (20 %) get one and the same list
-seg2-nonUK-pop  SimilarityDrop country=nonUK                             country=nonUK  exactly the users in country=nonUK, get one
+pop20           UsersBelowQuarter all, TailDrop all, NoiseExcess activity=q1  all            141 of 704 users (20 %) get one
+seg2-nonUK-pop  SimilarityDrop country=nonUK                             country=nonUK  in country=nonUK, get one
 """
 
 
