@@ -3,9 +3,11 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from forking import ended, start
 from monitor.pipeline import accumulator
@@ -16,30 +18,25 @@ from monitor.storage import run_store
 from monitor.storage.outbox import SqlOutbox
 from monitor.storage.run_store import SqlRunStore
 
-armed = threading.Event()
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die():
-    if armed.is_set():
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def before(owner, name):
+def before(owner: Any, name: str) -> None:
     """Die when it is called."""
-    original = getattr(owner, name)
 
-    def dying(*arguments, **options):
+    def dying(*_arguments: Any, **_options: Any) -> Any:
         die()
-        return original(*arguments, **options)
 
     setattr(owner, name, dying)
 
 
-def after(owner, name, when=lambda _: True):
+def after(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True) -> None:
     """Die once it has returned something of this kind."""
     original = getattr(owner, name)
 
-    def dying(*arguments, **options):
+    def dying(*arguments: Any, **options: Any) -> Any:
         answer = original(*arguments, **options)
         if when(answer):
             die()
@@ -69,20 +66,19 @@ STEPS: dict[str, Callable[[], None]] = {
 BETWEEN_SEND_AND_RECORD = ("after send", "before record")
 
 
-def serve(config, step):
-    """A daemon on this configuration until SIGTERM. After SIGUSR1 it dies at the step."""
+def serve(config: str, step: str | None) -> None:
+    """A daemon on this configuration until SIGTERM, or until it dies at the step."""
     if step is not None:
         STEPS[step]()
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    signal.signal(signal.SIGUSR1, lambda *_: armed.set())
     with Daemon(Path(config)) as daemon:
         daemon.start()
         asked.wait()
 
 
 @contextmanager
-def dying_daemon(config, step=None):
+def dying_daemon(config: Path, step: str | None = None) -> Iterator[BaseProcess]:
     """A process that serves, killed at the end if it still runs."""
     process = start(serve, str(config), step)
     try:

@@ -2,11 +2,15 @@
 
 import json
 import random
+import socket
 import threading
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy import text
 
@@ -14,9 +18,9 @@ from forking import ended
 from killing.steps import dying_daemon
 from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
-from monitor.storage import open_store
+from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
-from servers.webhook import Collector, answer, disconnect
+from servers.webhook import Collector, Reply, Request, answer, disconnect
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists
 
@@ -70,11 +74,11 @@ class Damage:
     lost: int = 0
     under_two_keys: int = 0
 
-    def __add__(self, other):
+    def __add__(self, other: "Damage") -> "Damage":
         return Damage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     @property
-    def harm(self):
+    def harm(self) -> dict[str, int]:
         """What must not have happened, with how often it did."""
         named = zip((each.name for each in fields(self)[4:]), astuple(self)[4:], strict=True)
         return {name: count for name, count in named if count}
@@ -94,7 +98,7 @@ class BadReceiver:
     """Firings, by key, and their status, in messages that were accepted."""
     _failures: int = 0
 
-    def respond(self, request):
+    def respond(self, request: Request) -> Reply:
         """The next answer."""
         whole = len(request.body) == int(request.headers.get("Content-Length", "0"))
         message = json.loads(request.body) if whole else None
@@ -118,7 +122,7 @@ class BadReceiver:
         return replies[how]
 
     @property
-    def broken_keys(self):
+    def broken_keys(self) -> int:
         """Messages that may have arrived and were followed by another one of their incident before they were repeated.
 
         The end of the incident may follow: what began and has ended is not sent again.
@@ -133,14 +137,14 @@ class BadReceiver:
         )
 
 
-def slow(collector, sock):
+def slow(collector: Collector, sock: socket.socket) -> None:
     """Answers later than the sender waits."""
     collector.rest(SLOW_S)
     with suppress(OSError):
         answer(200)(collector, sock)
 
 
-def play_storm(url, folder, *, kills, seed):
+def play_storm(url: str, folder: Path, *, kills: int, seed: int) -> Damage:
     """A drift that comes and goes, under a daemon that is killed so many times.
 
     Then all is calm until everything is sent.
@@ -159,7 +163,7 @@ def play_storm(url, folder, *, kills, seed):
         return _end_in_calm(config, url, receivers, kills)
 
 
-def _write_world(folder, url, hooks):
+def _write_world(folder: Path, url: str, hooks: Sequence[str]) -> Path:
     for arm in ("baseline", "candidate"):
         write_lists(folder / f"{arm}.jsonl", SIMILAR)
     config = folder / "rankwatch.yaml"
@@ -168,11 +172,11 @@ def _write_world(folder, url, hooks):
 
 
 @contextmanager
-def _changing_lists(candidate):
+def _changing_lists(candidate: Path) -> Iterator[None]:
     """The candidate's lists drift for some seconds, and are well for some, until the end, when they are well."""
     done = threading.Event()
 
-    def change():
+    def change() -> None:
         is_apart = False
         while not done.wait(6):
             is_apart = not is_apart
@@ -188,7 +192,7 @@ def _changing_lists(candidate):
         write_lists(candidate, SIMILAR)
 
 
-def _live_and_die(config, on_request, draw):
+def _live_and_die(config: Path, on_request: threading.Event, draw: random.Random) -> None:
     """Kill the daemon as a receiver reads a message, a moment after that, or at any moment."""
     on_request.clear()
     with dying_daemon(config) as process:
@@ -199,7 +203,7 @@ def _live_and_die(config, on_request, draw):
             ended(process, draw.uniform(0.5, 8.0))
 
 
-def _end_in_calm(config, url, receivers, kills):
+def _end_in_calm(config: Path, url: str, receivers: Sequence[BadReceiver], kills: int) -> Damage:
     with dying_daemon(config) as process, closing(open_store(url, create=True)) as store:
         wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
         process.terminate()
@@ -207,13 +211,13 @@ def _end_in_calm(config, url, receivers, kills):
         return _count(store, receivers, kills)
 
 
-def _is_over(store):
+def _is_over(store: SqlStore) -> bool:
     newest = store.history.runs(comparison=None, limit=1)
     firing = any(each.state is not State.QUIET for each in store.alerts.states("feed"))
     return bool(newest) and not firing and not store.outbox.waiting(newest[0].started_at)
 
 
-def _count(store, receivers, kills):
+def _count(store: SqlStore, receivers: Sequence[BadReceiver], kills: int) -> Damage:
     with store.database.read() as connection:
         found = [
             connection.execute(text(query)).scalar_one()
@@ -240,7 +244,7 @@ WHERE transitions.to_state = 'firing' OR transitions.from_state = 'firing'
 """
 
 
-def _count_lost(owed, receivers):
+def _count_lost(owed: Sequence[Any], receivers: dict[str, BadReceiver]) -> int:
     """Transitions without a delivery, deliveries that were given up, and what was sent and never taken."""
     lost = 0
     for name, status, firing, to_state in owed:
@@ -251,5 +255,5 @@ def _count_lost(owed, receivers):
     return lost
 
 
-def _firing_of(alert):
+def _firing_of(alert: dict[str, Any]) -> str:
     return str(alert["annotations"]["dedup_key"])

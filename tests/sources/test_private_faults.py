@@ -64,15 +64,15 @@ def play(config, name, environ):
         done = rankwatch(f"{command} --config {config}", env=environ)
         yield command, f"{done.stdout}\n{done.stderr}".encode()
     yield "textfile", textfile.read_bytes()
-    yield from look(config)
+    yield from look(config, environ)
 
 
-def look(config):
+def look(config, environ):
     """The pages of a daemon, and its log."""
     log = config.with_suffix(".log")
     log.unlink(missing_ok=True)
     command, before = ["serve", "--config", str(config)], private_faults.send_pictures_as_text
-    with running(command, cwd=config.parent, out=log, before=before):
+    with running(command, cwd=config.parent, out=log, env=environ, before=before):
         found = wait_for(
             lambda: (
                 log.exists()
