@@ -56,13 +56,13 @@ def open_answers(
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, watch.seconds_left(limit))
-    if unpaired is not None:
-        yield _pull_arms(comparison, arms, unpaired, panel, slot, watch)
-        return
     with watch.stage("pull"):
-        stops_early = sample is not None and sample.stops_early
-        pull = pull_until_certain if stops_early else pull_all
-        answers = pull(comparison, arms, panel, slot, watch.seconds_left(limit), memory)
+        if unpaired is not None:
+            answers = _pull_arms(comparison, arms, unpaired, panel, slot, watch)
+        else:
+            stops_early = sample is not None and sample.stops_early
+            pull = pull_until_certain if stops_early else pull_all
+            answers = pull(comparison, arms, panel, slot, watch.seconds_left(limit), memory)
     yield answers
 
 
@@ -78,7 +78,6 @@ def _pull_arms(
 
     Raises SourceError if an arm has no users.
     """
-    lacks: dict[str, None] = {}
     segments = dict(panel.segments)
     rows_of_arm = {}
     for arm in Arm:
@@ -89,21 +88,29 @@ def _pull_arms(
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
 
+    def ask(arm: Arm, asked_arms: Arms) -> Answers:
+        users = cut_panel(everybody, rows_of_arm[arm])
+        of_arm = replace(asked_arms, candidate=unpaired.lists[arm])
+        left_s = watch.seconds_left(comparison.measuring.deadline)
+        return pull_all(comparison, of_arm, users, slot, left_s)
+
+    first = ask(Arm.BASELINE, arms)
+    lacks = dict.fromkeys(first.lacks)  # the candidate adds to these
+
     def batches(size: int) -> Iterator[UserBatch]:
-        for arm, rows in rows_of_arm.items():
-            users = cut_panel(everybody, rows)
-            of_arm = replace(arms, candidate=unpaired.lists[arm])
-            left_s = watch.seconds_left(comparison.measuring.deadline)
-            answers = pull_all(comparison, of_arm, users, slot, left_s)
-            lacks.update(dict.fromkeys(answers.lacks))
-            for batch in answers.batches(size):
-                yield replace(batch, arm=arm)
+        for batch in first.batches(size):
+            yield replace(batch, arm=Arm.BASELINE)
+        # The weights are the same for both arms, so they are read once.
+        answers = ask(Arm.CANDIDATE, replace(arms, weights=None))
+        lacks.update(dict.fromkeys(answers.lacks))
+        for batch in answers.batches(size):
+            yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
 
     return Answers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
         lacks=lacks.keys(),
-        weights=None,
+        weights=first.weights,
         relevance=None,
     )
 
