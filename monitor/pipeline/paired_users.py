@@ -1,39 +1,25 @@
 """Users for which both arms are asked. A pair has the lists of both arms."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
-from monitor.model.rankings import AskedUsers
 from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores
-from monitor.pipeline.pull import Answers
+from monitor.pipeline.measured_users import MeasuredUsers, Measurement
+from monitor.pipeline.pull import Answers, SlotUsers
 from monitor.pipeline.respelled import explain_missing_users
 from monitor.pipeline.run_explanation import explain_run, note_sample
-from monitor.pipeline.slot_users import MeasuredUsers, Measurement, SlotUsers
 
 
 @immutable
 class PairedUsers(SlotUsers):
     """The users of a paired comparison."""
 
-    @contextmanager
-    def open_answers(self) -> Iterator[Answers]:
-        """Yield the answers of both arms. Raises SourceError if the users cannot be read."""
-        arms = self.arms
-        if self.watch.clock.now() < self.slot + self.comparison.measuring.relevance_after:
-            # Labels must not be read too early, because incomplete labels look complete.
-            arms = replace(arms, relevance=None)
-        with open_answers(self.comparison, arms, self.slot, self.watch, self.memory) as answers:
-            yield answers
-
-    def divide(self, asked: AskedUsers) -> AskedUsers:
-        """Return the users unchanged, because each pair belongs to both arms."""
-        return asked
+    def divide(self, answers: Answers) -> Answers:
+        """Return the answers unchanged, because each pair belongs to both arms."""
+        return answers
 
     def measure_arms(self, users: MeasuredUsers) -> Findings:
         """Return the findings with the arm metrics."""

@@ -13,12 +13,13 @@ from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Keep
 from monitor.pipeline.accumulator import SAMPLED_USERS, RemoteMeasurer, RunAccumulator
+from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
+from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.paired_users import PairedUsers
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import Arms, SlotUsers
 from monitor.pipeline.run_scores import RunScores, draw_scores
-from monitor.pipeline.slot_users import MeasuredUsers, Measurement, SlotUsers
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_users import UnpairedUsers, read_unpaired
@@ -41,15 +42,19 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     changed. All other faults are counted in the coverage.
     """
     measuring = comparison.measuring
+    if watch.clock.now() < slot + measuring.relevance_after:
+        # Labels must not be read too early, because incomplete labels look complete.
+        arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     slot_users = SlotUsers(comparison=comparison, arms=arms, slot=slot, memory=memory, watch=watch)
     users: PairedUsers | UnpairedUsers = extend(PairedUsers, slot_users)
     if measuring.unpaired is not None:
         users = read_unpaired(slot_users, measuring.unpaired)
-    with users.open_answers() as answers:
+    with open_answers(users) as answers:
+        divided = users.divide(answers)
         accumulator = RunAccumulator(
-            comparison, users.divide(answers.asked), watch.stage, sampled_users=sampled_users
+            comparison, divided.asked, watch.stage, sampled_users=sampled_users
         )
         measurer = RemoteMeasurer(
             comparison=comparison,
@@ -60,7 +65,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             keep=keep,
             pseudonyms=arms.pseudonyms,
         )
-        for measured in accumulator.measure(answers, measurer, watch, batch_users):
+        for measured in accumulator.measure(divided, measurer, watch, batch_users):
             scores.add(draw_scores(measured, keep, comparison))
     scores.failed = accumulator.part.failed
     run, sample = accumulator.finish(slot, answers.weights, answers.relevance)

@@ -6,7 +6,6 @@ is divided into the users of the baseline and the users of the candidate.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -22,7 +21,6 @@ from monitor.model.immutable import extend, immutable
 from monitor.model.rankings import (
     ALL,
     Arm,
-    AskedUsers,
     Coverage,
     CoverageRow,
     UserBatch,
@@ -36,13 +34,12 @@ from monitor.model.unpaired import (
     UnpairedFindings,
     UnpairedPlan,
 )
-from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores
+from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import Answers, ask_in_time
+from monitor.pipeline.pull import Answers, SlotUsers, ask_in_time
 from monitor.pipeline.run_explanation import note_sample
 from monitor.pipeline.score import leading_metric
-from monitor.pipeline.slot_users import MeasuredUsers, Measurement, SlotUsers
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
     compare_lists,
@@ -68,25 +65,19 @@ class UnpairedUsers(SlotUsers):
     findings: UnpairedFindings
     lacks: tuple[str, ...]
 
-    @contextmanager
-    def open_answers(self) -> Iterator[Answers]:
-        """Yield the users of both arms, without users that switched.
+    def divide(self, answers: Answers) -> Answers:
+        """Return the answers without users that switched, and with segments divided by arm.
 
-        Raises SourceError if the users cannot be read.
+        The segment ``all`` with the users of both arms comes first.
         """
-        comparison = self.comparison
-        with open_answers(comparison, self.arms, self.slot, self.watch, self.memory) as answers:
-
-            def batches(size: int) -> Iterator[UserBatch]:
-                for batch in answers.batches(size):
-                    yield _place(batch, self.assigned.switched)
-
-            yield replace(answers, batches=batches)
-
-    def divide(self, asked: AskedUsers) -> AskedUsers:
-        """Divide each segment by arm. The segment ``all`` with the users of both arms is first."""
+        asked = answers.asked
         names = [divided(arm, segment) for segment in asked.segments for arm in Arm]
-        return replace(asked, segments=(ALL, *names))
+
+        def batches(size: int) -> Iterator[UserBatch]:
+            for batch in answers.batches(size):
+                yield _place(batch, self.assigned.switched)
+
+        return replace(answers, asked=replace(asked, segments=(ALL, *names)), batches=batches)
 
     def measure_arms(self, users: MeasuredUsers) -> Findings:
         """Return the findings with the arm metrics, and how much more they rose in the candidate.
@@ -161,7 +152,7 @@ class UnpairedUsers(SlotUsers):
     def _name_evidence(self, users: MeasuredUsers) -> tuple[Evidence, ...]:
         """Return the evidence with scores under the names of the series of the user's arm."""
         shown = users.accumulator.shown_users()
-        segments = self.divide(users.answers.asked).segments
+        segments = self.divide(users.answers).asked.segments
         rows = rows_by_segment(shown["segments"], segments)[divided(Arm.CANDIDATE, ALL)]
         evidence = users.run.evidence
         in_evidence = [each.user for each in evidence]

@@ -1,32 +1,12 @@
-"""The values that `run_measurement.measure_slot` shares with `PairedUsers` and `UnpairedUsers`."""
-
-from datetime import datetime
+"""What a run knows of its users after all of them were measured, and what it makes of that."""
 
 from monitor.model.immutable import immutable
-from monitor.model.memory import Memory
 from monitor.model.rankings import Coverage, Notes
-from monitor.model.rules import Comparison
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
 from monitor.pipeline.accumulator import RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists
-from monitor.pipeline.pull import Answers, Arms
-from monitor.pipeline.stopwatch import Stopwatch
-
-
-@immutable
-class SlotUsers:
-    """The users of one slot, before they are asked."""
-
-    comparison: Comparison
-    arms: Arms
-    slot: datetime
-    memory: Memory
-    watch: Stopwatch
-
-    def seconds_left(self) -> float:
-        """Return how many seconds are left until the run's deadline. Negative if it has passed."""
-        return self.watch.seconds_left(self.comparison.measuring.deadline)
+from monitor.pipeline.pull import Answers
 
 
 @immutable
