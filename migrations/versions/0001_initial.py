@@ -213,6 +213,7 @@ def _create_tables() -> None:
         sa.Column("direction", WORD, nullable=False),
         sa.Column("threshold", sa.Double(), nullable=False),
         sa.Column("users", sa.Integer(), nullable=False),
+        sa.Column("kind", WORD, nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("statistic", sa.Text(), nullable=False),
         sa.Column("severity", WORD, nullable=False),
@@ -235,6 +236,10 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint(
             "direction IN ('below', 'above')", name=op.f("ck_transitions_direction")
+        ),
+        sa.CheckConstraint(
+            "kind IN ('similarity', 'coverage', 'frozen', 'condition', 'database', 'test')",
+            name=op.f("ck_transitions_kind"),
         ),
         sa.CheckConstraint(
             "severity IN ('critical', 'warning', 'info')", name=op.f("ck_transitions_severity")

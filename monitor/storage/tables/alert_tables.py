@@ -14,7 +14,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.rules import Direction, Severity
+from monitor.model.rules import Direction, RuleKind, Severity
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Values, Words
 from monitor.storage.tables.metadata import (
     closed,
@@ -57,6 +57,7 @@ transitions = numbered_table(
     *closed("direction", Direction),
     *filled(Number, "threshold"),
     *filled(Count, "users"),
+    *closed("kind", RuleKind),
     *filled(Words, "metric", "statistic"),
     *closed("severity", Severity),
     *filled(Instant, "since"),
