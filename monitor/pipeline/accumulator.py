@@ -34,7 +34,7 @@ from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Findings, Scores
 from monitor.model.statistics import Statistic, parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.pull import Answers
+from monitor.pipeline.pull import SourceAnswers
 from monitor.pipeline.run_parts import RunPart, counts_of, coverage_of, pack_part, unpack_part
 from monitor.pipeline.run_scores import draw_scores, join_scores
 from monitor.pipeline.score import (
@@ -103,7 +103,7 @@ class RunAccumulator:
 
     def measure(
         self,
-        answers: Answers,
+        answers: SourceAnswers,
         measurer: "RemoteMeasurer",
         watch: Stopwatch,
         batch_users: int | None,

@@ -35,7 +35,7 @@ from monitor.web.forms import (
     read_form,
     require_user,
 )
-from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, Query, Site
+from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, PageRequest, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_query
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
@@ -177,7 +177,7 @@ def create_app(
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
     """Return the data of the page for this request, an object of the type ``page.shows``."""
     chosen = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
-    return page.read(site, Query(path=request.path_params, chosen=chosen))
+    return page.read(site, PageRequest(path=request.path_params, chosen=chosen))
 
 
 def _in_thread(

@@ -23,7 +23,7 @@ from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
-from monitor.model.unreadable import Need, Unreadable, require_readable
+from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database
@@ -190,7 +190,7 @@ class ListView:
     def count_unreadable(self) -> tuple[Unreadable, ...]:
         """The number of rows without a user."""
         user = self.options.user
-        checks = [(user, Need.IDS, f"{self.file.ids(user)} IS NULL")]
+        checks = [(user, ColumnKind.IDS, f"{self.file.ids(user)} IS NULL")]
         return self.file.count_unreadable(self.file.name, checks)
 
     def _wanted(self, deadline: Deadline, arm: Arm | None) -> Iterator[Mapping[str, Any]]:
@@ -265,10 +265,12 @@ class UserView:
         names = tuple(dict.fromkeys((user, *self._segments.values(), *also)))
         rows = FileView(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
-        checks = [(user, Need.IDS, f"{KEY} IS NULL")]
+        checks = [(user, ColumnKind.IDS, f"{KEY} IS NULL")]
         for column, name in self._segments.items():
             selected.append(f"{rows.label(name)} AS {column}")
-            checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
+            checks.append(
+                (name, ColumnKind.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''")
+            )
         database.execute(
             f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
         )

@@ -22,7 +22,7 @@ from monitor.measures.reading.tally import Tally
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
-from monitor.model.unreadable import Need, require_readable
+from monitor.model.unreadable import ColumnKind, require_readable
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
 from monitor.sources.list_collector import ListCollector, spell_items
@@ -133,7 +133,7 @@ class RedisSource:
         tally = Tally(self._server.where)
         unreadable, example = lists.unreadable
         if unreadable:
-            tally.count(options.key, Need.LISTS, unreadable, len(users), example)
+            tally.count(options.key, ColumnKind.LISTS, unreadable, len(users), example)
             require_readable(tally.unreadable, options.max_unreadable)
         notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
         return replace(pull, notes=notes, unreadable=tally.unreadable)
