@@ -17,11 +17,11 @@ from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
     COLUMN_ADVICE,
-    find_column,
     find_file_problem,
     find_segments,
     fitting_options,
     list_shapes,
+    pick_column,
 )
 from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
@@ -392,7 +392,7 @@ def _users(answers: InitAnswers, lists: Path | None = None) -> str:
     if answers.users is None:
         segments = ""
         if lists is not None:
-            segments = _segments(lists, answers.columns.user or find_column(lists, USER_COLUMNS))
+            segments = _segments(lists, answers.columns.user or pick_column(lists, USER_COLUMNS))
         return f"{{all: true{segments}}} # all users of the baseline"
     return _users_file(answers.users, answers.columns.user, is_named=True)
 
@@ -401,7 +401,7 @@ def _users_file(path: str, user: str | None, *, is_named: bool) -> str:
     """Return the file with users as YAML. Raises InputError if a named file does not exist."""
     if is_named:
         _require_file(path)
-    column = user or find_column(Path(path), USER_COLUMNS)
+    column = user or pick_column(Path(path), USER_COLUMNS)
     options = _flow("file", {"path": path, "user": column})
     return f"{{{options}{_segments(Path(path), column)}}}"
 

@@ -33,7 +33,7 @@ from monitor.model.runs import Findings
 from monitor.model.statistics import SIMILAR, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import watches_rise
-from monitor.statistics.reference.history import find_fault, find_median, find_scale
+from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
 from monitor.statistics.reference.prediction import (
     WINDOW,
     Reference,
@@ -159,7 +159,7 @@ def compute_expectations(
         alarms=alarms,
     )
     expected = _build(series, figures, reference, evidence, alpha)
-    faults = find_fault(lessons.z, alarms.firing)
+    faults = median_z_while_firing(lessons.z, alarms.firing)
     notes = _describe_levels(comparison.name, past, reference, learned.note)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))

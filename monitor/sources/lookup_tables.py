@@ -39,7 +39,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.unreadable import ColumnKind
-from monitor.sources.columns import on_one_line, user_index
+from monitor.sources.columns import index_users, on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"
@@ -49,7 +49,7 @@ MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
-def user_table(
+def build_user_table(
     batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally: Tally
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
@@ -127,7 +127,7 @@ def add_outcomes(
             bad_rows = int(counts[is_bad].sum())
             tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
-    return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
+    return pd.DataFrame(sums, index=index_users(users)).groupby(level=0).sum()
 
 
 def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:

@@ -93,7 +93,7 @@ class WantedUsers:
             return np.arange(len(users))
         if _MUCH_FEWER * len(users) < len(self):
             # The index stores its hash table, so that the next batch needs no new one.
-            return self.index.get_indexer(columns.user_index(users))
+            return self.index.get_indexer(columns.index_users(users))
         places = pc.index_in(users, value_set=self._keys).fill_null(-1)
         positions: Integers = places.to_numpy().astype(np.int64)
         return positions
@@ -102,7 +102,7 @@ class WantedUsers:
         """The users at these positions."""
         if len(positions) == len(self) and bool((positions == np.arange(len(positions))).all()):
             return self.index
-        return columns.user_index(self._keys.take(pa.array(positions)))
+        return columns.index_users(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """The reason of each failed user.

@@ -75,13 +75,13 @@ def pack(lists: KeptLists) -> Iterator[ListPiece]:
             yield ListPiece(
                 arm=arm,
                 part=part,
-                first_user=user_key(first_and_last["min"] or ""),
-                last_user=user_key(first_and_last["max"] or ""),
+                first_user=encode_user(first_and_last["min"] or ""),
+                last_user=encode_user(first_and_last["max"] or ""),
                 payload=_encode(piece),
             )
 
 
-def user_key(user: str) -> bytes:
+def encode_user(user: str) -> bytes:
     """Return the user's id in UTF-8, which databases order by code point."""
     return user.encode(errors="surrogatepass")
 

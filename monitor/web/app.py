@@ -46,7 +46,7 @@ from monitor.web.server import (
     plain_answer,
 )
 
-Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
+RenderMetrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Returns body and headers of the metrics page for these headers Accept and Accept-Encoding.
 
 It is called in a worker thread.
@@ -127,7 +127,7 @@ class Health(Protocol):
 def create_app(
     *,
     site: Site,
-    metrics: Metrics,
+    metrics: RenderMetrics,
     health: Health,
     reload: Reload,
     documentation: Documentation | None = None,
@@ -341,7 +341,7 @@ def _document(site: Site, documentation: Documentation, request: Request) -> Res
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-def _metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of the metrics page."""
     # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)

@@ -10,7 +10,12 @@ from scipy.stats import binomtest
 
 from bench import parse_options, show
 from monitor.statistics.sequential.gate import ScoreCounts, log_capital
-from monitor.statistics.unpaired.outcomes import ALPHA, Moments, boundary, relative_difference
+from monitor.statistics.unpaired.outcomes import (
+    ALPHA,
+    OutcomeMoments,
+    boundary,
+    relative_difference,
+)
 
 DAYS = 60
 TRUE = -0.1
@@ -113,7 +118,7 @@ def moments_of_days(daily, before, has_come):
     means = (now**2, then**2, now * then)
     parts = [(total - n * mean) / (n - 1) for total, mean in zip(spread, means, strict=True)]
     for day in range(len(n)):
-        yield Moments(
+        yield OutcomeMoments(
             n=int(n[day]),
             mean_now=now[day],
             mean_before=then[day],

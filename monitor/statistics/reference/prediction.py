@@ -11,7 +11,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rules import Direction
 from monitor.statistics.reference.history import keep_newest
 from monitor.statistics.reference.season import Phases, remove_seasons
-from monitor.statistics.reference.spread import PastAlarms, find_levels, measure_spread
+from monitor.statistics.reference.spread import PastAlarms, find_levels, measure_moments
 
 WINDOW = 60
 """A reference uses at most this many of the newest runs.
@@ -88,7 +88,7 @@ def refer(
         seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
     taught = np.where(levels.teaches, seasonal.values, np.nan)
     past_errors = np.where(np.isnan(taught), np.nan, past_errors)
-    moments = measure_spread(*keep_newest(taught, past_errors, WINDOW))
+    moments = measure_moments(*keep_newest(taught, past_errors, WINDOW))
     # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
     left = 1.0 - seasonal.paid
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
