@@ -238,10 +238,6 @@ def _create_tables() -> None:
             "direction IN ('below', 'above')", name=op.f("ck_transitions_direction")
         ),
         sa.CheckConstraint(
-            "kind IN ('similarity', 'coverage', 'frozen', 'condition', 'database', 'test')",
-            name=op.f("ck_transitions_kind"),
-        ),
-        sa.CheckConstraint(
             "severity IN ('critical', 'warning', 'info')", name=op.f("ck_transitions_severity")
         ),
         sqlite_autoincrement=True,

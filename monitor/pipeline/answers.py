@@ -19,9 +19,9 @@ from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import (
-    Answers,
     Arms,
     SlotUsers,
+    SourceAnswers,
     UnpairedArms,
     draw_panel,
     join_all,
@@ -32,7 +32,7 @@ from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
 @contextmanager
-def open_answers(users: SlotUsers) -> Iterator[Answers]:
+def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
 
     Raises SourceError if the users cannot be read.
@@ -66,11 +66,11 @@ def open_answers(users: SlotUsers) -> Iterator[Answers]:
     yield answers
 
 
-def _pull(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> Answers:
+def _pull(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
     return pull_all(users.comparison, arms, panel, users.slot, timeout_s, users.memory)
 
 
-def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Answers:
+def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
     Raises SourceError if an arm has no users.
@@ -85,7 +85,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Answer
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
 
-    def ask(arm: Arm, arms: Arms) -> Answers:
+    def ask(arm: Arm, arms: Arms) -> SourceAnswers:
         of_arm = replace(arms, candidate=unpaired.lists[arm])
         return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
 
@@ -101,7 +101,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Answer
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
 
-    return Answers(
+    return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
         lacks=lacks.keys(),
@@ -110,7 +110,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Answer
     )
 
 
-def pull_until_certain(users: SlotUsers, panel: Panel) -> Answers:
+def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
 
     A round asks the next users of the panel in random order, and begins when the scores of the
@@ -124,7 +124,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> Answers:
     shown = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
     watched = _WatchedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
 
-    def ask(start: int, end: int, asked_arms: Arms) -> Answers:
+    def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
         return _pull(users, asked_arms, part, deadline.remaining_s)
 

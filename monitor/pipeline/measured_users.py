@@ -6,7 +6,7 @@ from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
 from monitor.pipeline.accumulator import RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists
-from monitor.pipeline.pull import Answers
+from monitor.pipeline.pull import SourceAnswers
 
 
 @immutable
@@ -20,7 +20,7 @@ class MeasuredUsers:
     run: Findings
     sample: Sample
     accumulator: RunAccumulator
-    answers: Answers
+    answers: SourceAnswers
     last: RecodedLists | None
     former: RecodedLists | None
 

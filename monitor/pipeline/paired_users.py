@@ -8,7 +8,7 @@ from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
-from monitor.pipeline.pull import Answers, SlotUsers
+from monitor.pipeline.pull import SlotUsers, SourceAnswers
 from monitor.pipeline.respelled import explain_missing_users
 from monitor.pipeline.run_explanation import explain_run, note_sample
 
@@ -17,7 +17,7 @@ from monitor.pipeline.run_explanation import explain_run, note_sample
 class PairedUsers(SlotUsers):
     """The users of a paired comparison."""
 
-    def divide(self, answers: Answers) -> Answers:
+    def divide(self, answers: SourceAnswers) -> SourceAnswers:
         """Return the answers unchanged, because each pair belongs to both arms."""
         return answers
 

@@ -37,14 +37,14 @@ from monitor.model.unpaired import (
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import Answers, SlotUsers, ask_in_time
+from monitor.pipeline.pull import SlotUsers, SourceAnswers, ask_in_time
 from monitor.pipeline.run_explanation import note_sample
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
-    compare_lists,
     divided,
     explain_unpaired,
+    find_arm_differences,
 )
 from monitor.pipeline.user_batches import leave_out
 from monitor.statistics.unpaired.far import far_share
@@ -65,7 +65,7 @@ class UnpairedUsers(SlotUsers):
     findings: UnpairedFindings
     lacks: tuple[str, ...]
 
-    def divide(self, answers: Answers) -> Answers:
+    def divide(self, answers: SourceAnswers) -> SourceAnswers:
         """Return the answers without users that switched, and with segments divided by arm.
 
         The segment ``all`` with the users of both arms comes first.
@@ -120,7 +120,7 @@ class UnpairedUsers(SlotUsers):
         )
         metric = leading_metric(self.comparison, accumulator.metrics)
         hashes = hash_users(sample.scores.users, self.comparison)
-        differences = compare_lists(of_arms, k, hashes)
+        differences = find_arm_differences(of_arms, k, hashes)
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
         unpaired = replace(
