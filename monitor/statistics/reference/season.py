@@ -368,8 +368,8 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
-    # An estimate that is too low causes false pages. An estimate that is too high only delays
-    # pages.
+    # An estimate that is too low causes false alerts. An estimate that is too high only delays
+    # alerts.
     cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
     correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
     return correlation
