@@ -14,6 +14,7 @@ from monitor.model.rules import (
     OF_UNPAIRED,
     Condition,
     Direction,
+    JudgedSeries,
     RuleKind,
     Severity,
 )
@@ -78,7 +79,7 @@ class Expectation:
     # The evidence for a trend so far; the rule fires when it reaches `evidence_limit`
     evidence: float | None = None
     evidence_limit: float | None = None
-    series: str = ""  # what was measured
+    series: JudgedSeries | None = None  # what was measured
     judged: float | None = None  # the value of this run, on the scale on which the rule judges
     error: float | None = None  # the sampling error of the value, on the same scale
     lost: float = 0.0  # share of the asked users that had no score

@@ -242,14 +242,18 @@ SeriesRule: TypeAlias = SimilarityRule | CoverageRule
 Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
-def describe_series(rule: SeriesRule) -> str:
-    """Return a text for what the rule judges.
+class JudgedSeries(NamedTuple):
+    """What the values of a rule mean. Lessons about another series are not used."""
 
-    If the meaning of the values changes, the text changes too, so that old lessons are not used.
-    """
-    segments = rule.segments if isinstance(rule.segments, str) else ", ".join(rule.segments)
-    metric, statistic = rule.subject
-    return f"{statistic} of {metric} in {segments} of {rule.min_users} users or more"
+    metric: str
+    statistic: str
+    segments: str | tuple[str, ...]
+    min_users: int
+
+
+def judged_series(rule: SeriesRule) -> JudgedSeries:
+    """Return what the values of the rule mean."""
+    return JudgedSeries(*rule.subject, segments=rule.segments, min_users=rule.min_users)
 
 
 def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:

@@ -26,8 +26,8 @@ from monitor.model.rules import (
     Rule,
     SeriesRule,
     StandstillRule,
-    describe_series,
     is_learned,
+    judged_series,
 )
 from monitor.model.runs import Findings
 from monitor.model.statistics import SIMILAR, Lack
@@ -440,7 +440,7 @@ def _without_limit(watched: rule_series.RuleSeries[SeriesRule]) -> Expectation:
         alert=watched.rule.alert,
         segment=watched.segment,
         runs=0,
-        series=describe_series(watched.rule),
+        series=judged_series(watched.rule),
     )
 
 

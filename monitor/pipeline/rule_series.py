@@ -15,7 +15,7 @@ from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
 from monitor.model.memory import PARTS, PastRun
 from monitor.model.rankings import ALL
-from monitor.model.rules import SeriesRule, SimilarityRule, describe_series
+from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
@@ -177,9 +177,9 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
-        description = describe_series(series_of_rule[0].rule)
+        judged = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
-            if not run.teaches(alert, description):
+            if not run.has_lesson(alert, judged):
                 # Only the first two parts, values and errors, can be computed from summaries.
                 values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
                 parts[:2, row, list(columns.values())] = values_and_errors

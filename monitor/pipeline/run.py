@@ -9,7 +9,7 @@ from monitor.model.errors import SourceError
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
-from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, recall_fault
@@ -40,9 +40,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs,
-        series={
-            rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)
-        },
+        series={rule.alert: judged_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
         wants_planned_share=comparison.measuring.unpaired is not None,

@@ -115,8 +115,7 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
         config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
         runs=REMEMBERED,
-        # No run has this series. So the store returns all summaries of each run.
-        series={"none": ""},
+        wants_summaries=True,
     )
     past = history.memory_of(request).past
     if not past:
