@@ -314,8 +314,8 @@ class JudgingPlan:
 
     rules: tuple[Rule, ...]
     min_paired_share: float  # least share of the asked users that must have both lists
-    # In this many runs, the rules that learn what is normal may together cause one false alarm
-    runs_per_false_alarm: float = 90.0
+    # In this many runs, the rules that learn what is normal may together cause one false alert
+    runs_per_false_alert: float = 90.0
     # Under these conditions, pending and firing alerts end and do not wait for a verdict
     ignored: frozenset[Condition] = frozenset()
     stale_after: int = 3  # how many runs in a row may be due without a success

@@ -197,7 +197,7 @@ def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ..
     return by_segments
 
 
-def find_alarms(
+def find_alerting_runs(
     series: ManySeries,
     past: Sequence[PastRun],
     alerts: Collection[str],
@@ -206,13 +206,13 @@ def find_alarms(
 
     An alert counts for each series of its segment. An alert on all users counts for all series.
     """
-    alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
+    alerting = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
         if segments:
-            alarms[row] = [ALL in segments or watched.segment in segments for watched in series]
-    return alarms
+            alerting[row] = [ALL in segments or watched.segment in segments for watched in series]
+    return alerting
 
 
 def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
@@ -242,7 +242,7 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
-    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alarm in all runs
+    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alert in all runs
     of one weekday can be a season at once, because its second recurrence comes a week later. An
     hour recurs daily, so a season of hours must recur before it is learned.
     """

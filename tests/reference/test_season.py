@@ -17,7 +17,7 @@ from monitor.statistics.reference.season import (
     remove_seasons,
     update_evidence,
 )
-from monitor.statistics.reference.spread import PastAlarms
+from monitor.statistics.reference.spread import PastAlerts
 
 
 def draw(*shape, seed=3):
@@ -78,8 +78,8 @@ def weekends(runs, first=0):
 
 def expected_on(day, values, alarms, *, is_known_at_once=True):
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
-    past = PastAlarms(healthy=~alarms, alarms=alarms, firing=alarms)
-    return float(np.median(refer(values, 0 * values, phases=[phases], alarms=past).center))
+    past = PastAlerts(healthy=~alarms, alerting=alarms, firing=alarms)
+    return float(np.median(refer(values, 0 * values, phases=[phases], alerts=past).center))
 
 
 @pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])

@@ -257,7 +257,7 @@ def weigh_changes(before: Integers, now: Integers) -> Floats:
 
     On 52 healthy days of real lists (all users and two segments) the largest change is at most 36
     times the mean. If an item vanishes from the lists of 59 of 711 users, its weight is 48 users.
-    In the benchmark `calibration` a lower factor caused half of the false alarms.
+    In the benchmark `calibration` a lower factor caused half of the false alerts.
     """
     squares = (now - before) ** 2
     users = now + before

@@ -252,7 +252,7 @@ def alpha_of_budget(comparison: Comparison | None) -> float:
     This assumes that only one rule is judged, in one segment. Without a comparison, one false alert
     in 90 runs is accepted.
     """
-    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alarm)
+    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alert)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 
