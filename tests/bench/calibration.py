@@ -289,7 +289,8 @@ class Watch:
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
         past = PastAlerts(healthy=healthy, alerting=self.alarms, firing=self.fired, far=far)
-        reference = refer(self.values, self.errors, phases=phases, alerts=past)
+        is_low = np.full(now.size, -1.0)
+        reference = refer(self.values, self.errors, phases=phases, alerts=past, side=is_low)
         p = surprise(reference, now, errors)
         series = np.arange(now.size) % len(SERIES)
         is_share = (series >= FIRST_SHARE) & (series <= LAST_SHARE)

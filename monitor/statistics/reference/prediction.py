@@ -61,11 +61,13 @@ def refer(
     *,
     phases: Sequence[Phases] = (),
     alerts: PastAlerts | None = None,
+    side: Floats | None = None,
 ) -> Reference:
     """Compute the reference of m series from past ``values`` and ``errors``, (runs, m).
 
     The oldest run is first. ``errors`` are sampling errors. Runs with NaN are ignored. Runs that
-    are not healthy by ``alerts`` are used only to find seasons and new levels.
+    are not healthy by ``alerts`` are used only to find seasons and new levels. ``side`` says which
+    values alert (`remove_seasons`).
 
     First, seasons are removed and outliers are rejected (Rosner 1983). Then the newest WINDOW
     healthy runs are averaged. The weight of a run is 1 / (run-to-run variance + the run's sampling
@@ -80,12 +82,12 @@ def refer(
     if alerts is None:
         none = np.zeros(past.shape, dtype=np.bool_)
         alerts = PastAlerts(healthy=~none, alerting=none, firing=none)
-    seasonal = remove_seasons(past, phases, alerts.alerting)
+    seasonal = remove_seasons(past, phases, alerts.alerting, side)
     levels = find_levels(seasonal.values, alerts)
     if levels.shift.any():
         # Runs of two levels may look like a season. So seasons are removed again, after all runs
         # were shifted to one level.
-        seasonal = remove_seasons(past + levels.shift, phases, alerts.alerting)
+        seasonal = remove_seasons(past + levels.shift, phases, alerts.alerting, side)
     used_values = np.where(levels.is_used, seasonal.values, np.nan)
     past_errors = np.where(np.isnan(used_values), np.nan, past_errors)
     moments = measure_moments(*keep_newest(used_values, past_errors, WINDOW))
