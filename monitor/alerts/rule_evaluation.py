@@ -127,7 +127,7 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)
-    # If fewer lists changed, the arm was not trained. A rule on standstill watches how long this
+    # If fewer lists changed, the arm was not trained. A rule on standstill judges how long this
     # lasts.
     return moved > STILL * others
 

@@ -94,7 +94,7 @@ Limit: TypeAlias = FixedLimit | LearnedLimit
 
 
 class RuleKind(StrEnum):
-    """What a rule watches."""
+    """What a rule judges."""
 
     SIMILARITY = "similarity"
     COVERAGE = "coverage"
@@ -102,7 +102,7 @@ class RuleKind(StrEnum):
     CONDITION = "condition"
 
 
-# The label `metric` of alerts that watch no metric
+# The label `metric` of alerts on no metric
 METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.COVERAGE: "coverage",
     RuleKind.STANDSTILL: "frozen",
@@ -112,7 +112,7 @@ KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
 
 
 class Subject(NamedTuple):
-    """What an alert watches: the labels ``metric`` and ``statistic`` of messages and matchers."""
+    """What an alert is about: the labels ``metric`` and ``statistic`` of messages and matchers."""
 
     metric: str
     statistic: str
@@ -150,7 +150,7 @@ class BaseRule:
 
 @immutable
 class SimilarityRule(BaseRule):
-    """Watches a statistic of a metric, or of a series derived from a metric by the noise floor."""
+    """Judges a statistic of a metric, or of a series derived from a metric by the noise floor."""
 
     kind: ClassVar[RuleKind] = RuleKind.SIMILARITY
 
@@ -186,7 +186,7 @@ class SimilarityRule(BaseRule):
 
 @immutable
 class CoverageRule(BaseRule):
-    """Watches the share of users whose list has a certain fault or trait."""
+    """Judges the share of users whose list has a certain fault or trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
     is_share: ClassVar[bool] = True
@@ -224,7 +224,7 @@ class StandstillRule(BaseRule):
 
 @immutable
 class ConditionRule(BaseRule):
-    """Watches whether drift can be judged at all."""
+    """Judges whether drift can be judged at all."""
 
     kind: ClassVar[RuleKind] = RuleKind.CONDITION
 

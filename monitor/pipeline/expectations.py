@@ -32,7 +32,7 @@ from monitor.model.rules import (
 from monitor.model.runs import Findings
 from monitor.model.statistics import SIMILAR, Lack
 from monitor.pipeline import rule_series
-from monitor.pipeline.score import watches_rise
+from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
 from monitor.statistics.reference.prediction import (
     WINDOW,
@@ -130,7 +130,7 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
-        return tuple(replace(_without_limit(watched), note=HOLIDAY) for watched in series)
+        return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         learned = _find_past_of_models(learned.runs, findings)
@@ -338,10 +338,10 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     """Return for each series the allowed chance of a false alert in one run, (series,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
-        segments=[*dict.fromkeys(watched.segment for watched in series)],
-        looks={watched.rule.alert: _weight(watched.rule) for watched in series},
+        segments=[*dict.fromkeys(judged.segment for judged in series)],
+        looks={judged.rule.alert: _weight(judged.rule) for judged in series},
     )
-    return np.array([budget.share(watched.segment, watched.rule.alert) for watched in series])
+    return np.array([budget.share(judged.segment, judged.rule.alert) for judged in series])
 
 
 def _weight(rule: SeriesRule) -> float:
@@ -360,7 +360,7 @@ def _weight(rule: SeriesRule) -> float:
 def _is_on_rise(rule: SeriesRule) -> bool:
     if isinstance(rule, CoverageRule):
         return rule.share.lack in SIMILAR
-    return watches_rise(rule.metric, str(rule.statistic), rule.direction)
+    return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
 def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvidence, Flags]:
@@ -411,10 +411,10 @@ def _build(
     steady = discount(compared.z, correlation)
     evidence = update_evidence(before, steady).total
     expectations = []
-    for column, watched in enumerate(series):
-        limit = watched.rule.limit
+    for column, judged in enumerate(series):
+        limit = judged.rule.limit
         expectation = replace(
-            _without_limit(watched),
+            _without_limit(judged),
             runs=int(reference.runs[column]),
             judged=_finite(values[column]),
             error=_finite(errors[column]),
@@ -426,9 +426,9 @@ def _build(
         if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
-                expected=watched.show_of_run(reference.center[column], figures),
-                limit=watched.show_of_run(compared.limits[column], figures),
-                opposite=watched.show_of_run(compared.opposites[column], figures),
+                expected=judged.show_of_run(reference.center[column], figures),
+                limit=judged.show_of_run(compared.limits[column], figures),
+                opposite=judged.show_of_run(compared.opposites[column], figures),
                 z=_finite(compared.z[column]),
                 evidence=float(evidence[column]) if is_trend else None,
             )
@@ -436,12 +436,12 @@ def _build(
     return tuple(expectations)
 
 
-def _without_limit(watched: rule_series.RuleSeries[SeriesRule]) -> Expectation:
+def _without_limit(judged: rule_series.RuleSeries[SeriesRule]) -> Expectation:
     return Expectation(
-        alert=watched.rule.alert,
-        segment=watched.segment,
+        alert=judged.rule.alert,
+        segment=judged.segment,
         runs=0,
-        series=judged_series(watched.rule),
+        series=judged_series(judged.rule),
     )
 
 
@@ -451,15 +451,15 @@ def _finite(value: np.float64) -> float | None:
 
 def _find_sides(series: rule_series.ManySeries) -> Floats:
     """Return 1 for each series whose high values alert, and -1 if its low values do, (series,)."""
-    is_below = [watched.rule.direction is Direction.BELOW for watched in series]
+    is_below = [judged.rule.direction is Direction.BELOW for judged in series]
     return np.where(is_below, -1.0, 1.0)
 
 
 def _allow_return(series: rule_series.ManySeries, reference: Reference) -> Reference:
-    """Move the center of each series to the level before, if that level is on the watched side.
+    """Move the center of each series to the level before, if that level is on the side that alerts.
 
     So until somebody accepts a new level, a return to the level before it is no alert. The newest
-    level stays allowed, because each rule watches one side. The values ``used_values`` move too, because
+    level stays allowed, because each rule judges one side. ``used_values`` move too, because
     `judge_rare` uses them in place of the center.
     """
     to_former = np.nan_to_num(reference.before - reference.center)
@@ -473,7 +473,7 @@ def _allow_return(series: rule_series.ManySeries, reference: Reference) -> Refer
 class _Compared:
     """The limits of a run's series, and how far the run is from normal, (series,) each."""
 
-    limits: Floats  # on the side that the rule watches
+    limits: Floats  # on the side that alerts
     opposites: Floats  # the limits on the other side
     z: Floats  # in standard deviations, NaN if there are too few healthy runs
     is_independent: Flags  # whether the values of consecutive runs are independent
@@ -490,7 +490,7 @@ def _compare(
 
     ``alpha`` is the allowed chance of a false alert in one run, (series,).
     """
-    rules = [watched.rule for watched in series]
+    rules = [judged.rule for judged in series]
     normal = _allow_return(series, reference)
     # Limits are shown even if the run has no value, so they need an error that is a number. With
     # the error 0, the limits are those of past runs. `surprise` gets NaN and returns NaN, because

@@ -141,7 +141,7 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 
 def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
-    values_and_errors = [watched.read(figures) for watched in series]
+    values_and_errors = [judged.read(figures) for judged in series]
     table = np.array(values_and_errors, dtype=np.float64).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
 
@@ -166,8 +166,8 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     # The parts are those of `LessonArrays`, in the same order.
     parts = np.full((PARTS, len(past), len(series)), np.nan)
     columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
-    for column, watched in enumerate(series):
-        columns_by_alert[watched.rule.alert][watched.segment] = column
+    for column, judged in enumerate(series):
+        columns_by_alert[judged.rule.alert][judged.segment] = column
     for alert, columns in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
             # The numbers have the shape (PARTS, rows, segments of the lessons). The numbers of
@@ -177,9 +177,9 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
-        judged = judged_series(series_of_rule[0].rule)
+        wanted = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
-            if not run.has_lesson(alert, judged):
+            if not run.has_lesson(alert, wanted):
                 # Only the first two parts, values and errors, can be computed from summaries.
                 values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
                 parts[:2, row, list(columns.values())] = values_and_errors
@@ -211,7 +211,7 @@ def find_alerting_runs(
         # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
         if segments:
-            alerting[row] = [ALL in segments or watched.segment in segments for watched in series]
+            alerting[row] = [ALL in segments or judged.segment in segments for judged in series]
     return alerting
 
 
@@ -221,7 +221,7 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
     A flag of a series on all users is spread to all series. ``flags`` has one row for each run and
     one column for each series.
     """
-    segments = np.array([watched.segment for watched in series])
+    segments = np.array([judged.segment for judged in series])
     of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
     spread = np.repeat(of_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
@@ -235,7 +235,7 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
     firings = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         if run.states:
-            firings[row] = [run.states.get(watched.key) is State.FIRING for watched in series]
+            firings[row] = [run.states.get(judged.key) is State.FIRING for judged in series]
     return firings
 
 

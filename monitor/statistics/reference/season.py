@@ -426,7 +426,7 @@ def no_evidence(series: int) -> TrendEvidence:
 def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
 
-    z is positive on the watched side. It is cut to MOST_Z. For a drift of size d, the evidence is
+    z is positive on the side that alerts. It is cut to MOST_Z. For a drift of size d, the evidence is
     M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
 
     A rule fires if the evidence reaches 1 / alpha. If the z of healthy runs are independent
