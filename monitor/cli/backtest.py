@@ -19,7 +19,7 @@ from monitor.cli.output import (
     number,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
     require_writable,
     write_page,
@@ -124,7 +124,7 @@ def _print(result: Backtest) -> None:
     """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
-        print_records(
+        print_objects(
             map(asdict, changes),
             _CHANGES,
             as_json=False,
@@ -168,8 +168,8 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("These rules would have sent", result.transitions),
         ("What was sent or shown", result.stored),
     ):
-        records = map(asdict, _announced(transitions))
-        changes.append((title, cells_of(records, _CHANGES)))
+        objects = map(asdict, _announced(transitions))
+        changes.append((title, cells_of(objects, _CHANGES)))
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"
