@@ -312,7 +312,9 @@ def test_a_resend_has_one_comparison_and_stops_once_another_process_may_be_sendi
     assert {change.comparison for change in message.changes} == {message.comparison}
 
 
-def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(scene):
+def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_counted_and_raised(
+    scene,
+):
     again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     scene.fire(to=("fake", "again"))
     scene.deliver(scene.receiver, again)
@@ -320,6 +322,10 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
         scene.outlet(again).resend_alerts()
+    assert scene.publisher.troubles == {("again", DOWN.trouble): 1}
+    assert scene.publisher.counts["again", "sent"] == 1
+    assert scene.outlet(again).resend_alerts() == 1
+    assert scene.publisher.counts["again", "sent"] == 2
 
 
 def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(
