@@ -315,13 +315,14 @@ class ComparisonOptions(Options):
     """The maximum number of segments for each dimension. If a dimension has more values, only its
     most frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind for whom rankwatch stores both lists. For example,
-    one kind is the users with the least similar lists."""
+    """rankwatch stores both lists of some users as examples. There are several kinds of examples,
+    such as the users with the least similar lists. This key sets the number of users of each
+    kind."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number such as `1000` means that many users, who are the same
-    in every run. `none` or `false` means no users. Summaries, and the scores of example users
-    (`evidence_users`), are always stored."""
+    the fixed users of the sample. A number such as `1000` means this number of users. They are the
+    same users in every run. `none` or `false` means no users. Summaries, and the scores of example
+    users (`evidence_users`), are always stored."""
     scores_to: ScoresToOptions | None = None
     """Where to write the scores of all compared users, regardless of `keep_scores`. Relevance
     scores are not written if the relevance data arrives after the run."""

@@ -71,7 +71,8 @@ class PrivacyOptions(Options):
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = "shown"
-    """With `hidden`, messages do not name items or show lists. Web pages still show both."""
+    """With `hidden`, messages contain no items and no lists. Web pages still show items and
+    lists."""
 
     def _problems(self) -> Iterator[str]:
         if (self.users == "hmac") is not (self.key_file is not None):
@@ -216,9 +217,9 @@ class Settings(Options):
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
-    Alerts get the name as the label `installation`, and it becomes part of the keys of incidents.
-    Without a name, alerts have no such label, and the keys contain a random id from the database.
-    If the name changes, firing alerts keep their keys."""
+    Alerts get the name as the label `installation`. The name also becomes part of the keys of
+    incidents. Without a name, alerts have no such label, and the keys contain a random id from the
+    database. If the name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
     over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""
