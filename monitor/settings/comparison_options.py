@@ -220,8 +220,8 @@ class ComparisonOptions(Options):
     )
     """Days on which users behave differently from usual. Each entry is a single day, or a first and
     a last day. On these days, learning rules neither judge runs nor learn from them. Alerts of
-    learning rules that are already firing keep firing. Rules with a threshold, and conditions, are
-    judged as usual."""
+    learning rules that are already firing keep firing. Rules with a threshold are judged as usual,
+    and so are conditions."""
     k: int = Field(default=10, ge=1, le=10_000)
     """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.

@@ -205,9 +205,10 @@ class Settings(Options):
     answers_folder: ConfigPath | None = None
     """The folder in which rankwatch stores the responses of HTTP services during a run. If a run
     resumes after a restart, it requests only the responses that are not in this folder. rankwatch
-    deletes the responses as soon as the run is stored. The default for a SQLite file `rankwatch.db`
-    is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so no responses are
-    stored unless you set this key. With `users: hmac`, responses are never stored."""
+    deletes the responses as soon as the run is stored. With SQLite, the default is a folder next to
+    the database: for `rankwatch.db`, the folder is `rankwatch.db-answers`. With PostgreSQL there is
+    no default, so no responses are stored unless you set this key. With `users: hmac`, responses
+    are never stored."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The maximum number of series for segments on /metrics. If there are more series than this,
     rankwatch leaves out the smallest segments. `rankwatch_series_cut` counts the series that were
@@ -256,8 +257,8 @@ class Settings(Options):
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The maximum number of runs at the same time. The run that has been waiting the longest starts
     first. A run that has used half of its deadline no longer counts towards this maximum. A
-    comparison is slow if its last run used its full deadline. A separate limit applies to the runs
-    of slow comparisons: a quarter of this number, but at least one."""
+    comparison is slow if its last run used its full deadline. For slow comparisons, a separate
+    maximum applies: a quarter of `concurrent_runs`, but at least one run."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database has been unreachable for this long, rankwatch sends the alert `DatabaseAway`
     to every receiver."""
