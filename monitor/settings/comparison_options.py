@@ -219,9 +219,9 @@ class ComparisonOptions(Options):
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
     """Days on which users behave differently from usual. Each entry is a single day, or a first and
-    a last day. On these days, learning rules neither judge runs nor learn from them. Alerts of
-    learning rules that are already firing keep firing. Rules with a threshold are judged as usual,
-    and so are conditions."""
+    a last day. On these days, learning rules neither judge runs nor learn from them. If an alert of
+    a learning rule is already firing, the alert keeps firing. Rules with a threshold are judged as
+    usual, and so are conditions."""
     k: int = Field(default=10, ge=1, le=10_000)
     """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
@@ -320,9 +320,9 @@ class ComparisonOptions(Options):
     kind."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number such as `1000` means this number of users. They are the
-    same users in every run. `none` or `false` means no users. Summaries, and the scores of example
-    users (`evidence_users`), are always stored."""
+    the fixed users of the sample. A number such as `1000` means this number of users, with the same
+    users in every run. `none` or `false` means no users. Summaries, and the scores of example users
+    (`evidence_users`), are always stored."""
     scores_to: ScoresToOptions | None = None
     """Where to write the scores of all compared users, regardless of `keep_scores`. Relevance
     scores are not written if the relevance data arrives after the run."""

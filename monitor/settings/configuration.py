@@ -102,8 +102,8 @@ class RetentionOptions(Options):
     """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
     """How long summaries, coverage and expectations are stored for every segment except `all`
-    (default: as long as `runs`). The figures from which rules learn are stored as long as their
-    run."""
+    (default: as long as `runs`). The figures from which rules learn are stored as long as the run
+    to which they belong."""
     runs: Duration = timedelta(days=400)
     """How long runs are stored, with all their remaining data."""
     daily: Duration = timedelta(days=5 * 365)
