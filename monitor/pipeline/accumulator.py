@@ -102,7 +102,7 @@ class RunAccumulator:
         self,
         answers: SourceAnswers,
         measurer: "RemoteMeasurer",
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         batch_users: int | None,
     ) -> Iterator[Scores]:
         """Measure all users in batches. Yields the scores of each batch, by the stored series.
@@ -112,12 +112,12 @@ class RunAccumulator:
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
         if answers.measured is None:
-            for batch in watch.iterate("pull", answers.batches(size)):
+            for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
                 answers.scored(scores)
                 yield name_series(scores, batch.arm)
         else:
-            for packed in watch.iterate("pull", answers.measured(measurer, size)):
+            for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
                 yield name_series(self.merge(packed))
 
     def add(self, batch: UserBatch) -> Scores:

@@ -47,16 +47,16 @@ def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
     if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
             # The stage ends before the answers are read.
-            with users.watch.stage("users"):
+            with users.stopwatch.stage("users"):
                 joined = join_all(comparison, arms, arms.joined, users.slot, users.seconds_left())
                 answers = reading.enter_context(joined)
             yield answers
         return
     if arms.unpaired is not None:
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
-    with users.watch.stage("users"):
+    with users.stopwatch.stage("users"):
         panel = draw_panel(comparison, arms, users.slot, users.seconds_left())
-    with users.watch.stage("pull"):
+    with users.stopwatch.stage("pull"):
         if arms.unpaired is not None:
             answers = _pull_arms(users, arms.unpaired, panel)
         elif sample is not None and sample.stops_early:
@@ -122,7 +122,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     shown = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    watched = _WatchedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
+    judged_scores = _JudgedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
 
     def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
@@ -138,7 +138,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
         for start, end in pairwise(ends):
-            if watched.are_certain(start):
+            if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
@@ -159,11 +159,11 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         doubts=doubts.keys(),
         seconds=seconds,
         gaps=gaps,
-        scored=watched.add,
+        scored=judged_scores.add,
     )
 
 
-class _WatchedScores:
+class _JudgedScores:
     """The scores of a panel's users that the rules judge. The users are asked in this order."""
 
     def __init__(self, comparison: Comparison, panel: Panel) -> None:

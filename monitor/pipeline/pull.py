@@ -136,11 +136,11 @@ class SlotUsers:
     arms: Arms
     slot: datetime
     memory: Memory
-    watch: Stopwatch
+    stopwatch: Stopwatch
 
     def seconds_left(self) -> float:
         """Return how many seconds are left until the run's deadline. Negative if it has passed."""
-        return self.watch.seconds_left(self.comparison.measuring.deadline)
+        return self.stopwatch.seconds_left(self.comparison.measuring.deadline)
 
 
 @immutable

@@ -9,7 +9,7 @@ from monitor.model.errors import SourceError
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
-from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, recall_fault
@@ -39,9 +39,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs,
-        series={
-            rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)
-        },
+        series={rule.alert: judged_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
         wants_planned_share=comparison.measuring.unpaired is not None,
@@ -65,9 +63,9 @@ def execute(
 
     A second run over the same lists gives the same summaries and no new transition.
     """
-    watch = Stopwatch(clock)
+    stopwatch = Stopwatch(clock)
     try:
-        measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
+        measurement = measure_slot(comparison, arms, claim.slot, memory, stopwatch, scores=scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -75,12 +73,12 @@ def execute(
             memory,
             clock,
             error_text=arms.reason(error),
-            stage_seconds=watch.seconds,
+            stage_seconds=stopwatch.seconds,
         )
     run = measurement.run
     status, reasons = assess(comparison, measurement, memory)
     if arms.scores_to is not None:
-        with watch.stage("write"):
+        with stopwatch.stage("write"):
             write_error = write_scores(comparison, arms.scores_to, claim, status, run.scores)
         if write_error is not None:
             reasons = (*reasons, RunReason(kind=RunReasonKind.LEFT_OUT, text=write_error))
@@ -89,7 +87,7 @@ def execute(
         status=status,
         reasons=reasons,
         scores=select_stored(comparison, run.scores),
-        stage_seconds=watch.seconds,
+        stage_seconds=stopwatch.seconds,
     )
     return _make_result(comparison, claim, memory, clock.now(), _keep_storable(comparison, run))
 

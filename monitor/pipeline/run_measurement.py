@@ -30,7 +30,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     arms: Arms,
     slot: datetime,
     memory: Memory,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
@@ -42,19 +42,21 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     changed. All other faults are counted in the coverage.
     """
     measuring = comparison.measuring
-    if watch.clock.now() < slot + measuring.relevance_after:
+    if stopwatch.clock.now() < slot + measuring.relevance_after:
         # Labels must not be read too early, because incomplete labels look complete.
         arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
-    slot_users = SlotUsers(comparison=comparison, arms=arms, slot=slot, memory=memory, watch=watch)
+    slot_users = SlotUsers(
+        comparison=comparison, arms=arms, slot=slot, memory=memory, stopwatch=stopwatch
+    )
     users: PairedUsers | UnpairedUsers = extend(PairedUsers, slot_users)
     if measuring.unpaired is not None:
         users = read_unpaired(slot_users, measuring.unpaired)
     with open_answers(users) as answers:
         divided = users.divide(answers)
         accumulator = RunAccumulator(
-            comparison, divided.asked, watch.stage, sampled_users=sampled_users
+            comparison, divided.asked, stopwatch.stage, sampled_users=sampled_users
         )
         measurer = RemoteMeasurer(
             comparison=comparison,
@@ -65,7 +67,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             keep=keep,
             pseudonyms=arms.pseudonyms,
         )
-        for measured in accumulator.measure(divided, measurer, watch, batch_users):
+        for measured in accumulator.measure(divided, measurer, stopwatch, batch_users):
             scores.add(draw_scores(measured, keep, comparison))
     scores.failed = accumulator.part.failed
     run, sample = accumulator.finish(slot, answers.weights, answers.relevance)
@@ -73,11 +75,11 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     run = replace(
         run,
         scores=scores if scores.count else None,
-        pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
+        pull_seconds=answers.seconds or dict.fromkeys(Arm, stopwatch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
         models=follow(last_models, accumulator.part.versions, slot),
     )
-    with watch.stage("arms"):
+    with stopwatch.stage("arms"):
         last, former = recode_earlier(memory, measuring, sample)
         found = MeasuredUsers(
             run=run,
@@ -88,7 +90,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             former=former,
         )
         found = replace(found, run=users.measure_arms(found))
-    with watch.stage("explain"):
+    with stopwatch.stage("explain"):
         measurement = users.explain(found)
         explanation, titles_error = add_titles(
             measurement.run.explanation, arms.titles, slot, users.seconds_left()

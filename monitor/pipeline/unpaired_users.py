@@ -177,10 +177,10 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
     if planned_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, planned_share))
     late = "the users that were assigned to the arms did not arrive before the run's deadline"
-    with users.watch.stage("users"):
+    with users.stopwatch.stage("users"):
         read = partial(sources.assigned.assigned, users.slot)
         assigned = ask_in_time(read, users.seconds_left(), late)
-    with users.watch.stage("outcomes"):
+    with users.stopwatch.stage("outcomes"):
         outcomes, lacks = measure_outcomes(
             plan, users.arms, assigned.switched, users.slot, users.seconds_left
         )
