@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 from pydantic import (
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
     FiniteFloat,
-    Tag,
+    GetCoreSchemaHandler,
 )
+from pydantic_core import core_schema
 
 from monitor.boundary.options import LabelName, Options, must
 from monitor.boundary.options.problems import KeyPath, Problems, nearest_word
@@ -384,18 +384,18 @@ def _kind_of(data: object) -> type[RuleOptions]:
     return next((kind for key, kind in kinds.items() if key in keys), MetricRuleOptions)
 
 
-def _tag_of(data: object) -> str:
-    return _kind_of(data).__name__
+class _OfAnyKind:
+    """Marks the type of rules of any kind."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """The schema of `KINDS`. The names of the choices must not be keys of rules."""
+        choices = {kind.__name__: handler.generate_schema(kind) for kind in KINDS}
+        return core_schema.tagged_union_schema(choices, lambda data: _kind_of(data).__name__)
 
 
-AnyRule = Annotated[
-    Annotated[MetricRuleOptions, Tag(MetricRuleOptions.__name__)]
-    | Annotated[CoverageRuleOptions, Tag(CoverageRuleOptions.__name__)]
-    | Annotated[FrozenRuleOptions, Tag(FrozenRuleOptions.__name__)]
-    | Annotated[OutcomeRuleOptions, Tag(OutcomeRuleOptions.__name__)],
-    Discriminator(_tag_of),
-]
-"""A rule of any kind."""
+AnyRule = Annotated[RuleOptions, _OfAnyKind()]
 
 
 def parse_rule(keys: Mapping[str, object]) -> RuleOptions:
