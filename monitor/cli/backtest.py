@@ -53,8 +53,8 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with the key rules and, optionally, false_alarm_every. You can also "
-            "use a complete configuration.",
+            help="YAML file with the key `rules` and, optionally, the key `false_alarm_every`. "
+            "You can also use a complete configuration.",
         ),
     ],
     since: Since = None,

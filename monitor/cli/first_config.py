@@ -151,7 +151,7 @@ def init(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             metavar="LISTS",
-            help="Lists of a second training of the baseline's model, as the noise floor.",
+            help="Lists of a second training of the baseline's model, to measure the noise floor.",
         ),
     ] = None,
     user: UserColumn = None,
@@ -165,10 +165,11 @@ def init(  # noqa: PLR0913 - the command's options
     rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Write the short file without asking questions.")
+        bool, typer.Option("--minimal", help="Write a short file, and ask no questions.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Write a long file with all settings and comments.")
+        bool,
+        typer.Option("--full", help="Write a long file, which contains all settings and comments."),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,

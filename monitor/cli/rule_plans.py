@@ -92,10 +92,10 @@ def suggest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suggest thresholds, learned from healthy runs.
 
-    For each threshold, the command shows when its alert would have fired. Taken together, the
-    thresholds should cause at most one false alert in the accepted time. Unlike a rule with
-    `learned:`, a fixed threshold does not adapt to seasons or to slow changes that you want. The
-    exit code is 2 if no stored run can be used.
+    For each threshold, the command shows when the alert of a rule with this threshold would have
+    fired. Taken together, the thresholds should cause at most one false alert in the accepted time.
+    Unlike a rule with `learned:`, a fixed threshold does not adapt to seasons or to slow changes
+    that you want. The exit code is 2 if no stored run can be used.
     """
     from monitor.service.analysis.thresholds import (
         STATISTICS,

@@ -57,8 +57,8 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Run stored slots again, although live sources return different lists now. The "
-        "stored run is kept under the name NAME@ATTEMPT.",
+        help="Run stored slots again, although live sources return different lists now. rankwatch "
+        "keeps the stored run under the comparison name NAME@ATTEMPT.",
     ),
 ]
 
@@ -384,9 +384,9 @@ def backfill(
     """Measure relevance data that arrived after the runs.
 
     The command uses the lists that are stored with each run. By default, it measures all runs that
-    are still waiting for relevance data. No rule judges the result. The output lists the runs that
-    this command measured, and the runs that are still waiting for relevance data. The exit code is
-    3 if relevance data has arrived but could not be used.
+    are still waiting for relevance data. No rule judges relevance metrics. The output lists the
+    runs that this command measured, and the runs that are still waiting for relevance data. The
+    exit code is 3 if relevance data has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -36,7 +36,7 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """The alert for a condition. While runs meet the condition, rules cannot judge drift."""
+    """Whether and how to alert on a condition. Rules cannot judge drift in such runs."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
     """`alert` raises a separate alert for the condition, and alerts about drift keep their states.
@@ -164,8 +164,8 @@ class NoiseFloorOptions(OneOf):
     """Compares the baseline's lists with the baseline's lists from the previous run, which
     rankwatch stores."""
     retrain: SourceOptions | None = None
-    """Compares the baseline's lists with lists from a second training of the same model. The value
-    is the source of the second training's lists."""
+    """Compares the baseline's lists with lists from a second training of the same model. Set this
+    key to the source that contains the lists of the second training."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -219,9 +219,9 @@ class ComparisonOptions(Options):
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
     """Days on which users behave differently from usual. Each entry is a single day, or a first and
-    a last day. On these days, learning rules neither judge runs nor learn from them. Alerts of
-    learning rules that are already firing keep firing. Rules with a threshold, and conditions, are
-    judged as usual."""
+    a last day. On these days, learning rules neither judge runs nor learn from them. If an alert of
+    a learning rule is already firing, the alert continues to fire. Rules with a threshold, and
+    conditions, are judged as usual."""
     k: int = Field(default=10, ge=1, le=10_000)
     """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
