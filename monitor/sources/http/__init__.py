@@ -204,7 +204,7 @@ class HttpSourceOptions(HttpOptions):
 
     url: Annotated[SecretStr, readable_by(_check_url)]
     """The URL to request. rankwatch replaces `{user}`, `{k}` and `{slot:%Y-%m-%d}` with
-    percent-encoded values. It replaces `{users}` with a batch of users, separated by commas.
+    percent-encoded values. rankwatch replaces `{users}` with a batch of users, separated by commas.
     rankwatch does not follow redirects."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
     """The name of a profile with default options for a known API (docs/reference/http-profiles.md),
