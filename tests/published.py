@@ -232,7 +232,7 @@ def filled():
 def fill(publisher):
     """The same publisher once it was told of everything."""
     interval = {"home-feed": timedelta(minutes=15)}
-    publisher.watch(
+    publisher.register(
         ["home-feed"],
         ["pager"],
         intervals=interval,

@@ -109,12 +109,12 @@ def _as_dict(result: Backtest) -> dict[str, object]:
         "runs_by_status": {status.value: count for status, count in result.runs.items()},
         "rules": {
             rule.alert: {
-                "pages": new_starts[rule.alert],
+                "starts": new_starts[rule.alert],
                 "runs_not_judged": result.lacking.get(rule.alert, 0),
             }
             for rule in result.comparison.judging.rules
         },
-        "stored_rules": {alert: {"pages": count} for alert, count in stored_starts.items()},
+        "stored_rules": {alert: {"starts": count} for alert, count in stored_starts.items()},
         "transitions": _announced(result.transitions),
         "stored_transitions": _announced(result.stored),
     }
@@ -131,7 +131,8 @@ def _print(result: Backtest) -> None:
             title="These rules would have sent",
         )
     print_table(
-        ("alert", "alerts with these rules>", "alerts that were sent or shown>"), _page_rows(result)
+        ("alert", "alerts with these rules>", "alerts that were sent or shown>"),
+        _start_rows(result),
     )
     for line in _lacking_lines(result):
         print_line(line)
@@ -141,7 +142,7 @@ def _runs_line(result: Backtest) -> str:
     return write_judged_again(result.comparison.name, result.runs.items())
 
 
-def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
+def _start_rows(result: Backtest) -> list[tuple[str, str, str]]:
     """Return a row for each alert: how often it starts by the new rules, and how often it did."""
     new_starts = _count_starts(result.transitions)
     stored_starts = _count_starts(result.stored)
@@ -176,7 +177,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
     return {
         "backtest": result,
         "lines": [_runs_line(result), *_lacking_lines(result)],
-        "pages": _page_rows(result),
+        "starts": _start_rows(result),
         "charts": charts,
         "changes": changes,
     }

@@ -122,7 +122,7 @@ def suggest(  # noqa: PLR0913 - the command's options
         print_json(*map(_suggestion_dict, suggestions))
         return
     if not as_yaml:
-        _print_suggestions(suggestions, configured.judging.runs_per_false_alarm * interval)
+        _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
     _print_rules(suggestions)
 
 

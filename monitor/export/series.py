@@ -381,8 +381,8 @@ _TABLE = {
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        "The number of delivery results: sent, retry (will be tried again), dead (given up) or "
-        "dropped (no longer needed).",
+        "The number of delivery results: sent (also if repeated), retry (will be tried again), dead "
+        "(given up) or dropped (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(

@@ -172,7 +172,12 @@ class OutboxSender:
                 changes=group,
                 is_repetition=True,
             )
-            self.receiver.send(message, now=now)
+            try:
+                self.receiver.send(message, now=now)
+            except DeliveryError as error:
+                self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+                raise
+            self._count(len(group), DeliveryStatus.SENT.value)
             resent += len(group)
         return resent
 
@@ -381,6 +386,7 @@ class OutboxSender:
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise
+        self._count(len(deliveries), DeliveryStatus.SENT.value)
         self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
 
     def _record(
@@ -424,9 +430,11 @@ class OutboxSender:
         self.outbox.record(*notifications)
         is_retry = status is DeliveryStatus.PENDING and bool(reason)
         if is_retry or status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
-            outcome = "retry" if is_retry else status.value
-            for _ in deliveries:
-                self.publisher.count("notifications_total", self.receiver.name, outcome)
+            self._count(len(deliveries), "retry" if is_retry else status.value)
+
+    def _count(self, deliveries: int, outcome: str) -> None:
+        for _ in range(deliveries):
+            self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:

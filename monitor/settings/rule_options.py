@@ -244,7 +244,7 @@ class RuleOptions(Options):
 
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
-        """The learned limit: the side that the rule watches, and the last value on this side."""
+        """The learned limit: the side that alerts, and the last value on this side."""
         low, high = 0.0, 1.0
         rises = True  # whether the statistic rises as the lists drift apart
         if self.metric is not None:

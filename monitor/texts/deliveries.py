@@ -47,8 +47,8 @@ def write_more_severe(before: Severity, now: Severity) -> str:
 def write_more_users(before: float, now: float) -> str:
     """Say that an incident is sent again because it concerns more users."""
     if before < 1:
-        return "it now concerns users, and concerned none at the last page"
-    return f"it now concerns {now / before:.1f} times as many users as at the last page"
+        return "it now concerns users, and concerned none at the last notification"
+    return f"it now concerns {now / before:.1f} times as many users as at the last notification"
 
 
 def write_joined(faults: Iterable[str]) -> str:

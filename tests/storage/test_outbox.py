@@ -258,7 +258,7 @@ class Believer:
     ``lost`` and ``taken`` look the same to who sends.
     """
 
-    name, treatment = "hook", Treatment(updates=Updates.UNPAGED)
+    name, treatment = "hook", Treatment(updates=Updates.QUIET)
 
     def __init__(self):
         self.plan = []
