@@ -58,7 +58,7 @@ def _section(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - likewi
     yield from ("```text", f"rankwatch {path} {pieces}", "```", "")
     yield from (_prose(str(command.help)), "")
     if path in _PAGES:
-        yield from (f"For details, see the page {_PAGES[path]}.", "")
+        yield from (f'For details, see "{_PAGES[path]}".', "")
     rows = []
     for param in command.params:
         name = param.metavar if param.param_type_name == "argument" else option_names(param)

@@ -138,8 +138,8 @@ ArmValues = Annotated[
     str | None,
     typer.Option(
         metavar="A,B",
-        help="With --unpaired: the words in the column of arms that mean the "
-        "baseline and the candidate.",
+        help="With --unpaired: the values that the column of arms contains for the baseline and "
+        "for the candidate.",
     ),
 ]
 Before = Annotated[

@@ -30,7 +30,7 @@ def interleaved(
         str,
         typer.Option(
             metavar="A,B",
-            help="The words in the column team that mean the baseline and the candidate.",
+            help="The values that the column team contains for the baseline and for the candidate.",
         ),
     ] = "baseline,candidate",
     user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,

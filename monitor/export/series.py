@@ -162,9 +162,9 @@ _TABLE = {
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "The mean excess over the users in `rankwatch_noise_floor_users`. A user's excess is the "
-        "distance between candidate and baseline, minus the distance between two lists of the "
-        "baseline.",
+        "The mean excess over the users that are counted in `rankwatch_noise_floor_users`. A "
+        "user's excess is the distance between candidate and baseline, minus the distance between "
+        "two lists of the baseline.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE,
@@ -178,7 +178,7 @@ _TABLE = {
         "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` "
         "compare the lists of an arm's users with the same users' lists before the test. "
         "`self_gap` and `far_gap` are differences between the arms. `outcome` is the difference "
-        "between the arms in one outcome, which is in the label `metric`. `outcome_low` and "
+        "between the arms in one outcome, whose name is in the label `metric`. `outcome_low` and "
         "`outcome_high` are the ends of the difference's interval.",
     ),
     "unpaired_standard_error": _series(
@@ -302,8 +302,8 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "The alert `Stale` fires if no run has been ok for this many seconds. The number of "
-        "seconds is the time of `conditions.stale.after` consecutive runs, plus the `deadline` of "
+        "The alert `Stale` fires if no run has been ok for this many seconds. The value is the "
+        "time in which `conditions.stale.after` consecutive runs are due, plus the `deadline` of "
         "one run. `Stale` does not fire if the configuration ignores this condition.",
     ),
     "schedule_interval_seconds": _series(

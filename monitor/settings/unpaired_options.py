@@ -36,9 +36,9 @@ class UnpairedOptions(Options):
     arm: ColumnName
     """The column that contains the arm, both in the log and in `assignments`."""
     baseline: _ArmValue
-    """The value that means the baseline, in the column that is set under `arm`."""
+    """The value that rows of the baseline have in the column that is set under `arm`."""
     candidate: _ArmValue
-    """The value that means the candidate, in the column that is set under `arm`."""
+    """The value that rows of the candidate have in the column that is set under `arm`."""
     split: Annotated[
         dict[str, Annotated[float, Field(gt=0, lt=1)]],
         NOT_IN_HASH,
