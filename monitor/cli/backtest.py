@@ -19,7 +19,7 @@ from monitor.cli.output import (
     number,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
     require_writable,
     write_page,
@@ -65,7 +65,7 @@ def backtest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """List the alerts that other rules would have caused.
 
-    The command also counts the alerts that were actually sent. It judges every stored run again, in
+    The command also counts the alerts that were actually sent. Every stored run is judged again, in
     order. The command also judges the runs before --since, because rules learn from them. Nothing
     is stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
@@ -124,7 +124,7 @@ def _print(result: Backtest) -> None:
     """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
-        print_records(
+        print_objects(
             map(asdict, changes),
             _CHANGES,
             as_json=False,
@@ -168,8 +168,8 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("These rules would have sent", result.transitions),
         ("What was sent or shown", result.stored),
     ):
-        records = map(asdict, _announced(transitions))
-        changes.append((title, cells_of(records, _CHANGES)))
+        objects = map(asdict, _announced(transitions))
+        changes.append((title, cells_of(objects, _CHANGES)))
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"

@@ -148,8 +148,8 @@ def demo(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve only the two recommenders, at this address. Another rankwatch can watch "
-            "these recommenders.",
+            help="Serve only the two recommenders, at this address. You can then watch these "
+            "recommenders with another installation of rankwatch.",
         ),
     ] = None,
 ) -> None:

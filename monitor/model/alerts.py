@@ -294,9 +294,9 @@ def accepted_level(
     reason: str,
     at: datetime,
 ) -> Transition:
-    """Return the record that somebody accepted the level since this slot as normal.
+    """Return the transition that accepts the level since this slot as normal.
 
-    The record belongs to no alert and is never sent.
+    The transition belongs to no alert and is never sent.
     """
     return Transition(
         comparison=comparison,

@@ -151,7 +151,7 @@ def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do
     worked.claimed(store, at(5))
 
     def read(after, comparison="home-feed"):
-        found = store.history.run_records(comparison, after=after, limit=2)
+        found = store.history.finished_runs(comparison, after=after, limit=2)
         return [(each.status, each.slot, each.coverage, each.summaries) for each in found]
 
     assert read(None) == [
@@ -212,7 +212,7 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
     assert (
         worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
     )
-    assert store.history.record(run_id + 1) is None
+    assert store.history.finished_run(run_id + 1) is None
     with store.database.write() as connection:
         connection.execute(text("UPDATE explanations SET details = '{}'"))
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None

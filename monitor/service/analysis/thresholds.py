@@ -21,7 +21,7 @@ from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.service.analysis.backtest import finished_records
+from monitor.service.analysis.backtest import all_finished_runs
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
@@ -315,9 +315,9 @@ def _with_caught(
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
-    for record in finished_records(comparison.name, history, None):
-        if record.config_hash == comparison.config_hash:
-            for transition in rejudging.judge(record):
+    for run in all_finished_runs(comparison.name, history, None):
+        if run.config_hash == comparison.config_hash:
+            for transition in rejudging.judge(run):
                 if transition.is_start:
                     starts[transition.alert].append(transition)
     return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)
