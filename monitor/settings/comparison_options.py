@@ -302,8 +302,8 @@ class ComparisonOptions(Options):
     """What happens while runs cannot be judged. A key that you set here overrides the same key in
     the top-level `conditions`."""
     group_for: Duration | None = None
-    """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert. The default is 1d, or three intervals of the comparison if these are
+    """An alert joins an incident if the alert begins no later than seven times this duration after
+    the incident's first alert. The default is 1d, or three intervals of the comparison if these are
     longer than 1d."""
     deadline: Duration | None = None
     """The longest time that a run may take. The deadline must be shorter than the interval
