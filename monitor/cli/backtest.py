@@ -65,9 +65,9 @@ def backtest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """List the alerts that other rules would have caused.
 
-    The command also counts the alerts that were actually sent. It judges every stored run again, in
-    order. It also judges the runs before --since, because rules learn from them. Nothing is stored
-    or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
+    The command also counts the alerts that were actually sent. Every stored run is judged again, in
+    order. The command also judges the runs before --since, because rules learn from them. Nothing
+    is stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings

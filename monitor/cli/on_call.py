@@ -104,8 +104,8 @@ def list_alerts(
 
     The command does not list quiet alerts, but shows how many there are for each reason. With
     --states, the command lists the state of every alert instead of the transitions. With --json,
-    the command prints one object for each transition, oldest first. With --states --json, it prints
-    one object for each alert and segment.
+    the command prints one object for each transition, oldest first. With --states --json, the
+    command prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -380,7 +380,7 @@ def expire_silences(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """End silences now. If silenced alerts still fire, receivers are notified."""
+    """End silences now. rankwatch then notifies receivers of alerts that still fire."""
     now = utc_now()
     with opened_database(config) as (store, _):
         missing = []
@@ -481,9 +481,9 @@ def try_receivers(
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages say that they are tests. rankwatch sends them directly to the receivers, so
-    routes, silences and the outbox have no effect. The exit code is 5 if a receiver did not accept
-    a message.
+    Both messages say that they are tests. rankwatch sends both messages directly to the receivers,
+    so routes, silences and the outbox have no effect. The exit code is 5 if a receiver did not
+    accept a message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test
