@@ -14,7 +14,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.rules import Direction, Severity
+from monitor.model.rules import Direction, RuleKind, Severity
 from monitor.storage.column_types import (
     Document,
     Id,
@@ -66,6 +66,7 @@ transitions = numbered_table(
     *closed("direction", Direction),
     *filled(Number, "threshold"),
     *filled(IntegerColumn, "users"),
+    Column("kind", word_of(RuleKind), nullable=False),
     *filled(Words, "metric", "statistic"),
     *closed("severity", Severity),
     *filled(Instant, "since"),
