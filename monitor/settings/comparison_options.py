@@ -376,8 +376,8 @@ class ComparisonOptions(Options):
         for key, source in self.candidates.items():
             yield self._named(key, candidate=source)
         if self.pairs:
-            for (key, first), (other, second) in combinations(self.candidates.items(), 2):
-                yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
+            for (key, source), (other_key, other) in combinations(self.candidates.items(), 2):
+                yield self._named(key, other_key, baseline=source, candidate=other, **_UNJUDGED)
 
     def _named(self, *keys: str, **changes: object) -> Self:
         """Return a copy whose name ends with the keys of its candidates."""
