@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.measures.metrics import Metric, parse
-from monitor.measures.pairing import count_coverage, pair
+from monitor.measures.pairing import count_coverage, pair_users
 from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
@@ -126,7 +126,7 @@ class RunAccumulator:
         measuring = self._comparison.measuring
         part = self.part
         with self._stage("pair"):
-            pairing = pair(
+            pairing = pair_users(
                 batch.panel,
                 batch.baseline,
                 batch.candidate,

@@ -23,7 +23,7 @@ from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.respelled import explain_missing_users
-from monitor.pipeline.run_explanation import explain_run, note_sample
+from monitor.pipeline.run_explanation import explain_run, mention_sample
 from monitor.pipeline.run_scores import RunScores, draw_scores, without_floor
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import add_titles
@@ -115,7 +115,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         except MetricError as error:
             # A plugin's metric may fail for pairs of lists of different runs.
             left_out.append(f"not explained: {error}")
-        explanation = note_sample(explanation, sample.coverage.all.asked, answers.asked.count)
+        explanation = mention_sample(explanation, sample.coverage.all.asked, answers.asked.count)
         explanation, titles_error = add_titles(explanation, arms.titles, slot, seconds_left())
         left_out += filter(None, [titles_error])
     last_models = None if memory.last_ok is None else memory.last_ok.models

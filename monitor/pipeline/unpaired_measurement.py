@@ -39,7 +39,7 @@ from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import Arms, UnpairedArms, ask_in_time
-from monitor.pipeline.run_explanation import note_sample
+from monitor.pipeline.run_explanation import mention_sample
 from monitor.pipeline.run_measurement import Measurement
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.score import leading_metric, wanted_statistics
@@ -47,9 +47,9 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
-    divided,
     explain_unpaired,
     find_arm_differences,
+    name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out, users_at_once
 from monitor.statistics.unpaired.far import far_share
@@ -129,7 +129,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         differences = find_arm_differences(of_arms, measuring.k, hashes)
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
-        explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
+        explanation = mention_sample(explanation, sample.coverage.all.asked, measured_users)
         explanation, titles_error = add_titles(explanation, arms.titles, slot, seconds_left())
     count = assigned.count
     unpaired = UnpairedFindings(
@@ -187,7 +187,7 @@ def _wanted_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
 
 def _divide(asked: AskedUsers) -> AskedUsers:
     """Divide each segment by arm. The segment ``all`` with the users of both arms comes first."""
-    names = [divided(arm, segment) for segment in asked.segments for arm in Arm]
+    names = [name_divided_segment(arm, segment) for segment in asked.segments for arm in Arm]
     return replace(asked, segments=(ALL, *names))
 
 
@@ -196,7 +196,7 @@ def _place(batch: UserBatch, arm: Arm, switched: "pd.Index[str]") -> UserBatch:
     batch = leave_out(batch, switched)
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
-        segments[divided(arm, name)] = rows
+        segments[name_divided_segment(arm, name)] = rows
     # The accumulator counts versions by the side of a pair, so now they must be on the arm's side.
     versions: dict[Arm, Mapping[str, int]] = {arm: batch.candidate.versions, arm.other: {}}
     return replace(
@@ -226,7 +226,7 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
     rows = {row.segment: row for row in coverage.rows}
     merged = []
     for segment in segments:
-        of_arms = {arm: rows[divided(arm, segment)] for arm in Arm}
+        of_arms = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
         users_by_reason = {}
         for arm, row in of_arms.items():
             for (side, reason), users in row.users_by_reason.items():
@@ -249,7 +249,7 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     rows = {row.segment: row for row in coverage.rows}
     users = {}
     for arm in Arm:
-        row = rows[divided(arm, ALL)]
+        row = rows[name_divided_segment(arm, ALL)]
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),
@@ -268,7 +268,7 @@ def _compare_arms(
         for metric in metrics:
             of_arms = {}
             for arm in Arm:
-                summary = measured[divided(arm, segment), str(metric)]
+                summary = measured[name_divided_segment(arm, segment), str(metric)]
                 series = SELF_SERIES[arm].of(str(metric))
                 of_arms[arm] = replace(summary, segment=segment, metric=series)
             compared += _measure_gaps(metric, k, *of_arms.values())
@@ -319,7 +319,9 @@ def _measure_arms(
     Traits that compare two lists compare them with before. The lists of the last run, if any, are
     those of the same users.
     """
-    names = {divided(arm, segment): (segment, arm) for segment in segments for arm in Arm}
+    names = {
+        name_divided_segment(arm, segment): (segment, arm) for segment in segments for arm in Arm
+    }
     rows = {name: sample.segments[name] for name in names}
     last, former = recode_earlier(memory, measuring, sample)
     scores = measure_arm_scores(measuring, replace(sample, segments=rows), last=last, former=former)
@@ -358,7 +360,9 @@ def _name_evidence(
 ) -> tuple[Evidence, ...]:
     """Return the evidence with scores under the names of the series of the user's arm."""
     users = accumulator.shown_users()
-    rows = rows_by_segment(users["segments"], asked.segments)[divided(Arm.CANDIDATE, ALL)]
+    rows = rows_by_segment(users["segments"], asked.segments)[
+        name_divided_segment(Arm.CANDIDATE, ALL)
+    ]
     candidates = set(user_index(users["user"])[rows].intersection([each.user for each in evidence]))
     named = []
     for each in evidence:
@@ -374,7 +378,7 @@ def _merge_lists(lists: KeptLists | None, segments: Iterable[str]) -> KeptLists 
         return None
     merged = {}
     for segment in segments:
-        parts = [lists.segments.get(divided(arm, segment)) for arm in Arm]
+        parts = [lists.segments.get(name_divided_segment(arm, segment)) for arm in Arm]
         rows = [part for part in parts if part is not None]
         if rows:
             merged[segment] = np.sort(np.concatenate(rows))
