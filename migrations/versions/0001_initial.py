@@ -213,6 +213,7 @@ def _create_tables() -> None:
         sa.Column("direction", WORD, nullable=False),
         sa.Column("threshold", sa.Double(), nullable=False),
         sa.Column("users", sa.Integer(), nullable=False),
+        sa.Column("kind", WORD, nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("statistic", sa.Text(), nullable=False),
         sa.Column("severity", WORD, nullable=False),

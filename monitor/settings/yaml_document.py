@@ -291,10 +291,11 @@ class _Builder:
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
         """Return the key's text. Reports a key that is no text, and returns None."""
-        message = _IS_UNFIT
         if not isinstance(node, ScalarNode):
             message = "a key must be plain text; put text with {braces} in quotes"
-        elif not _UNFIT.search(node.value):
+        elif _UNFIT.search(node.value):
+            message = _IS_UNFIT
+        else:
             return str(node.value)
         self._report(path, node.start_mark.line + 1, message)
         return None

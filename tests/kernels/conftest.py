@@ -43,8 +43,8 @@ def _interpret():
         patch.setitem(sys.modules, name, choice)  # restored at the end
         del sys.modules[name]
         module = choice.load_compiled()
-    constants(module.find).update(PAIRS_TILE=2, HASH_TILE=2)
-    for each in ("find", "weigh_counts"):
+    constants(module.align_lists).update(PAIRS_TILE=2, HASH_TILE=2)
+    for each in ("align_lists", "weigh_counts"):
         setattr(module, each, np.errstate(over="ignore")(getattr(module, each)))
     return module
 

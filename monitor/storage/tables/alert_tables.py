@@ -14,7 +14,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.rules import Direction, Severity
+from monitor.model.rules import Direction, RuleKind, Severity
 from monitor.storage.column_types import (
     Document,
     Id,
@@ -66,6 +66,7 @@ transitions = numbered_table(
     *enum_column("direction", Direction),
     *required_columns(Number, "threshold"),
     *required_columns(IntegerColumn, "users"),
+    Column("kind", enum_type(RuleKind), nullable=False),
     *required_columns(Words, "metric", "statistic"),
     *enum_column("severity", Severity),
     *required_columns(Instant, "since"),

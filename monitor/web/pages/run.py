@@ -205,8 +205,8 @@ def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLis
     """Return other examples of the explanation's group of users with this user, if there is one."""
     groups = explanation.groups if explanation is not None else ()
     for group in groups:
-        others = [example for example in group.examples if example.user != user]
-        if len(others) < len(group.examples):
+        if any(example.user == user for example in group.examples):
+            others = [example for example in group.examples if example.user != user]
             return tuple(others[:_LIKE])
     return ()
 
