@@ -38,6 +38,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.model.unreadable import Unreadable
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
@@ -125,6 +126,21 @@ class OutcomeSources:
     users: ports.UserSource
     now: ports.OutcomeSource
     before: ports.OutcomeSource
+
+
+@immutable
+class SlotUsers:
+    """The users of one slot, before they are asked."""
+
+    comparison: Comparison
+    arms: Arms
+    slot: datetime
+    memory: Memory
+    stopwatch: Stopwatch
+
+    def seconds_left(self) -> float:
+        """Return how many seconds are left until the run's deadline. Negative if it has passed."""
+        return self.stopwatch.seconds_left(self.comparison.measuring.deadline)
 
 
 @immutable

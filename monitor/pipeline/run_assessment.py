@@ -19,7 +19,7 @@ from monitor.model.run_reasons import IdKind, LossCause, RunReason, RunReasonKin
 from monitor.model.runs import RunStatus
 from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.expectations import learning_rules
-from monitor.pipeline.run_measurement import Measurement
+from monitor.pipeline.measured_users import Measurement
 from monitor.statistics.unpaired import arms_differed, split
 from monitor.texts.id_mismatches import write_user_spelling
 

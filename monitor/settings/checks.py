@@ -25,11 +25,12 @@ from monitor.boundary.options.problems import (
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.instants import utc_now
-from monitor.model.rules import Keep, SimilarityRule
+from monitor.model.rules import Keep
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
 from monitor.settings.excerpt import comparison_names, names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
+from monitor.settings.rule_options import MetricRuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
 from monitor.settings.unpaired_checks import check_unpaired
@@ -355,8 +356,9 @@ def _can_be_certain(comparison: Partial) -> bool:
     if not all(options and options.is_whole for options in all_options):
         return True
     # k is not important here: whether the scores are bounded does not depend on it.
-    rules = [options.to_rule(k=1) for options in all_options if options.metric]
-    metric_rules = [rule for rule in rules if isinstance(rule, SimilarityRule)]
+    metric_rules = [
+        options.to_rule(k=1) for options in all_options if isinstance(options, MetricRuleOptions)
+    ]
     return bool(metric_rules) and all(rule.thresholds for rule in metric_rules)
 
 

@@ -19,7 +19,12 @@ from monitor.model.statistics import (
     Lack,
 )
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.rule_options import RuleOptions
+from monitor.settings.rule_options import (
+    CoverageRuleOptions,
+    FrozenRuleOptions,
+    RuleOptions,
+    parse_rule,
+)
 from monitor.statistics.unpaired.far import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
@@ -108,22 +113,19 @@ def _unpaired_rules(
         if far_share(metrics[0]) is not None:
             far_gap = DerivedMetric.FAR_GAP.of(name)
             rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
-    of_one_arm = [rule for rule in _coverage_rules(options) if not _compares_arms(rule)]
-    return (*rules, *of_one_arm)
-
-
-def _compares_arms(rule: RuleOptions) -> bool:
-    return rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
+    return (*rules, *_coverage_rules(options))
 
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield rules on the users without a good list, of both arms, and on their slow increase."""
+    # Without pairs, no user has lists of both arms.
+    unpaired = () if options.unpaired is None else OF_BOTH_ARMS
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
             is_unknown = lack in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
             # A comparison of both arms' lists belongs to no arm, so one rule is enough.
             is_second_rule = lack in OF_BOTH_ARMS and arm is Arm.BASELINE
-            if is_unknown or is_second_rule:
+            if is_unknown or is_second_rule or lack in unpaired:
                 continue
             keys = {**_JUMP, "for": _FOR.get(lack, 1)}
             coverage = str(CoverageShare(lack, arm))
@@ -131,7 +133,8 @@ def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     # A change that is too small to detect in one run adds up over runs. These two faults may spread
     # slowly over the users. The other lacks usually begin at once, so a jump finds them.
     for name in ("SharedList", "TopReversed"):
-        yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
+        if _LACKS[name] not in unpaired:
+            yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
 
 
 def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -159,7 +162,7 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
 @cache
 def _rule(**keys: Hashable) -> RuleOptions:
     """Return the rule with these keys of the file. Many comparisons have the same rules."""
-    return RuleOptions.model_validate(keys)
+    return parse_rule(keys)
 
 
 def name_metrics(metrics: Sequence[Metric]) -> list[str]:
@@ -182,10 +185,10 @@ def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     names = list(options.arm_metrics)
     rules = rules_of(options)
     for rule in rules:
-        if rule.coverage is not None and rule.coverage.lack in TRAITS:
+        if isinstance(rule, CoverageRuleOptions) and rule.coverage.lack in TRAITS:
             # The arm metric that measures a trait has the trait's name.
             names.append(rule.coverage.lack.value)
     # Rules on frozen arms judge how many lists changed.
-    if any(rule.frozen is not None for rule in rules):
+    if any(isinstance(rule, FrozenRuleOptions) for rule in rules):
         names.append(CHURN)
     return tuple(dict.fromkeys(names))

@@ -27,7 +27,7 @@ from messages import (
 )
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.model.alerts import DATABASE_LABEL, Removed
+from monitor.model.alerts import Removed
 from monitor.model.explanation import DropPart, FaultKind, Finding, PartAmount
 from monitor.model.notifications import (
     Briefing,
@@ -103,7 +103,9 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
 def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
     missing = start(alert="MissingLists", dedup_key="m", value=None)
     found = content(
-        message(missing, firing=(EVERYBODY, BRITISH, missing), wake_ups=2, worse="its severity rose")
+        message(
+            missing, firing=(EVERYBODY, BRITISH, missing), wake_ups=2, worse="its severity rose"
+        )
     )
     assert found.title == f"Worse: MissingLists firing on home-feed: {missing.reason}"
     assert found.more == (
@@ -353,7 +355,7 @@ def test_the_base_of_runbooks_and_the_rule_decide_the_link():
 
 
 def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
-    found = content(message(start(metric=DATABASE_LABEL, comparison="rankwatch")))
+    found = content(message(start(metric="database", comparison="rankwatch")))
     assert found.links[0] == ("rankwatch", URL)
     assert found.commands == ("rankwatch db check",)
 

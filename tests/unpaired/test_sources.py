@@ -16,7 +16,7 @@ from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.unpaired import ArmCounts
-from monitor.pipeline.run import measure
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.analysis import preview
 from monitor.service.composition import require_reloadable, wire
@@ -118,7 +118,7 @@ def measured(place: Mapping[str, str], memory=NOTHING, **changes):
     """One run over the log."""
     (watched,) = wire(settings_of(place, **changes)).watched.values()
     clock = Stopwatch(StillClock())
-    return measure(watched.comparison, watched.arms, SLOT, memory, clock).run
+    return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
 
 
 def seen(findings):
@@ -248,7 +248,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
             return found
 
     late = replace(arms, unpaired=replace(unpaired, assigned=Late()))
-    found = measure(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
+    found = measure_slot(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
 
     assert found.coverage is not None
     assert found.unpaired is not None

@@ -330,8 +330,9 @@ def count_discordant(alignment: Alignment) -> Integers:
     Unlike `Alignment.inversions`, this does not count pairs with an absent item.
     """
     is_common = alignment.positions < alignment.k
-    places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
-    absent_ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
+    ranks = np.arange(alignment.k, dtype=alignment.positions.dtype)[:, None]
+    places = np.add.reduce(is_common * ranks, axis=0, dtype=np.int64)
+    absent_ahead: Integers = places - pairs(count_shared(alignment))
     return alignment.inversions.astype(np.int64) - absent_ahead
 
 

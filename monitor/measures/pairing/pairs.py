@@ -121,10 +121,12 @@ def _hash_input(
         item_hashes = np.append(hash_ids(vocabulary), ~np.uint64(0))  # the last is for code -1
     hashes = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, rows_of_arm in zip(arms, rows, strict=True):
-        sums = lists.lengths.astype(np.uint64)  # an id may have the hash of padding, -1
-        for column in lists.codes.T:
-            items = column.astype(np.uint64) if item_hashes is None else item_hashes[column]
-            sums = sums * _FACTOR + items
+        items = lists.codes if item_hashes is None else item_hashes[lists.codes]
+        k = items.shape[1]
+        powers = np.multiply.accumulate(np.array([1, *[_FACTOR] * k], dtype=np.uint64))[::-1]
+        # An id may have the hash of padding, -1. So the length is hashed too.
+        sums = lists.lengths * powers[0]
+        sums += np.einsum("ij,j->i", items, powers[1:], dtype=np.uint64, casting="unsafe")
         hashes = mix(hashes + np.append(mix(sums), np.uint64(0))[rows_of_arm])
     return hashes
 

@@ -12,13 +12,13 @@ import structlog
 from monitor.alerts.machine import INSTALLATION
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.alerts import DATABASE_LABEL, State, Transition
+from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
 from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
-from monitor.model.rules import Severity
+from monitor.model.rules import RuleKind, Severity
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
@@ -315,7 +315,8 @@ def compose_outage_start(
             "alert begins"
         ),
         headline=outage.reason,
-        metric=DATABASE_LABEL,
+        kind=RuleKind.DATABASE,
+        metric=RuleKind.DATABASE,
         statistic="away",
         severity=Severity.CRITICAL,
         since=min(outage.since, now),

@@ -14,7 +14,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.rules import Direction, Severity
+from monitor.model.rules import Direction, RuleKind, Severity
 from monitor.storage.column_types import (
     Document,
     Id,
@@ -66,6 +66,7 @@ transitions = numbered_table(
     *closed("direction", Direction),
     *filled(Number, "threshold"),
     *filled(IntegerColumn, "users"),
+    Column("kind", word_of(RuleKind), nullable=False),
     *filled(Words, "metric", "statistic"),
     *closed("severity", Severity),
     *filled(Instant, "since"),
@@ -90,8 +91,8 @@ deliveries = numbered_table(
     *closed("status", DeliveryStatus),
     *filled(Integer, "attempts"),
     *filled(Instant, "next_attempt_at"),
-    Column("leased_by", Words),
-    Column("leased_until", Instant),
+    Column("claimed_by", Words),
+    Column("claimed_until", Instant),
     Column("may_be_known", Boolean, nullable=False, server_default=false()),
     Column("reason", Words),
     *optional(Instant, "settled_at", "repeat_at"),

@@ -12,7 +12,7 @@ from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
-from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
+from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, ReceiverAnswer
 from monitor.model.rules import Severity
 from monitor.model.urgency import Concern, find_concern
 from monitor.pipeline.delivery import brief_message
@@ -106,7 +106,7 @@ class AlertPage:
 
     details: Incident
     transitions: tuple[Transition, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ReceiverAnswer, ...]
     messages: tuple[SentMessage, ...]
     silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
     # The alerts that the configuration does not send now, each with the reason.
@@ -216,7 +216,7 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     return AlertPage(
         details=replace(details, concern=find_concern(firing_starts, explanation, reasons)),
         transitions=transitions,
-        attempts=history.attempts,
+        attempts=history.answers,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
         held_alerts=_held_alerts(site, firing_starts, now),
@@ -247,20 +247,20 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message.
 
-    The messages are those of the newest `_MESSAGES` groups of attempts. A group has the attempts
-    for the same changes.
+    The messages are those of the newest `_MESSAGES` groups of answers. A group has the answers
+    about the same changes.
     """
-    # The attempts are in the order in which they were made, and so are the groups of attempts.
-    attempts_by_changes: dict[tuple[int, ...], list[Attempt]] = {}
-    for attempt in history.attempts:
+    # The answers are in the order in which they came, and so are the groups of answers.
+    answers_by_changes: dict[tuple[int, ...], list[ReceiverAnswer]] = {}
+    for answer in history.answers:
         # A delivery that is SENT with a reason needed no message, and the reason says why.
-        if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
-            attempts_by_changes.setdefault(attempt.positions, []).append(attempt)
+        if answer.status is DeliveryStatus.SENT and answer.reason is None:
+            answers_by_changes.setdefault(answer.positions, []).append(answer)
     sent = []
-    newest_groups = islice(reversed(attempts_by_changes.items()), _MESSAGES)
-    for change_positions, attempts in newest_groups:
-        at = attempts[0].at
-        receivers = tuple(attempt.receiver for attempt in attempts)
+    newest_groups = islice(reversed(answers_by_changes.items()), _MESSAGES)
+    for change_positions, answers in newest_groups:
+        at = answers[0].at
+        receivers = tuple(answer.receiver for answer in answers)
         for message in _compose(site, history.transitions, change_positions, at):
             text = site.message_text(message)
             sent.append(SentMessage(at=at, receivers=receivers, text=text))
