@@ -492,7 +492,7 @@ def asked_pause_s(retry_after_s: float | None) -> float:
     return min(max(retry_after_s or 0.0, 0.0), _LONGEST_RETRY_AFTER_S)
 
 
-def drain(
+def deliver_all(
     senders: Sequence[OutboxSender],
     *,
     budget_s: float = 15.0,

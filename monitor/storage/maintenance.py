@@ -13,7 +13,7 @@ from monitor.model.instants import format_instant
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
 from monitor.model.runs import Lease, RunStatus
 from monitor.storage import leases, schema_version
-from monitor.storage.database_url import describe
+from monitor.storage.database_url import describe_url
 from monitor.storage.outbox import end_delivery_claims
 from monitor.storage.partitions import bytes_of
 from monitor.storage.prune import prune
@@ -87,7 +87,7 @@ class SqlMaintenance:
     def ping(self) -> None:
         """Raise DatabaseError if the database does not answer or its schema is wrong."""
         with self._database.read() as connection:
-            schema_version.require_newest(connection, describe(self._database.url))
+            schema_version.require_newest(connection, describe_url(self._database.url))
 
     def probe_write(self) -> None:
         """Write and flush a stored value.

@@ -132,7 +132,7 @@ class Form:
     fields: Mapping[str, str]
 
 
-def act(site: Site, form: Form) -> str:
+def execute_form(site: Site, form: Form) -> str:
     """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
 
     The field ``do`` names the action. Raises ConfigError if a field is wrong.

@@ -11,7 +11,7 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.model.errors import DeliveryError, DeliveryTrouble
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
-from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, drain
+from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, deliver_all
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 from servers.pagerduty import KEY, pagerduty  # noqa: F401 - a fixture
@@ -444,7 +444,7 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
 
 
 def drained(scene, *receivers, budget_s=30):
-    drain(
+    deliver_all(
         [scene.outlet(receiver) for receiver in receivers],
         budget_s=budget_s,
         pause=scene.clock.pass_by,

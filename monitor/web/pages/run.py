@@ -188,7 +188,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         previous_slot=before.slot if before else None,
         next_slot=after.slot if after else None,
         lists=lists,
-        moves=list_moves(lists, titles) if lists else (),
+        moves=find_item_moves(lists, titles) if lists else (),
         titles=titles,
         urls=site.item_urls(name, items),
         scores=scores,
@@ -211,7 +211,7 @@ def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLis
     return ()
 
 
-def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
+def find_item_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
     """Return how each item moved. Items that are only in the baseline's list come last."""
     baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
