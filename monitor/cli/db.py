@@ -245,7 +245,8 @@ def _print_pruned(pruned: Pruned) -> None:
 
 
 def _size_row(size: KindSize) -> tuple[str, ...]:
-    oldest = run = "-"
+    oldest = "-"
+    run = "-"
     if size.oldest is not None:
         oldest = size.oldest.strftime("%Y-%m-%d %H:%M")
     if size.bytes_per_run is not None:
