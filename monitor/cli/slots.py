@@ -386,7 +386,7 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance data that arrived after the runs.
+    """Compute relevance metrics from data that arrived after the runs.
 
     The command uses the lists that are stored with each run. By default, it measures all runs that
     are still waiting for relevance data. No rule judges relevance metrics. The output lists the
