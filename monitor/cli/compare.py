@@ -91,8 +91,16 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         one_item_in_each_row = {**common, "item": item, "rank": rank, "in_order": in_order}
         shapes = [one_item_in_each_row, {**common, "items": items}]
     if unpaired is not None:
-        refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
-        refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
+        refuse_options(
+            {
+                "BASELINE": baseline,
+                "--users": users,
+                "--catalogue": catalogue,
+                "--retrained": retrained,
+                "--html": html,
+                "--titles": titles,
+            }
+        )
         test = read_test(
             unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
         )
@@ -169,7 +177,7 @@ def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> dict[str, Interpretation]:
     """Interpret the metric in each segment for which that is possible."""
-    from monitor.service.analysis.interpretation import interpret, measure_concentration
+    from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 
     name = str(metric)
     floors = {}
@@ -179,7 +187,7 @@ def _interpret(
     for summary in result.summaries:
         if summary.metric != name:
             continue
-        meaning = interpret(
+        meaning = interpret_summary(
             summary,
             by_chance=result.by_chance[name],
             identical=metric.identical,

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.measures.metrics import Metric, parse
-from monitor.measures.pairing import count_coverage, pair
+from monitor.measures.pairing import count_coverage, pair_users
 from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
@@ -36,7 +36,7 @@ from monitor.model.statistics import parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import SourceAnswers
 from monitor.pipeline.run_parts import RunPart, build_coverage, counts_of, pack_part, unpack_part
-from monitor.pipeline.run_scores import draw_scores, join_scores, name_series
+from monitor.pipeline.run_scores import draw_scores, join_scores, name_scores_of_arm
 from monitor.pipeline.score import (
     find_worst_similarity,
     leading_metric,
@@ -115,17 +115,17 @@ class RunAccumulator:
             for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
                 answers.scored(scores)
-                yield name_series(scores, batch.arm)
+                yield name_scores_of_arm(scores, batch.arm)
         else:
             for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
-                yield name_series(self.merge(packed))
+                yield name_scores_of_arm(self.merge(packed))
 
     def add(self, batch: UserBatch) -> Scores:
         """Pair and score the next batch, and add it. Returns the scores of the paired users."""
         measuring = self._comparison.measuring
         part = self.part
         with self._stage("pair"):
-            pairing = pair(
+            pairing = pair_users(
                 batch.panel,
                 batch.baseline,
                 batch.candidate,

@@ -10,7 +10,7 @@ from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.pull import SlotUsers, SourceAnswers
 from monitor.pipeline.respelled import explain_missing_users
-from monitor.pipeline.run_explanation import explain_run, note_sample
+from monitor.pipeline.run_explanation import explain_run, mention_sample
 
 
 @immutable
@@ -63,7 +63,7 @@ class PairedUsers(SlotUsers):
             users.run,
             is_labelled=users.answers.relevance is not None,
             split=split,
-            explanation=note_sample(explanation, sample.coverage.all.asked, asked),
+            explanation=mention_sample(explanation, sample.coverage.all.asked, asked),
             id_mismatches=mismatches,
         )
         return Measurement(

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.measures.pairing.ids import find_users
-from monitor.measures.sampling import draw
+from monitor.measures.sampling import draw_users
 from monitor.model import ports
 from monitor.model.arrays import Floats
 from monitor.model.errors import SourceError
@@ -242,11 +242,11 @@ def draw_panel(
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
-        return replace(draw(table, comparison, slot), unreadable=table.unreadable)
+        return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
     # give the same users.
     hidden = arms.pseudonyms.hide(table.users)
-    panel = draw(replace(table, users=hidden), comparison, slot)
+    panel = draw_users(replace(table, users=hidden), comparison, slot)
     users = table.users[find_users(panel.users, hidden)]
     return replace(panel, users=users, unreadable=table.unreadable)
 

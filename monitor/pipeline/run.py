@@ -16,7 +16,7 @@ from monitor.pipeline.alert_explanations import add_explanations, recall_fault
 from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
 from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_assessment import add_last_ok, assess
+from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_scores import RunScores, select_stored, write_scores
@@ -76,7 +76,7 @@ def execute(
             stage_seconds=stopwatch.seconds,
         )
     run = measurement.run
-    status, reasons = assess(comparison, measurement, memory)
+    status, reasons = assess_run(comparison, measurement, memory)
     if arms.scores_to is not None:
         with stopwatch.stage("write"):
             write_error = write_scores(comparison, arms.scores_to, claim, status, run.scores)

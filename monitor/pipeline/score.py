@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from monitor.measures.metrics import Metric, Need, can_score, parse, score_all
-from monitor.measures.pairing.pairs import pair, pair_kept
+from monitor.measures.pairing.pairs import pair_kept, pair_users
 from monitor.measures.summaries import Bounds, SummaryAccumulator, worst_rows
 from monitor.model.arrays import Floats, Rows
 from monitor.model.immutable import immutable
@@ -198,7 +198,7 @@ def _measure_floor(
     """
     if users.again is None:
         return {}
-    again = pair(users.panel, users.baseline, users.again, k, item_weights=users.weights)
+    again = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
     usable = [metric for metric in metrics if can_score(metric, again.batch)]
     if not usable:
         return {}

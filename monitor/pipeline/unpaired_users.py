@@ -38,13 +38,13 @@ from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import SlotUsers, SourceAnswers, ask_in_time
-from monitor.pipeline.run_explanation import note_sample
+from monitor.pipeline.run_explanation import mention_sample
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
-    divided,
     explain_unpaired,
     find_arm_differences,
+    name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out
 from monitor.statistics.unpaired.far import far_share
@@ -71,7 +71,7 @@ class UnpairedUsers(SlotUsers):
         The segment ``all`` with the users of both arms comes first.
         """
         asked = answers.asked
-        names = [divided(arm, segment) for segment in asked.segments for arm in Arm]
+        names = [name_divided_segment(arm, segment) for segment in asked.segments for arm in Arm]
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in answers.batches(size):
@@ -86,7 +86,11 @@ class UnpairedUsers(SlotUsers):
         are those of the same users.
         """
         segments = users.answers.asked.segments
-        names = {divided(arm, segment): (segment, arm) for segment in segments for arm in Arm}
+        names = {
+            name_divided_segment(arm, segment): (segment, arm)
+            for segment in segments
+            for arm in Arm
+        }
         rows = {name: users.sample.segments[name] for name in names}
         scores = measure_arm_scores(
             self.comparison.measuring,
@@ -137,7 +141,7 @@ class UnpairedUsers(SlotUsers):
             summaries=(*summaries, *summarize_outcomes(unpaired.outcomes)),
             evidence=self._name_evidence(users),
             lists=_merge_lists(run.lists, segments),
-            explanation=note_sample(explanation, sample.coverage.all.asked, measured_users),
+            explanation=mention_sample(explanation, sample.coverage.all.asked, measured_users),
             id_mismatches=(),
             unpaired=unpaired,
         )
@@ -153,7 +157,9 @@ class UnpairedUsers(SlotUsers):
         """Return the evidence with scores under the names of the series of the user's arm."""
         shown = users.accumulator.shown_users()
         segments = self.divide(users.answers).asked.segments
-        rows = rows_by_segment(shown["segments"], segments)[divided(Arm.CANDIDATE, ALL)]
+        rows = rows_by_segment(shown["segments"], segments)[
+            name_divided_segment(Arm.CANDIDATE, ALL)
+        ]
         evidence = users.run.evidence
         in_evidence = [each.user for each in evidence]
         candidates = set(user_index(shown["user"])[rows].intersection(in_evidence))
@@ -206,7 +212,7 @@ def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     batch = leave_out(batch, switched)
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
-        segments[divided(arm, name)] = rows
+        segments[name_divided_segment(arm, name)] = rows
     # The accumulator counts versions and notes by the side of a pair, so now those of the lists of
     # now must be on the arm's side.
     now = batch.candidate
@@ -226,7 +232,7 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
     rows = {row.segment: row for row in coverage.rows}
     merged = []
     for segment in segments:
-        of_arms = {arm: rows[divided(arm, segment)] for arm in Arm}
+        of_arms = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
         users_by_reason = {}
         for arm, row in of_arms.items():
             for (side, reason), users in row.users_by_reason.items():
@@ -249,7 +255,7 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     rows = {row.segment: row for row in coverage.rows}
     users = {}
     for arm in Arm:
-        row = rows[divided(arm, ALL)]
+        row = rows[name_divided_segment(arm, ALL)]
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),
@@ -268,7 +274,7 @@ def _compare_arms(
         for metric in metrics:
             of_arms = {}
             for arm in Arm:
-                summary = measured[divided(arm, segment), str(metric)]
+                summary = measured[name_divided_segment(arm, segment), str(metric)]
                 series = SELF_SERIES[arm].of(str(metric))
                 of_arms[arm] = replace(summary, segment=segment, metric=series)
             compared += _measure_gaps(metric, k, *of_arms.values())
@@ -338,7 +344,7 @@ def _merge_lists(lists: KeptLists | None, segments: Iterable[str]) -> KeptLists 
         return None
     merged = {}
     for segment in segments:
-        parts = [lists.segments.get(divided(arm, segment)) for arm in Arm]
+        parts = [lists.segments.get(name_divided_segment(arm, segment)) for arm in Arm]
         rows = [part for part in parts if part is not None]
         if rows:
             merged[segment] = np.sort(np.concatenate(rows))

@@ -23,7 +23,7 @@ from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
-from monitor.service.runner import WatchedComparison, ignore
+from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of
@@ -93,7 +93,7 @@ class Wiring:
                 self.watched[comparison] = self.reopen(each)
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) -> Wiring:
+def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
     """Open the sources and receivers of the settings.
 
     ``on_ping`` gets the outcome of each ping.
@@ -281,7 +281,7 @@ def _installed(
     return replace(comparison, judging=judging)
 
 
-def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
+def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
     An alert ends if its rule or its comparison is no longer configured. Receivers are notified of
@@ -367,19 +367,25 @@ class TitleCache:
 
         Omits titles if the source fails or does not answer in two seconds.
         """
-        wanted = {item for item in items if (comparison, item) not in self._titles}
-        watched = self._wiring().watched.get(comparison)
+        missing = {item for item in items if (comparison, item) not in self._titles}
         is_paused = self._monotonic() < self._paused_until_s.get(comparison, 0.0)
-        if wanted and watched is not None and not is_paused:
-            titles, trouble = pull_titles(watched.arms.titles, slot, wanted, _WAIT_S)
-            if trouble is not None:
-                self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
-            if len(self._titles) + len(titles) > _MOST:
-                self._titles.clear()  # the cache must not grow for ever
-            for item, title in titles.items():
-                self._titles[comparison, item] = title
+        if missing and not is_paused:
+            self._read(comparison, slot, missing)
         titles = {}
         for item in items:
             if (comparison, item) in self._titles:
                 titles[item] = self._titles[comparison, item]
         return titles
+
+    def _read(self, comparison: str, slot: datetime, items: Collection[str]) -> None:
+        """Read the titles of these items from the source of the comparison into the cache."""
+        watched = self._wiring().watched.get(comparison)
+        if watched is None:
+            return
+        titles, trouble = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
+        if trouble is not None:
+            self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
+        if len(self._titles) + len(titles) > _MOST:
+            self._titles.clear()  # the cache must not grow for ever
+        for item, title in titles.items():
+            self._titles[comparison, item] = title

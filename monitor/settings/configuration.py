@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -75,7 +74,9 @@ class PrivacyOptions(Options):
     lists."""
 
     def _problems(self) -> Iterator[str]:
-        if (self.users == "hmac") is not (self.key_file is not None):
+        needs_key = self.users == "hmac"
+        has_key = self.key_file is not None
+        if needs_key != has_key:
             yield "give users: hmac and key_file together, or neither"
 
     @property
@@ -97,7 +98,7 @@ class RetentionOptions(Options):
     whole day at a time."""
     lists: Duration | None = None
     """How long the lists of all compared users are stored (default: as long as `scores`). rankwatch
-    deletes lists earlier if they are no longer needed."""
+    deletes these lists before that time if they are no longer needed."""
     evidence: Duration = timedelta(days=90)
     """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
@@ -149,8 +150,10 @@ class RouteOptions(Options):
 
     def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
         """A copy of the route in which each name is replaced by the receivers that it means."""
-        receivers = tuple(chain.from_iterable(map(peers.__getitem__, self.receivers)))
-        return self.model_copy(update={"receivers": receivers})
+        receivers: list[str] = []
+        for name in self.receivers:
+            receivers += peers[name]
+        return self.model_copy(update={"receivers": tuple(receivers)})
 
 
 class MaintenanceOptions(Options):
@@ -219,8 +222,9 @@ class Settings(Options):
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
     Alerts get the name as the label `installation`. The name also becomes part of the keys of
-    incidents. Without a name, alerts have no such label, and the keys contain a random id from the
-    database. If the name changes, firing alerts keep their keys."""
+    incidents. If you do not set a name, alerts have no label `installation`, and the keys of
+    incidents contain a random id from the database. If the name changes, firing alerts keep their
+    keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
     over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""
@@ -244,7 +248,7 @@ class Settings(Options):
     `/SimilarityDrop`. By default the URL is `/docs/runbooks` at `external_url`, where the daemon
     serves the runbooks. The setting `runbook_url` of a rule has priority."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What rankwatch does in every comparison while the comparison's runs cannot be judged."""
+    """What rankwatch does, in all comparisons, while runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
         alias="comparisons", min_length=1, max_length=1000
     )
@@ -310,9 +314,9 @@ class Settings(Options):
     @property
     def host_names(self) -> frozenset[str]:
         """The daemon's own names, in lower case: those in `listen` and `external_url`."""
-        of_pages = urlsplit(self.external_url or "").hostname
-        names = (self.listen_address[0], of_pages)
-        return frozenset(name.lower() for name in names if name)
+        listen_host, _ = self.listen_address
+        page_host = urlsplit(self.external_url or "").hostname
+        return frozenset(name.lower() for name in (listen_host, page_host) if name)
 
     @property
     def listen_address(self) -> tuple[str, int]:

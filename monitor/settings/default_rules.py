@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
+from math import isfinite
 
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
@@ -64,7 +65,8 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
-    return (*options.rules, *(rule for rule in default_rules(options) if rule.alert not in names))
+    added = [rule for rule in default_rules(options) if rule.alert not in names]
+    return (*options.rules, *added)
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -101,14 +103,15 @@ def _unpaired_rules(
     """Return rules on the gaps of the first metric, and on coverage."""
     rules: list[RuleOptions] = []
     if metrics:
-        self_gap = DerivedMetric.SELF_GAP.of(str(metrics[0]))
-        far_gap = DerivedMetric.FAR_GAP.of(str(metrics[0]))
+        name = str(metrics[0])
+        self_gap = DerivedMetric.SELF_GAP.of(name)
         rules = [
             _rule(alert="SelfGapRise", metric=self_gap, **_DROP),
             _rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
             _rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
         ]
         if far_share(metrics[0]) is not None:
+            far_gap = DerivedMetric.FAR_GAP.of(name)
             rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
     return (*rules, *_coverage_rules(options))
 
@@ -142,13 +145,13 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
     yield _rule(alert="SimilarityDrop", metric=name, **_DROP)
     yield _rule(alert="SimilarityTrend", metric=name, **_TREND)
     yield _rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
-    for word, part in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
-        floor = _find_floor(metric, options.k, part)
-        if floor is None:
-            continue
-        share = f"share_below({floor:g})"
-        yield _rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
-        yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
+    low, high = metric.bounds(options.k)
+    if metric.higher_is_more_alike and isfinite(high - low):
+        for word, part in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
+            limit = low + part * (high - low)
+            share = f"share_below({limit:g})"
+            yield _rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
+            yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
     yield _rule(alert="SimilarityRise", metric=name, watch="improvement", **_DROP)
     if options.noise_floor is not None:
         excess = DerivedMetric.OVER_FLOOR.of(name)
@@ -175,17 +178,6 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
         words = re.findall("[a-z0-9]+", text.lower())
         names.append("".join(map(str.capitalize, words)))
     return names
-
-
-def _find_floor(metric: Metric, k: int, part: float) -> float | None:
-    """The score at this part of the way from disjoint to identical lists.
-
-    None for a metric without finite bounds, and for a metric that is lower for similar lists.
-    """
-    low, high = metric.bounds(k)
-    if not (metric.higher_is_more_alike and high - low < float("inf")):
-        return None
-    return low + part * (high - low)
 
 
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:

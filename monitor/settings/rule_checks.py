@@ -113,19 +113,21 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
     is_of_floor = judged.derived in _OF_FLOOR
-    is_unpaired = comparison.has("unpaired")
-    if is_unpaired and (is_of_floor or judged.derived is None):
-        yield Problem(
-            ("metric",),
-            f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
-        )
-    elif judged.derived and not is_of_floor and not is_unpaired:
+    if comparison.has("unpaired"):
+        if is_of_floor or judged.derived is None:
+            yield Problem(
+                ("metric",),
+                f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
+            )
+    elif is_of_floor:
+        if not comparison.has("noise_floor"):
+            yield Problem(
+                ("metric",),
+                "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: "
+                "true}",
+            )
+    elif judged.derived is not None:
         yield Problem(("metric",), "needs unpaired, which this comparison does not have")
-    elif is_of_floor and not comparison.has("noise_floor"):
-        yield Problem(
-            ("metric",),
-            "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
-        )
     if judged.derived in GAPS and rule.has("statistic"):
         yield Problem(
             ("statistic",),
@@ -281,7 +283,8 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:
             continue
-        hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
+        choices = ", ".join(dimensions) or "none"
+        hint = suggestion(dimension, dimensions) or f", which has {choices}"
         yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
 
 

@@ -19,7 +19,7 @@ from monitor.model.unpaired import ArmCounts
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.analysis import preview
-from monitor.service.composition import require_reloadable, wire
+from monitor.service.composition import open_wiring, require_reloadable
 from pipeline.canned import StillClock
 from servers.lists import write_csv, write_jsonl
 from settings.minimal import load_text
@@ -116,7 +116,7 @@ def settings_of(place: Mapping[str, str], **changes):
 
 def measured(place: Mapping[str, str], memory=NOTHING, **changes):
     """One run over the log."""
-    (watched,) = wire(settings_of(place, **changes)).watched.values()
+    (watched,) = open_wiring(settings_of(place, **changes)).watched.values()
     clock = Stopwatch(StillClock())
     return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
 
@@ -233,7 +233,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     """The newest list of u60 becomes one of the other arm, after the assigned users were read."""
     rows = log_rows()
     place = write_log(kind, tmp_path, rows)
-    (watched,) = wire(settings_of(place)).watched.values()
+    (watched,) = open_wiring(settings_of(place)).watched.values()
     arms = watched.arms
     unpaired = arms.unpaired
     assert unpaired is not None

@@ -55,7 +55,7 @@ class Reference:
     before: Floats  # the level before, if nobody has accepted the newest level, otherwise NaN
 
 
-def refer(
+def compute_reference(
     values: ArrayLike,
     errors: ArrayLike,
     *,
@@ -141,7 +141,7 @@ def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Pr
     return Prediction(low=center - reach, high=center + reach, scale=scale, df=df)
 
 
-def surprise(
+def compute_p_values(
     reference: Reference,
     values_now: ArrayLike,
     errors_now: ArrayLike,
@@ -161,7 +161,7 @@ def surprise(
     return p
 
 
-def to_normal(p: ArrayLike) -> Floats:
+def z_of_p_value(p: ArrayLike) -> Floats:
     """Convert a one-sided p-value to a standard normal z. A small p gives a large z.
 
     z is finite even for p = 0 and p = 1.
