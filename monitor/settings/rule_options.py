@@ -3,18 +3,19 @@
 Each kind of rule has its own options, because most keys have a meaning for some kinds only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Field,
     FiniteFloat,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
 )
-from pydantic_core import core_schema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from monitor.boundary.options import LabelName, Options, must
 from monitor.boundary.options.problems import KeyPath, Problems, nearest_word
@@ -97,14 +98,6 @@ class JudgedMetric:
 JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
 
 
-def _one_of(*keys: str, required: Iterable[str] = ()) -> ConfigDict:
-    """Say in the schema that a rule has exactly one of the keys, and all of the required keys."""
-    schema: dict[str, Any] = {"oneOf": [{"required": [key]} for key in keys]}
-    if required:
-        schema["required"] = list(required)
-    return ConfigDict(json_schema_extra=schema)
-
-
 class RuleOptions(Options):
     """When to alert.
 
@@ -140,6 +133,18 @@ class RuleOptions(Options):
     def to_rule(self, k: int) -> rules.Rule:
         """Return the rule for lists of at most k items. The options must be valid."""
         raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Require the key of the kind, and exactly one limit if the kind has limits."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        schema["required"] = ["alert", cls.key]
+        limits = [name for name in ("below", "above", "learned") if name in cls.model_fields]
+        if limits:
+            schema["oneOf"] = [{"required": [name]} for name in limits]
+        return schema
 
     @property
     def _common(self) -> dict[str, Any]:
@@ -239,7 +244,6 @@ def _fix_limit(
 class MetricRuleOptions(_LearnedKeys, _BelowKeys):
     """A rule that judges a statistic of a metric."""
 
-    model_config = _one_of("below", "above", "learned", required=("alert", "metric"))
     key: ClassVar[str] = "metric"
 
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
@@ -280,7 +284,6 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
 class CoverageRuleOptions(_LearnedKeys):
     """A rule that judges a share of users."""
 
-    model_config = _one_of("above", "learned")
     key: ClassVar[str] = "coverage"
     excluding: ClassVar[str] = "which is itself a share of users: remove this key or coverage"
 
@@ -342,7 +345,6 @@ class FrozenRuleOptions(RuleOptions):
 class OutcomeRuleOptions(_BelowKeys):
     """A rule that judges an outcome of an unpaired comparison, such as clicks."""
 
-    model_config = _one_of("below", "above")
     key: ClassVar[str] = "outcome"
     excluding: ClassVar[str] = "which has one interval for all users of both arms: remove this key"
 
@@ -389,7 +391,7 @@ class _OfAnyKind:
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
+    ) -> CoreSchema:
         """The schema of `KINDS`. The names of the choices must not be keys of rules."""
         choices = {kind.__name__: handler.generate_schema(kind) for kind in KINDS}
         return core_schema.tagged_union_schema(choices, lambda data: _kind_of(data).__name__)
