@@ -445,7 +445,7 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return fitting_options(Path(path), columns.user, columns.shapes(), is_required=True)
+    return fitting_options(Path(path), columns.user, columns.shapes())
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:

@@ -91,13 +91,12 @@ def add_differences(
         )
     is_candidate = np.zeros(len(batch), dtype=np.bool_)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
-    check = compare_before(before, is_candidate, hashes)
     return replace(
         findings,
         between=tuple(between),
         items=tuple(items),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
-        before_p=check.p if isfinite(check.p) else None,
+        before_p=compare_before(before, is_candidate, hashes),
     )
 
 
