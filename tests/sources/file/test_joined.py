@@ -21,7 +21,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.accumulator import SAMPLED_USERS
+from monitor.pipeline.accumulator import SUBSET_USERS
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
@@ -171,13 +171,13 @@ def arms_of(baseline, candidate, users=None, again=None):
     )
 
 
-def measure(arms, batch_users=10_000, slot=SLOT, sampled_users=SAMPLED_USERS, **changes):
+def measure(arms, batch_users=10_000, slot=SLOT, subset_users=SUBSET_USERS, **changes):
     plan, watch = (
         replace(PLAN, measuring=replace(PLAN.measuring, **changes)),
         Stopwatch(StillClock()),
     )
     return measure_slot(
-        plan, arms, slot, Memory(), watch, batch_users=batch_users, sampled_users=sampled_users
+        plan, arms, slot, Memory(), watch, batch_users=batch_users, subset_users=subset_users
     )
 
 
