@@ -142,7 +142,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         raise InputError("; ".join(problems))
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
-    run, sample = results.finish(slot)
+    run, subset = results.finish(slot)
     items = results.part.listed.count
     if catalogue is None:
         catalogue = items
@@ -151,7 +151,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
             f"--catalogue {catalogue} is too small: {items} different items are listed. Give the "
             "number of all items"
         )
-    pairs = sample.pairing.batch
+    pairs = subset.pairing.batch
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
     notes += _write_longer(lists, k, slot)
@@ -162,9 +162,9 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         catalogue_size=catalogue,
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
-        apart=break_down_changes(pairs, metrics[0], sample.segments),
-        distances=_distances(metrics[0], sample.scores),
-        shared=measure_arms(pairs, sample.segments, [parse_arm_metric(Lack.SHARED)]),
+        apart=break_down_changes(pairs, metrics[0], subset.segments),
+        distances=_distances(metrics[0], subset.scores),
+        shared=measure_arms(pairs, subset.segments, [parse_arm_metric(Lack.SHARED)]),
         notes=(*notes, *answers.lacks, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )

@@ -24,10 +24,10 @@ from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
 from monitor.service.gate.question import (
     EACH,
+    DrawnRun,
+    DrawnSegment,
     Question,
     RunSelection,
-    SampledRun,
-    SampledSegment,
     UsersAt,
     make_question,
     read_run,
@@ -35,13 +35,13 @@ from monitor.service.gate.question import (
 )
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
-from monitor.statistics.sequential.gate import UserSample, count_scores, gate_samples
+from monitor.statistics.sequential.gate import DrawnUsers, count_scores, judge_gate
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
 _CACHED_S = 600
 _MOST_CACHED = 32
-_NOBODY = SampledSegment(unit=np.empty(0), missing=0)
+_NOBODY = DrawnSegment(unit=np.empty(0), missing=0)
 
 
 @immutable
@@ -146,7 +146,7 @@ def judge_stored(
     Raises InputError for a segment that no run has, and for scores out of range.
     """
     selected = select_runs(history, question)
-    sampled, left_out = _sample(selected, history, question, users_at)
+    sampled, left_out = _read_runs(selected, history, question, users_at)
     looks = 1
     if question.is_census:
         # Every run asks the same users, so each run is one more look at these users.
@@ -183,14 +183,14 @@ def judge_stored(
     )
 
 
-def _sample(
+def _read_runs(
     selected: RunSelection, history: SqlHistory, question: Question, users_at: UsersAt | None
-) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
+) -> tuple[tuple[DrawnRun, ...], Mapping[LeftOut, int]]:
     """Read the drawn users of the selected runs, oldest run first.
 
     Also return how many runs are left out for which reason.
     """
-    sampled: list[SampledRun] = []
+    sampled: list[DrawnRun] = []
     unscored = 0
     for run in reversed(selected.runs):
         sample = read_run(run, history, question, users_at)
@@ -210,21 +210,19 @@ def _sample(
 
 
 def _judge(
-    question: Question, runs: Sequence[SampledRun], names: Sequence[str], looks: int
+    question: Question, runs: Sequence[DrawnRun], names: Sequence[str], looks: int
 ) -> tuple[GateResult, ...]:
     """Judge the users of all these runs together, in each of the named segments."""
-    samples = {}
+    drawn = {}
     for name in names:
         parts = [run.segments.get(name, _NOBODY) for run in runs]
         excesses = np.concatenate([part.unit for part in parts])
-        samples[name] = UserSample(count_scores(excesses), sum(part.missing for part in parts))
+        drawn[name] = DrawnUsers(count_scores(excesses), sum(part.missing for part in parts))
     share = alpha_share(question, looks)
-    return gate_samples(
-        samples, question.excess.scale, question.margin, question.alpha, share=share
-    )
+    return judge_gate(drawn, question.excess.scale, question.margin, question.alpha, share=share)
 
 
-def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[str]:
+def _segment_names(question: Question, sampled: Sequence[DrawnRun]) -> list[str]:
     """Return the segments to judge. Raises InputError for a segment that no run has."""
     stored: dict[str, None] = {}
     for run in sampled:
@@ -243,7 +241,7 @@ def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[st
     return list(dict.fromkeys(chosen))
 
 
-def _judged_run(sampled: SampledRun) -> JudgedRun:
+def _judged_run(sampled: DrawnRun) -> JudgedRun:
     all_users = sampled.segments[ALL]
     return JudgedRun(
         run_id=sampled.run.id,

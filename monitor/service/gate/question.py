@@ -335,7 +335,7 @@ def _reason(run: Run, question: Question) -> LeftOut | None:
 
 
 @immutable
-class SampledSegment:
+class DrawnSegment:
     """The drawn users of one segment in one run.
 
     ``unit`` is the excess of each user with a score, scaled to [0, 1]. ``missing`` is the number of
@@ -347,16 +347,16 @@ class SampledSegment:
 
 
 @immutable
-class SampledRun:
+class DrawnRun:
     """A run, with its drawn users by segment."""
 
     run: Run
-    segments: Mapping[str, SampledSegment]
+    segments: Mapping[str, DrawnSegment]
 
 
 def read_run(
     run: Run, history: History, question: Question, users_at: UsersAt | None
-) -> SampledRun | None:
+) -> DrawnRun | None:
     """Read the scores of the rotating users, or return None if the metric was not measured.
 
     A user with an undefined score is treated as a user without a score.
@@ -388,13 +388,13 @@ def read_run(
     segments = {}
     for name, (rows, asked) in members.items():
         rotating = excesses[rows][is_rotating[rows]]
-        segments[name] = _sampled_segment(rotating, asked - len(rows), excess.scale)
-    return SampledRun(run=run, segments=segments)
+        segments[name] = _drawn_segment(rotating, asked - len(rows), excess.scale)
+    return DrawnRun(run=run, segments=segments)
 
 
 def _read_arms(
     run: Run, history: History, question: Question, users_at: UsersAt | None
-) -> SampledRun | None:
+) -> DrawnRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
     Users without a list of before are no pairs, because nothing can be said about them. If a larger
@@ -424,8 +424,8 @@ def _read_arms(
         lost = _lost_share(coverage[segment]) if segment in coverage else 0.0
         # If the share ``lost`` of all pairs is missing, the stored pairs are the rest.
         missing = round(lost / (1.0 - lost) * len(pairs)) if lost < 1.0 else 0
-        segments[segment] = SampledSegment(unit=excess.scale.to_unit(pairs), missing=missing)
-    return SampledRun(run=run, segments=segments)
+        segments[segment] = DrawnSegment(unit=excess.scale.to_unit(pairs), missing=missing)
+    return DrawnRun(run=run, segments=segments)
 
 
 def _lost_share(row: CoverageRow) -> float:
@@ -439,11 +439,11 @@ def _lost_share(row: CoverageRow) -> float:
     return max(0.0, shares[Arm.CANDIDATE] - shares[Arm.BASELINE])
 
 
-def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
+def _drawn_segment(rotating: Floats, unscored: int, scale: Scale) -> DrawnSegment:
     """Return a segment. ``rotating`` are its users' excesses, ``unscored`` users have no row."""
     has_score = ~np.isnan(rotating)
     missing = max(unscored + int((~has_score).sum()), 0)
-    return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=missing)
+    return DrawnSegment(unit=scale.to_unit(rotating[has_score]), missing=missing)
 
 
 def _panel(
