@@ -420,12 +420,6 @@ def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alon
     assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
 
 
-def test_what_was_stored_before_there_were_incidents_is_one_of_its_own():
-    old = replace(START, incident=None)
-    (message,) = compose_messages([old], situation(old))
-    assert (message.incident, message.firing) == (KEY, (old,))
-
-
 CONDITIONS = (
     ConditionRule(alert="Stale", condition=Condition.STALE),
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
