@@ -70,9 +70,9 @@ def backtest(  # noqa: PLR0913 - the command's options
     is stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
-    from monitor.settings.excerpt import load_database_settings
     from monitor.settings.loader import load_with_rules
     from monitor.settings.translation import to_comparison
+    from monitor.settings.unchecked_settings import load_database_settings
     from monitor.storage import opened_store
 
     first, last = parse_period(since, until)

@@ -48,7 +48,7 @@ def _config_of(ctx: Any) -> Path:  # noqa: ANN401 - likewise
 @contextmanager
 def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
     """Open the database of the configuration, if it exists, for a short wait only."""
-    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.unchecked_settings import load_database_settings
     from monitor.storage import SqlStore, parse_url
     from monitor.storage.transactions import Database, require_file
 
@@ -59,7 +59,7 @@ def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
 
 
 def _comparisons(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    from monitor.settings.excerpt import load_comparison_names
+    from monitor.settings.unchecked_settings import load_comparison_names
 
     return load_comparison_names(_config_of(ctx))
 

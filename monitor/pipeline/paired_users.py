@@ -7,9 +7,9 @@ from monitor.model.immutable import immutable
 from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.earlier_lists import measure_arm_scores
+from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.pull import SlotUsers, SourceAnswers
-from monitor.pipeline.respelled import explain_missing_users
 from monitor.pipeline.run_explanation import explain_run, mention_subset
 
 

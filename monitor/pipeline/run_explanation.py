@@ -28,7 +28,7 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdMismatch
 from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.earlier_lists import RecodedLists
-from monitor.pipeline.respelled import find_respelled
+from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.score import leading_metric
 from monitor.statistics.attribution.changes import (
     PairChanges,

@@ -16,12 +16,12 @@ from monitor.pipeline.accumulator import SUBSET_USERS, RemoteMeasurer, RunAccumu
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
+from monitor.pipeline.item_titles import add_titles
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.paired_users import PairedUsers
 from monitor.pipeline.pull import Arms, SlotUsers
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_users import UnpairedUsers, read_unpaired
 
 

@@ -47,7 +47,7 @@ from monitor.pipeline.unpaired_explanation import (
     name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split

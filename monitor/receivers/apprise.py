@@ -16,7 +16,10 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.boundary.deadline import Deadline
 from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
-from monitor.receivers.fields import (
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.identity import DeliveredRecipients
+from monitor.receivers.message.plain_text import plain_text
+from monitor.receivers.receiver_options import (
     BaseReceiver,
     ReceiverEntry,
     ReceiverName,
@@ -24,9 +27,6 @@ from monitor.receivers.fields import (
     Timeout,
     repeated,
 )
-from monitor.receivers.message.content import content_of
-from monitor.receivers.message.identity import DeliveredRecipients
-from monitor.receivers.message.plain_text import plain_text
 from monitor.texts.wording import write_extra
 
 if TYPE_CHECKING:

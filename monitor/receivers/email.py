@@ -19,14 +19,6 @@ from monitor.boundary.options import must
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.model.rules import Severity
-from monitor.receivers.fields import (
-    BaseReceiver,
-    CaFile,
-    ReceiverEntry,
-    RepeatEvery,
-    Timeout,
-    repeated,
-)
 from monitor.receivers.message.content import (
     MessageContent,
     content_of,
@@ -36,6 +28,14 @@ from monitor.receivers.message.content import (
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import cause_of, clean
+from monitor.receivers.receiver_options import (
+    BaseReceiver,
+    CaFile,
+    ReceiverEntry,
+    RepeatEvery,
+    Timeout,
+    repeated,
+)
 
 if TYPE_CHECKING:
     import jinja2

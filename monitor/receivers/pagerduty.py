@@ -14,10 +14,16 @@ from monitor.boundary.options import must
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, Url, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
+from monitor.receivers.receiver_options import (
+    HttpReceiverEntry,
+    RepeatEvery,
+    Url,
+    repeated,
+    without_path,
+)
 
 _is_key = must(
     re.compile(r"[0-9A-Za-z]{32}").fullmatch,

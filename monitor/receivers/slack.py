@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
-from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.plain_text import list_lines
+from monitor.receivers.receiver_options import HttpReceiverEntry, RepeatEvery, SecretUrl, repeated
 
 MAX_TEXT = 3000
 MAX_FIELD = 2000

@@ -13,13 +13,6 @@ from monitor.boundary.options import HeaderSecret
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates, message_key
-from monitor.receivers.fields import (
-    HttpReceiverEntry,
-    RepeatEvery,
-    SecretUrl,
-    check_further_headers,
-    repeated,
-)
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import (
     alert_annotations,
@@ -28,6 +21,13 @@ from monitor.receivers.message.identity import (
     started_at,
 )
 from monitor.receivers.message.safe_text import clean, page_url
+from monitor.receivers.receiver_options import (
+    HttpReceiverEntry,
+    RepeatEvery,
+    SecretUrl,
+    check_further_headers,
+    repeated,
+)
 
 SIGNATURE = "X-Rankwatch-Signature"
 TIMESTAMP = "X-Rankwatch-Timestamp"

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import structlog
 
-from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.alerts.unmatched import share_selectors
+from monitor.alerts.state_machine import INSTALLATION, retire_alerts
+from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
+from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
@@ -44,7 +44,7 @@ from monitor.sources import (
 from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage import SqlStore
 from monitor.storage.database_url import file_of, parse_url
-from monitor.storage.sinks import ScoreFiles
+from monitor.storage.score_files import ScoreFiles
 from monitor.texts.unpaired import write_changed_split
 
 log = structlog.get_logger(__name__)

@@ -28,11 +28,11 @@ from monitor.model.instants import utc_now
 from monitor.model.rules import Keep
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
-from monitor.settings.excerpt import comparison_names, names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import MetricRuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
+from monitor.settings.unchecked_settings import comparison_names, names_in
 from monitor.settings.unpaired_checks import check_unpaired
 from monitor.settings.value_types import NO_NAME, is_name
 from monitor.sources import SOURCES, SampleOptions, SourceOptions, all_users_problem, joined_problem

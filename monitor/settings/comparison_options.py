@@ -22,7 +22,7 @@ from monitor.sources import (
     SourceOptions,
     UsersOptions,
 )
-from monitor.storage.sinks import ScoresToOptions
+from monitor.storage.score_files import ScoresToOptions
 
 # The names of the alerts for conditions. A rule with the same name replaces the alert.
 CONDITION_ALERTS = {

@@ -25,7 +25,7 @@ from monitor.settings.rule_options import (
     RuleOptions,
     parse_rule,
 )
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.scratch import room_trouble, scratch_database
+from monitor.boundary.temporary_database import room_trouble, scratch_database
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from monitor.alerts.unmatched import find_unmatched_silences
+from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.boundary.options import parse_duration
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError

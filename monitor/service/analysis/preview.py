@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 
-from monitor.alerts.unmatched import find_unmatched
+from monitor.alerts.unmatched_names import find_unmatched
 from monitor.model.errors import ConfigError, MonitorError, SourceError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
@@ -16,11 +16,11 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
 from monitor.model.unpaired import UnpairedFindings
+from monitor.pipeline.id_spellings import compare_users
+from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pull import Arms, draw_panel
-from monitor.pipeline.respelled import compare_users
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.runner import WatchedComparison
 from monitor.sources import SampleOptions

@@ -38,7 +38,7 @@ from monitor.statistics.reference.prediction import WINDOW, compute_reference
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
-from monitor.alerts.unmatched import find_unmatched_silences
+from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence

@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from monitor.alerts.unmatched import may_concern
+from monitor.alerts.unmatched_names import may_concern
 from monitor.measures.presentation import score_by_chance
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation

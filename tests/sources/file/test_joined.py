@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT, comparison, rule
-from monitor.boundary import scratch
+from monitor.boundary import temporary_database
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
@@ -391,10 +391,10 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert sum(len(batch.candidate.rankings) for batch in answers.batches(5000)) == len(users)
         assert list(spill.iterdir())
     with small_disk(tmp_path / "small", "2m") as disk:
-        for folder, most in ((disk, scratch.SPILL), (spill, "2MB")):
+        for folder, most in ((disk, temporary_database.SPILL), (spill, "2MB")):
             assert list(folder.iterdir()) == []
             monkeypatch.setattr(tempfile, "tempdir", str(folder))
-            monkeypatch.setattr(scratch, "SPILL", most)
+            monkeypatch.setattr(temporary_database, "SPILL", most)
             with (
                 pytest.raises(SourceError, match=r"is full|more than 2MB"),
                 source.read(asked) as answers,
