@@ -54,7 +54,7 @@ def draw_users(users: UserTable, comparison: Comparison, slot: datetime) -> Pane
         order = ids.argsort()
     drawn = np.arange(len(order))
     if size is not None:
-        drawn = _sample(ids[order], size, comparison, slot)
+        drawn = _draw_sample(ids[order], size, comparison, slot)
     minimum = (size and size.minimum) or 0
     if not minimum:
         order = order[drawn]
@@ -112,7 +112,7 @@ def select_kept(
     return is_kept
 
 
-def _sample(
+def _draw_sample(
     users: pd.Index[str],
     size: SampleSize,
     comparison: Comparison,

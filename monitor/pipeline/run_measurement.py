@@ -9,7 +9,7 @@ from datetime import datetime
 
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory
-from monitor.model.model_versions import follow
+from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Keep
 from monitor.pipeline.accumulator import SUBSET_USERS, RemoteMeasurer, RunAccumulator
@@ -77,7 +77,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         scores=scores if scores.count else None,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, stopwatch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
-        models=follow(last_models, accumulator.part.versions, slot),
+        models=follow_models(last_models, accumulator.part.versions, slot),
     )
     with stopwatch.stage("arms"):
         last, former = recode_earlier(memory, measuring, subset)

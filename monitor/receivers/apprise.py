@@ -25,7 +25,7 @@ from monitor.receivers.receiver_options import (
     ReceiverName,
     RepeatEvery,
     Timeout,
-    repeated,
+    repeating_treatment,
 )
 from monitor.texts.wording import write_extra
 
@@ -139,7 +139,7 @@ class AppriseReceiver(BaseReceiver):
     """The services of one entry."""
 
     def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
-        treatment = repeated(options.repeat_every, shows_pictures=True)
+        treatment = repeating_treatment(options.repeat_every, shows_pictures=True)
         super().__init__(name, options, external_url, treatment)
         self._services = {}
         for service, url in options.urls.items():

@@ -34,7 +34,7 @@ from monitor.receivers.receiver_options import (
     ReceiverEntry,
     RepeatEvery,
     Timeout,
-    repeated,
+    repeating_treatment,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Email(BaseReceiver):
     def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
-        treatment = repeated(options.repeat_every, shows_pictures=True)
+        treatment = repeating_treatment(options.repeat_every, shows_pictures=True)
         super().__init__(name, options, external_url, treatment)
         self._options = options
         login = None

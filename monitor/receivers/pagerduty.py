@@ -21,7 +21,7 @@ from monitor.receivers.receiver_options import (
     HttpReceiverEntry,
     RepeatEvery,
     Url,
-    repeated,
+    repeating_treatment,
     without_path,
 )
 
@@ -144,7 +144,7 @@ class PagerDuty(HttpReceiver):
 
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
-        treatment = repeated(options.repeat_every, Updates.QUIET)
+        treatment = repeating_treatment(options.repeat_every, Updates.QUIET)
         super().__init__(url, name, options, external_url, treatment)
         self._key = options.routing_key.get_secret_value()
 

@@ -104,7 +104,9 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     policy = policy_of(settings)
-    comparisons = [_installed(to_comparison(each), settings) for each in settings.comparisons]
+    comparisons = [
+        _complete_comparison(to_comparison(each), settings) for each in settings.comparisons
+    ]
     selectors = share_selectors(policy.selectors, comparisons)
 
     def reopen(options: ComparisonOptions) -> WatchedComparison:
@@ -195,11 +197,11 @@ def open_comparison(
         joined=open_joined(baseline, options.candidate, options.users, again),
         scores_to=scores_to,
         pseudonyms=pseudonyms,
-        listed=_listed(options),
+        listed=_open_listed_users(options),
     )
     if options.unpaired is not None:
         arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
-    comparison = _installed(to_comparison(options), settings, selectors)
+    comparison = _complete_comparison(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
@@ -229,7 +231,7 @@ def _open_outcomes(options: UnpairedOptions) -> OutcomeSources:
     )
 
 
-def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
+def _open_listed_users(options: ComparisonOptions) -> dict[Arm, UserSource]:
     """Return the users that each arm has lists for, if the arm's source can list its users."""
     all_users = UsersOptions(all=True)
     listed = {}
@@ -256,7 +258,7 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
     return _answer_folder(Path(folder), family, count)
 
 
-def _installed(
+def _complete_comparison(
     comparison: Comparison,
     settings: Settings,
     selectors: Mapping[str, tuple[str, ...]] | None = None,

@@ -114,7 +114,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     Raises InputError for an unreadable file, for files that have no users in common, or for a
     ``catalogue`` that is too small.
     """
-    comparison = _comparison(metrics, k, worst)
+    comparison = _make_comparison(metrics, k, worst)
     slot = utc_now()
     # The users of each file of lists. Their options are a part of the options of the lists.
     listed = [FileUsersOptions(**each.model_dump(include=_OF_USERS)) for each in lists]
@@ -249,7 +249,7 @@ def _require_pairs(
     raise InputError("; ".join(parts))
 
 
-def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
+def _make_comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
     """Return a comparison of all users that stores no scores and has no rules."""
     measuring = MeasuringPlan(
         k=k,

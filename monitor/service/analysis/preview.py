@@ -109,17 +109,17 @@ def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iter
         if Arm.CANDIDATE in arms.listed:
             users = arms.users.users(slot, ()).users
             candidate_users = arms.listed[Arm.CANDIDATE].users(slot, ()).users
-            yield _match(IdKind.USER, users, candidate_users)
+            yield _count_matching(IdKind.USER, users, candidate_users)
     if evidence:
         items: list[str] = []
         candidate_items: list[str] = []
         for lists in evidence:
             items += lists.baseline
             candidate_items += lists.candidate
-        yield _match(IdKind.ITEM, items, candidate_items)
+        yield _count_matching(IdKind.ITEM, items, candidate_items)
 
 
-def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
+def _count_matching(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
     baseline_ids = set(baseline)
     matching = baseline_ids & set(candidate)
     return Match(ids=ids, matching=len(matching), of=len(baseline_ids))

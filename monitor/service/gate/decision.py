@@ -108,7 +108,7 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
     return GateVerdict.INCONCLUSIVE, GateReason.TOO_FEW
 
 
-def decide(
+def decide_gate(
     history: SqlHistory,
     settings: Settings,
     question: Question,
@@ -155,11 +155,11 @@ def judge_stored(
     course = {}
     if sampled:
         names = _segment_names(question, sampled)
-        segments = _judge(question, sampled, names, looks)
+        segments = _judge_runs(question, sampled, names, looks)
         # Judge again as if only the runs up to some slot were stored, at ``most_looks`` slots.
         ends = {math.ceil(len(sampled) * step / most_looks) for step in range(1, most_looks + 1)}
         for end in sorted(ends):
-            course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
+            course[sampled[end - 1].run.slot] = _judge_runs(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
     if segments:
         sentence = write_verdict(verdict, segments, question.margin)
@@ -210,7 +210,7 @@ def _read_runs(
     return tuple(reversed(sampled)), left_out
 
 
-def _judge(
+def _judge_runs(
     question: Question, runs: Sequence[DrawnRun], names: Sequence[str], looks: int
 ) -> tuple[GateResult, ...]:
     """Judge the users of all these runs together, in each of the named segments."""
@@ -342,7 +342,7 @@ class GateAnswers:
             with self._judging:
                 answer = self._answers.get(key)  # another thread may have stored it
                 if answer is None:
-                    certificate = decide(self._history, settings, question, self._clock)
+                    certificate = decide_gate(self._history, settings, question, self._clock)
                     answer = describe_certificate(certificate)
                 answers = [*self._answers.items(), (key, answer)]
                 self._answers = dict(answers[-_MOST_CACHED:])

@@ -251,7 +251,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
     require_level(alpha)
     question = Question(
         comparison=comparison,
-        metric=_choose(comparison, metric),
+        metric=_choose_metric(comparison, metric),
         margin=margin,
         alpha=alpha,
         segments=tuple(dict.fromkeys(segments)) or (ALL,),
@@ -269,7 +269,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
     return question
 
 
-def _choose(comparison: Comparison, name: str | None) -> Metric:
+def _choose_metric(comparison: Comparison, name: str | None) -> Metric:
     """Return the metric with this name, or the first one. Raises InputError if it is not measured."""
     metrics = comparison.measuring.metrics
     if name is None:
@@ -377,9 +377,9 @@ def read_run(
     asked = {ALL: run.asked or 0}
     finished = history.finished_run(run.id) if question.needs_panel else None
     if users_at is not None and finished is not None and finished.coverage is not None:
-        panel = _panel(run, history, question, scores.users, users_at)
+        panel = _read_panel(run, history, question, scores.users, users_at)
         for row in finished.coverage.rows:
-            rows_of[row.segment] = _rows(panel, row.segment, scores.users)
+            rows_of[row.segment] = _rows_of_segment(panel, row.segment, scores.users)
             asked[row.segment] = row.asked
     is_judged = np.ones(len(everyone), dtype=bool)
     if not question.is_census:
@@ -419,9 +419,9 @@ def _read_arms(
         coverage = {row.segment: row for row in finished.coverage.rows}
     members: dict[str, Rows] = {ALL: np.arange(len(scores.users), dtype=np.intp)}
     if users_at is not None and question.needs_panel:
-        panel = _panel(run, history, question, scores.users, users_at)
+        panel = _read_panel(run, history, question, scores.users, users_at)
         for segment in coverage:
-            members[segment] = _rows(panel, segment, scores.users)
+            members[segment] = _rows_of_segment(panel, segment, scores.users)
     segments = {}
     for segment, rows in members.items():
         # The seed gives the same run the same pairs.
@@ -452,7 +452,7 @@ def _drawn_segment(excesses: Floats, unscored: int, scale: Scale) -> DrawnSegmen
     return DrawnSegment(unit=scale.to_unit(excesses[has_score]), missing=missing)
 
 
-def _panel(
+def _read_panel(
     run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
 ) -> Panel:
     """Return the panel that the run drew, from its stored lists or drawn again.
@@ -475,7 +475,7 @@ def _panel(
     return panel
 
 
-def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
+def _rows_of_segment(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
     """Return the rows of the segment's users among ``scored``, in ascending order."""
     if segment not in panel.segments:  # the segment had too few users, so it is not in the panel
         return np.empty(0, dtype=np.intp)
