@@ -490,12 +490,21 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     is_moved = (weighed >= least_change) & ((lists_now > lists_before) == has_risen)
     count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
     count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
-    hit = count_now > count_before if has_risen else count_now < count_before
-    hit &= changes.is_known
+    has_gained = (count_now > count_before) & changes.is_known
+    has_lost = (count_now < count_before) & changes.is_known
+    # Healthy lists gain and lose such items about equally often.
+    hit, by_chance = (has_gained, has_lost) if has_risen else (has_lost, has_gained)
     if not _keeps_rest(scene, changes, arm, hit, np.abs(count_now - count_before)):
         return None
     kind, detail = _describe_moved(lists, is_moved, most_moved, users)
-    return Suspicion(kind=kind, arm=arm, hit=hit, judged=changes.is_known, detail=detail)
+    return Suspicion(
+        kind=kind,
+        arm=arm,
+        hit=hit,
+        judged=changes.is_known,
+        usual=float(by_chance.sum()) / users,
+        detail=detail,
+    )
 
 
 def _describe_moved(
