@@ -20,7 +20,7 @@ from monitor.model.statistics import (
     Lack,
     parse_derived,
 )
-from monitor.pipeline.score import watches_rise
+from monitor.pipeline.score import means_too_similar
 from monitor.statistics.attribution.faults import find_missing
 from monitor.texts.explanations import (
     write_alert_text,
@@ -179,7 +179,7 @@ def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
 
 def _is_rise(start: Transition) -> bool:
     """Return whether the alert says that lists are too similar."""
-    return start.kind is RuleKind.SIMILARITY and watches_rise(
+    return start.kind is RuleKind.SIMILARITY and means_too_similar(
         start.metric, start.statistic, start.direction
     )
 
