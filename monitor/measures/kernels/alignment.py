@@ -4,7 +4,7 @@ All pairwise metrics use this alignment. This module also ranks and counts the c
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -75,10 +75,13 @@ class Alignment:
         """The length of the longer list of each pair."""
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
-    @property
-    def common(self) -> Array:
+    @cached_property
+    def common(self) -> Ranks:
         """The number of items that the lists of each pair have in common."""
-        common: Array = self.agreement[-1]
+        if "agreement" in self.__dict__:
+            return self.agreement[-1]
+        is_common = (self.positions < self.k).view(np.uint8)
+        common: Ranks = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
         return common
 
     @cached_property
@@ -229,7 +232,7 @@ def align(batch: PairBatch) -> Alignment:
         compiled = choice.compiled(len(batch) * longest * longest)
         if compiled is not None:
             lengths = batch.baseline_lengths, batch.candidate_lengths
-            aligned = compiled.find(batch.baseline, batch.candidate, lengths, longest)
+            aligned = compiled.align_lists(batch.baseline, batch.candidate, lengths, longest)
     if aligned is None:
         positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
     else:
@@ -265,13 +268,17 @@ def row_blocks(batch: PairBatch) -> Iterator[slice]:
         yield slice(low, min(low + step, len(batch)))
 
 
-def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
-    """Align a batch in blocks that fit into the cache.
+def blocks(batch: PairBatch) -> list[tuple[slice, Alignment]]:
+    """Align a batch in blocks that fit into the cache, without scores, weights and labels.
 
-    The function yields the rows of each block and their alignment.
+    The function returns the rows of each block and their alignment. The batch keeps them. For lists
+    of at most 255 items they take an eighth of the memory of the lists.
     """
-    for rows in row_blocks(batch):
-        yield rows, align(batch.take(rows))
+    if not batch.alignments:
+        lists = replace(batch, scores=None, weights=None, labels=None)
+        for rows in row_blocks(batch):
+            batch.alignments.append((rows, align(lists.take(rows))))
+    return batch.alignments
 
 
 @immutable
@@ -310,7 +317,7 @@ def count_shared(alignment: Alignment) -> Integers:
     return alignment.common.astype(np.int64)
 
 
-def pairs(count: Integers) -> Integers:
+def count_pairs(count: Integers) -> Integers:
     """The number of pairs that can be chosen from ``count`` items."""
     chosen: Integers = count * (count - 1) // 2
     return chosen
@@ -323,12 +330,13 @@ def count_discordant(alignment: Alignment) -> Integers:
     Unlike `Alignment.inversions`, this does not count pairs with an absent item.
     """
     is_common = alignment.positions < alignment.k
-    places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
-    absent_ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
+    ranks = np.arange(alignment.k, dtype=alignment.positions.dtype)[:, None]
+    places = np.add.reduce(is_common * ranks, axis=0, dtype=np.int64)
+    absent_ahead: Integers = places - count_pairs(count_shared(alignment))
     return alignment.inversions.astype(np.int64) - absent_ahead
 
 
-def reverse(alignment: Alignment) -> Alignment:
+def exchange_arms(alignment: Alignment) -> Alignment:
     """The same pairs with exchanged arms. The result has no labels."""
     return Alignment(
         alignment.candidate_positions,
@@ -344,7 +352,7 @@ def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignme
 
     Exchanging the arms does not change any bit of the result.
     """
-    mean: Floats = (measure(alignment) + measure(reverse(alignment))) / 2
+    mean: Floats = (measure(alignment) + measure(exchange_arms(alignment))) / 2
     return mean
 
 

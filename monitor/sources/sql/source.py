@@ -19,8 +19,8 @@ from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
-from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.sources.columns import user_index
+from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
+from monitor.sources.columns import index_users
 from monitor.sources.list_collector import pull_without
 from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
@@ -83,7 +83,8 @@ def _newest(
     at = order[0]
     is_in_time = _in_period(at, served, slot, dialect)
     if has_users_only:
-        return sa.select(*selected).where(is_in_time).distinct()
+        # SQLite sorts rows to group them, which takes half the time of DISTINCT.
+        return sa.select(*selected).where(is_in_time).group_by(*selected)
     newest = sa.func.first_value(order[-1]).over(
         partition_by=selected[0], order_by=[column.desc() for column in order]
     )
@@ -172,9 +173,9 @@ def count_unserved(
     if served is None:
         return ()
     log = table_of(str(options.table))
-    checks = [(served.time, Need.TIMES, _instant(served, database.dialect))]
+    checks = [(served.time, ColumnKind.TIMES, _instant(served, database.dialect))]
     if served.request is not None:
-        checks.append((served.request, Need.IDS, sa.column(served.request)))
+        checks.append((served.request, ColumnKind.IDS, sa.column(served.request)))
     rows = sa.func.count().label("rows")
     unreadable = []
     for column, need, value in checks:
@@ -267,7 +268,7 @@ class SqlUsers(SqlTable):
         tally = Tally(self.where(slot))
         parts = [pd.DataFrame({"user": [], "arm": []}, dtype="str")]
         for batch in self.batches(slot, (user, ARM_COLUMN)):
-            users = user_index(self._users(batch, tally))
+            users = index_users(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
         rows = pd.concat(parts).dropna().drop_duplicates()
@@ -302,7 +303,7 @@ class SqlSource:
 
     def _pull(self, request: PullRequest) -> Pull:
         options = self._options
-        users = request.users.tolist()
+        users = request.users
         size = options.batch if "users" in self._names else max(1, len(users))
         # The users of each statement that has not ended.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
@@ -325,7 +326,9 @@ class SqlSource:
             return pull
         return pull_without(pull, late, CoverageReason.TIMEOUT, self._late)
 
-    def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
+    def _batches(
+        self, request: PullRequest, waiting: "deque[pd.Index[str]]"
+    ) -> Iterator[TableBatch]:
         """Run all statements and return their rows. Stop at the deadline.
 
         When a statement ends, its users are removed from ``waiting``.
@@ -335,7 +338,9 @@ class SqlSource:
 
         def parameter_sets() -> Iterator[dict[str, object]]:
             while waiting:
-                values = {"k": request.k, "slot": request.slot, "users": waiting[0]}
+                values = {"k": request.k, "slot": request.slot}
+                if "users" in self._names:
+                    values["users"] = waiting[0].tolist()
                 yield {name: values[name] for name in self._names}
                 waiting.popleft()
 

@@ -10,7 +10,7 @@ import numpy as np
 from monitor.measures.kernels.exposure import index_codes
 from monitor.measures.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
-from monitor.model.explanation import ExposedItem, MeanDrop, Part, SegmentFall
+from monitor.model.explanation import DropPart, ExposedItem, MeanDrop, SegmentFall
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.segments import AND
@@ -78,7 +78,7 @@ def _add_by_part(
     changes: PairChanges,
     is_scored: Flags,
     is_in_both: Flags,
-) -> dict[Part, Floats]:
+) -> dict[DropPart, Floats]:
     """Return for each part what each user adds to the drop, float64 (n,).
 
     ``is_scored`` marks the users whose distance is defined. There are N such users. ``is_in_both``
@@ -98,10 +98,10 @@ def _add_by_part(
     composition -= np.where(is_in_both, above_mean / in_both, 0.0)
     parts = changes.parts
     return {
-        Part.MEMBERSHIP: np.where(is_in_both, parts.membership / in_both, 0.0),
-        Part.ORDER: np.where(is_in_both, parts.order / in_both, 0.0),
-        Part.LENGTH: np.where(is_in_both, parts.length / in_both, 0.0),
-        Part.COMPOSITION: composition,
+        DropPart.MEMBERSHIP: np.where(is_in_both, parts.membership / in_both, 0.0),
+        DropPart.ORDER: np.where(is_in_both, parts.order / in_both, 0.0),
+        DropPart.LENGTH: np.where(is_in_both, parts.length / in_both, 0.0),
+        DropPart.COMPOSITION: composition,
     }
 
 
@@ -133,7 +133,7 @@ def _dimension(segment: str) -> str:
 
 def _list_falls(
     segments: Mapping[str, Rows],
-    added: Mapping[Part, Floats],
+    added: Mapping[DropPart, Floats],
     is_scored: Flags,
     is_in_both: Flags,
 ) -> list[SegmentFall]:
@@ -144,7 +144,7 @@ def _list_falls(
     """
     sums_within = []
     for part, values in added.items():
-        if part is not Part.COMPOSITION:
+        if part is not DropPart.COMPOSITION:
             sums_within.append(float(values.sum()))
     total_within = math.fsum(sums_within)
     falls = []
@@ -169,7 +169,7 @@ def _variance_between(falls: Sequence[SegmentFall], noise: float) -> float:
 
 def _find_leader(
     falls: Sequence[SegmentFall],
-    parts: Mapping[Part, float],
+    parts: Mapping[DropPart, float],
     noise: float,
 ) -> SegmentFall | None:
     """Return the segment that fell clearly more than the other segments, or None.
@@ -281,6 +281,7 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
 
 # Rounding can make two equal sums over ranks differ by at most this.
 _DUST = 1e-12
+_RANKS_AT_ONCE = 16  # 16 codes are in one line of the cache
 
 
 @immutable
@@ -345,10 +346,14 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
     exposure = np.zeros(items)
     lists = np.zeros(items, dtype=np.int64)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
-    for discount, codes_at_rank in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
-        counts = np.bincount(codes_at_rank[codes_at_rank >= 0], minlength=items)
-        exposure += discount * counts
-        lists += counts
+    discounts = rank_discounts(codes.shape[1])
+    for first in range(0, len(discounts), _RANKS_AT_ONCE):
+        ranks = slice(first, first + _RANKS_AT_ONCE)
+        by_rank = np.ascontiguousarray(codes[:, ranks].T)
+        for discount, codes_at_rank in zip(discounts[ranks], by_rank, strict=True):
+            counts = np.bincount(codes_at_rank + 1, minlength=items + 1)[1:]
+            exposure += discount * counts
+            lists += counts
     # Both are divided by the number of lists, so that sets of different size can be compared.
     return exposure / max(1, len(codes)), lists / max(1, len(codes))
 
