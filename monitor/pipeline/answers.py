@@ -91,21 +91,24 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
 
     first = ask(Arm.BASELINE, users.arms)
     lacks = dict.fromkeys(first.lacks)  # the candidate adds to these
+    weights = first.weights
+    of_baseline = [first.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        for batch in first.batches(size):
+        # Without `pop`, the baseline's lists would stay in memory beside the candidate's lists.
+        for batch in of_baseline.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
         lacks.update(dict.fromkeys(answers.lacks))
         for batch in answers.batches(size):
-            yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
+            yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
 
     return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
         lacks=lacks.keys(),
-        weights=first.weights,
+        weights=weights,
         relevance=None,
     )
 
