@@ -95,7 +95,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
     of_baseline = [first.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        # Without `pop`, the baseline's lists would stay in memory beside the candidate's lists.
+        # Without `pop`, these lists would stay in memory until the candidate's lists are scored.
         for batch in of_baseline.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.

@@ -386,6 +386,10 @@ def _kind_of(data: object) -> type[RuleOptions]:
     return next((kind for key, kind in kinds.items() if key in keys), MetricRuleOptions)
 
 
+def _name_of_kind(data: object) -> str:
+    return _kind_of(data).__name__
+
+
 class _OfAnyKind:
     """Marks the type of rules of any kind."""
 
@@ -394,7 +398,7 @@ class _OfAnyKind:
     ) -> CoreSchema:
         """The schema of `KINDS`. The names of the choices must not be keys of rules."""
         choices = {kind.__name__: handler.generate_schema(kind) for kind in KINDS}
-        return core_schema.tagged_union_schema(choices, lambda data: _kind_of(data).__name__)
+        return core_schema.tagged_union_schema(choices, _name_of_kind)
 
 
 AnyRule = Annotated[RuleOptions, _OfAnyKind()]
