@@ -379,7 +379,8 @@ def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
         batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
     )
     (alike,) = [each for each in find_suspicions(scene) if each.kind is FaultKind.ALIKE]
-    assert (alike.arm, alike.detail, alike.hit.all()) == (Arm.CANDIDATE, {"is_slight": 1.0}, True)  # type: ignore[comparison-overlap]
+    assert (alike.arm, alike.hit.all()) == (Arm.CANDIDATE, True)  # type: ignore[comparison-overlap]
+    assert alike.detail == {"is_more_alike": 1.0}
 
 
 @pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])

@@ -269,22 +269,22 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
     """Return the users that were probably hit, (n,).
 
-    ``share`` is the share of the users in ``rows`` that was hit. If nearly all were hit, all users
-    in ``rows`` are returned. All habits except `Habit.MOVED` show which users were hit. How far a
-    list moved does not show this, because some healthy lists move as far. But hit lists move
-    farther on average. So the users whose lists moved farthest are returned.
+    ``share`` is the share of the users in ``rows`` that was hit.
     """
     if share >= _NEARLY_ALL:
         likeliest = rows
     elif suspicion.habit is Habit.MOVED:
+        # Some healthy lists move as far as hit lists, so ``hit`` does not show who was hit. But hit
+        # lists move farther on average, so the users whose lists moved farthest are the likeliest.
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
         farthest_first = rows[np.argsort(-bins, kind="stable")]
         likeliest = farthest_first[: round(share * len(rows))]
     else:
+        # All other habits show who was hit.
         return suspicion.hit
-    hit = np.zeros(len(scene.batch), dtype=np.bool_)
-    hit[likeliest] = True
-    return hit
+    likely_hit = np.zeros(len(scene.batch), dtype=np.bool_)
+    likely_hit[likeliest] = True
+    return likely_hit
 
 
 def _estimate_share(
@@ -354,23 +354,24 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     """Return the share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    The mean change of the other users is subtracted from the change of each hit user. With
-    ``is_order``, only the changed order of lists counts.
+    ``growth`` is how much a user's distance between both lists grew. The mean growth of the other
+    users is subtracted from the growth of each hit user.
     """
     if scene.changes is None or scene.drop is None:
         return None
     parts = scene.changes.parts
-    change = parts.order if is_order else parts.total
-    is_known = ~np.isnan(change)
-    hit_change = change[is_known & hit]
-    other_change = change[is_known & ~hit]
-    if not len(hit_change):
+    growth = parts.order if is_order else parts.total
+    is_known = ~np.isnan(growth)
+    growth_of_hit = growth[is_known & hit]
+    growth_of_others = growth[is_known & ~hit]
+    if not len(growth_of_hit):
         return 0.0
-    beyond_others = hit_change.mean()
-    if len(other_change):
-        beyond_others -= other_change.mean()
-    # The drop is the mean change, so the drop times the number of users is the total change.
-    share = float(beyond_others) * len(hit_change) / (int(is_known.sum()) * scene.drop)
+    growth_by_fault = growth_of_hit.mean()
+    if len(growth_of_others):
+        growth_by_fault -= growth_of_others.mean()
+    # Similarity drops by as much as the distance grows. So the drop is the mean growth, and the
+    # drop times the number of users is the total growth. Both numbers are positive.
+    share = float(growth_by_fault) * len(growth_of_hit) / (int(is_known.sum()) * scene.drop)
     return min(1.0, max(0.0, share))
 
 

@@ -307,28 +307,32 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
 
 
 def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find all users, if the two lists of most users became more similar. Else None.
+    """Suspect that the lists of all users became more similar, if those of most users did.
 
-    If nearly all lists look interleaved, they are, even if many of them usually look so.
+    If nearly all lists look interleaved, the suspicion is that they are interleaved. None if the
+    mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
         return None
-    bins = _bin_likeness(scene.batch, changes.is_known)
-    bins_before = _bin_likeness(changes.former, changes.is_known)
+    everybody = changes.is_known
+    bins = _bin_likeness(scene.batch, everybody)
+    bins_before = _bin_likeness(changes.former, everybody)
     if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
         return None
-    everybody = changes.is_known
-    suspicion = Suspicion(
-        kind=FaultKind.ALIKE,
+    kind = FaultKind.ALIKE
+    # The lists are more alike than before, but need not be nearly the same.
+    detail = {"is_more_alike": 1.0}
+    looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if looks_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+        kind = FaultKind.INTERLEAVED
+        detail = {}
+    return Suspicion(
+        kind=kind,
         arm=_changed_more(scene, everybody),
         hit=everybody,
         judged=everybody,
-        detail={"is_slight": 1.0},
+        detail=detail,
     )
-    is_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if is_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
-        suspicion = replace(suspicion, kind=FaultKind.INTERLEAVED, detail={})
-    return suspicion
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
@@ -388,17 +392,19 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     None if there are hardly more such users than users with longer lists.
     """
     _, lengths = scene.batch.of(arm)
-    _, usual_lengths = _lists_before(scene, arm)
-    is_judged = usual_lengths > 0
-    is_shorter = is_judged & (lengths > 0) & (lengths < usual_lengths)
-    is_longer = is_judged & (lengths > usual_lengths)
+    _, lengths_before = _lists_before(scene, arm)
+    is_judged = lengths_before > 0
+    is_shorter = is_judged & (lengths > 0) & (lengths < lengths_before)
+    is_longer = is_judged & (lengths > lengths_before)
     if not _is_increase(is_shorter, is_longer):
         return None
+    # Duplicates are removed from lists, and this makes them shorter. If all lists with duplicates
+    # are among the shorter lists, they are this share of the shorter lists.
+    from_duplicates = _share_duplicated(scene, arm) / float(is_shorter.mean())
     detail = {
         "now": float(np.median(lengths[is_shorter])),
-        "before": float(np.median(usual_lengths[is_shorter])),
-        # The share of the shorter lists that the removal of duplicates can explain at most.
-        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(is_shorter.mean())),
+        "before": float(np.median(lengths_before[is_shorter])),
+        "duplicated": min(1.0, from_duplicates),
     }
     return Suspicion(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
