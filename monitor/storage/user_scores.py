@@ -18,17 +18,17 @@ def store_scores(
     connection: Connection,
     run_id: int,
     slot: datetime,
-    batches: Iterable[Scores],
+    blocks: Iterable[Scores],
 ) -> None:
     """Insert the scores of every user in the run of this slot.
 
-    All batches have the same metrics. Inserting is fastest if users ascend within each batch and
-    from batch to batch. New rows are then the last ones by the table's key.
+    All blocks have the same metrics. Inserting is fastest if users ascend within each block and
+    from block to block. New rows are then the last ones by the table's key.
     """
     # Imported here, because it needs numpy, which commands that only read do not load.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
-    remaining = iter(batches)
+    remaining = iter(blocks)
     first_batch = next(remaining, None)
     if first_batch is None or not first_batch.by_metric:
         return

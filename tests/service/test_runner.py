@@ -167,9 +167,9 @@ def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
 class FullSpool(DuckSpool):
     """Takes scores, and cannot give them back."""
 
-    def batches(self):
+    def blocks(self):
         """Begins well."""
-        yield next(super().batches())
+        yield next(super().blocks())
         msg = "the disk is full"
         raise OutputError(msg)
 
