@@ -159,7 +159,7 @@ class OutboxSender:
         now = self.clock.now()
         delivered = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
         resent = 0
-        for group in _group_incidents(delivered):
+        for group in _group_changes(delivered):
             if not self.is_sole_sender():
                 break
             # A group may have several incidents of its comparison. The message has the name of the
@@ -268,15 +268,22 @@ class OutboxSender:
 
         If the receiver rejects the message with the picture, send it without the picture.
         """
-        picture = None
-        if self.receiver.treatment.shows_pictures:
-            picture = self.picture_of(message)
+        if self.receiver.treatment.shows_pictures and self._try_picture(message):
+            return
+        self.receiver.send(message, now=self.clock.now())
+
+    def _try_picture(self, message: Message) -> bool:
+        """Send the message with its picture. Returns whether there is one and it was accepted."""
+        picture = self.picture_of(message)
+        if picture is None:
+            return False
         try:
             self.receiver.send(replace(message, picture=picture), now=self.clock.now())
         except DeliveryError as error:
-            if picture is None or not error.of_message:
-                raise
-            self.receiver.send(message, now=self.clock.now())
+            if error.of_message:
+                return False
+            raise
+        return True
 
     def _failed(
         self,
@@ -563,23 +570,30 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
     return [*messages, *compose_messages(new_changes, snapshot)]
 
 
-def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Group changes for messages.
-
-    All changes of a group are of one comparison. All changes of an incident are in one group.
-    """
-    by_incident: dict[tuple[str, str | None], list[Transition]] = {}
+def _group_changes(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
+    """Yield groups of changes, one group for each message, sorted by comparison."""
+    by_comparison: dict[str, list[Transition]] = {}
     for change in changes:
-        key = (change.comparison, change.incident or change.dedup_key)
-        by_incident.setdefault(key, []).append(change)
+        by_comparison.setdefault(change.comparison, []).append(change)
+    for comparison in sorted(by_comparison):
+        yield from _group_incidents(by_comparison[comparison])
+
+
+def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
+    """Yield groups of the changes of one comparison. All changes of an incident are in one group.
+
+    A group has incidents with together at most `_LARGEST_GROUP` changes. Only an incident that is
+    larger exceeds this, and it is alone in its group.
+    """
+    by_incident: dict[str | None, list[Transition]] = {}
+    for change in changes:
+        by_incident.setdefault(change.incident or change.dedup_key, []).append(change)
     group: list[Transition] = []
-    for of_incident in sorted(by_incident.values(), key=lambda members: members[0].comparison):
-        comparison = of_incident[0].comparison
-        is_too_large = len(group) + len(of_incident) > _LARGEST_GROUP
-        if group and (is_too_large or group[0].comparison != comparison):
+    for incident_changes in by_incident.values():
+        if group and len(group) + len(incident_changes) > _LARGEST_GROUP:
             yield tuple(group)
             group = []
-        group += of_incident
+        group += incident_changes
     if group:
         yield tuple(group)
 

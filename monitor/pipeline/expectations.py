@@ -338,21 +338,21 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alarm),
         segments=[*dict.fromkeys(watched.segment for watched in series)],
-        looks={watched.rule.alert: _weight(watched.rule) for watched in series},
+        looks={watched.rule.alert: _weigh(watched.rule) for watched in series},
     )
     return np.array([budget.share(watched.segment, watched.rule.alert) for watched in series])
 
 
-def _weight(rule: SeriesRule) -> float:
+def _weigh(rule: SeriesRule) -> float:
+    """Return the rule's weight in the budget of false alarms. See `SMALL_WEIGHT`."""
+    if not isinstance(rule, CoverageRule):
+        return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
     weight = 1.0
-    if isinstance(rule, CoverageRule):
-        if rule.share.lack in SUDDEN:
-            weight *= SMALL_WEIGHT
-        # The candidate is the arm that is being tried.
-        if rule.share.arm is Arm.BASELINE:
-            weight *= SMALL_WEIGHT
-    elif _is_on_rise(rule):
-        weight = SMALL_WEIGHT
+    if rule.share.lack in SUDDEN:
+        weight *= SMALL_WEIGHT
+    # A fault is more likely in the candidate, because it is the arm that is being tried.
+    if rule.share.arm is Arm.BASELINE:
+        weight *= SMALL_WEIGHT
     return weight
 
 

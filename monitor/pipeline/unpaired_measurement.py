@@ -5,7 +5,7 @@ one user, and not of two arms. The users of both arms go through one accumulator
 is divided into the users of the baseline and the users of the candidate.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -150,7 +150,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         scores=scores if scores.count else None,
         coverage=coverage,
         summaries=(*summaries, *summarize_outcomes(outcomes)),
-        evidence=_name_evidence(run.evidence, accumulator, asked),
+        evidence=_rename_scores(run.evidence, _candidate_users(accumulator, asked)),
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
         explanation=explanation,
@@ -353,19 +353,23 @@ def _values_by_arm(scores: Iterable[ArmScore]) -> dict[tuple[str, str], dict[Arm
     return values
 
 
-def _name_evidence(
-    evidence: Sequence[Evidence], accumulator: RunAccumulator, asked: AskedUsers
+def _candidate_users(accumulator: RunAccumulator, asked: AskedUsers) -> "pd.Index[str]":
+    """Return the users of the candidate among the users that are shown."""
+    shown = accumulator.shown_users()
+    rows = rows_by_segment(shown["segments"], asked.segments)
+    return user_index(shown["user"])[rows[divided(Arm.CANDIDATE, ALL)]]
+
+
+def _rename_scores(
+    evidence: Iterable[Evidence], candidate_users: "pd.Index[str]"
 ) -> tuple[Evidence, ...]:
-    """Return the evidence with scores under the names of the series of the user's arm."""
-    users = accumulator.shown_users()
-    rows = rows_by_segment(users["segments"], asked.segments)[divided(Arm.CANDIDATE, ALL)]
-    candidates = set(user_index(users["user"])[rows].intersection([each.user for each in evidence]))
-    named = []
-    for each in evidence:
-        series = SELF_SERIES[Arm.CANDIDATE if each.user in candidates else Arm.BASELINE]
-        scores = {series.of(name): value for name, value in each.scores.items()}
-        named.append(replace(each, scores=scores))
-    return tuple(named)
+    """Return the evidence with each metric renamed to the series of the user's arm."""
+    renamed = []
+    for shown in evidence:
+        arm = Arm.CANDIDATE if shown.user in candidate_users else Arm.BASELINE
+        scores = {SELF_SERIES[arm].of(name): score for name, score in shown.scores.items()}
+        renamed.append(replace(shown, scores=scores))
+    return tuple(renamed)
 
 
 def _merge_lists(lists: KeptLists | None, segments: Iterable[str]) -> KeptLists | None:
