@@ -46,15 +46,19 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Yield the problems of one rule of the comparison."""
     yield from _excluded(rule)
     yield from _stored_lists(rule, comparison)
-    is_of_both = rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
-    if is_of_both and comparison.has("unpaired"):
+    compares_arms = rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
+    if compares_arms and comparison.has("unpaired"):
         yield Problem(("coverage",), f"{_BOTH_LISTS}: use another share")
     if rule.has("frozen"):
-        # The checks below are for rules with a threshold or a learned limit.
-        return
+        return  # such a rule has no other keys that could be wrong
     if rule.has("outcome"):
         yield from _outcome(rule, comparison)
-        return
+    else:
+        yield from _series(rule, comparison)
+
+
+def _series(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report the problems of a rule on a metric or on a share of users."""
     if not rule.has("metric", "coverage"):
         yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
     elif not rule.has("coverage") and rule.metric is not None:

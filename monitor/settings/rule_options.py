@@ -245,21 +245,31 @@ class RuleOptions(Options):
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
         """The learned limit: the side that the rule watches, and the last value on this side."""
-        low, high = 0.0, 1.0
-        rises = True  # whether the statistic rises as the lists drift apart
-        if self.metric is not None:
-            rises = self.metric.drifts is rules.Direction.ABOVE
-            if self.statistic.floor is None:
-                low, high = self.metric.bounds(None)
-            else:
-                rises = not rises  # share_below(x) grows when scores become smaller
-        # To watch for improvement is to watch the opposite side.
-        is_above = rises is (self.watch == "drift")
+        direction = self._drift_direction
+        if self.watch == "improvement":
+            direction = direction.opposite
+        lowest, highest = self._range
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
-            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
-            value=high if is_above else low,
+            direction=direction,
+            value=highest if direction is rules.Direction.ABOVE else lowest,
         )
+
+    @property
+    def _drift_direction(self) -> rules.Direction:
+        """The direction in which the statistic changes as the lists drift apart."""
+        if self.metric is None:
+            return rules.Direction.ABOVE
+        if self.statistic.floor is None:
+            return self.metric.drifts
+        # share_below(x) grows when scores become smaller.
+        return self.metric.drifts.opposite
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """The lowest and the highest possible value of the statistic."""
+        is_share = self.metric is None or self.statistic.floor is not None
+        return (0.0, 1.0) if is_share else self.metric.bounds(None)
 
 
 def _is_no_text(value: object) -> bool:

@@ -83,18 +83,18 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
-        value = _value(match, environ)
+        value = _find_value(match, environ)
         values.append(value)
         return value
 
     return _REFERENCE.sub(replace, text), values
 
 
-def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    """The value of the variable in this match of `_REFERENCE`.
+def _find_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    """Return the value of the variable in this match of `_REFERENCE`.
 
-    An empty or missing variable has its default. Raises ValueError if there is neither a value nor
-    a default, or if the reference is incomplete.
+    If the variable is missing or empty, its default is returned. Raises ValueError if a missing
+    variable has no default, or if the reference is incomplete.
     """
     name = match["name"]
     default = match["default"]
@@ -102,15 +102,14 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
         raise ValueError(
             "a ${ has no name or no }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
         )
-    value = environ.get(name)
     if default is not None:
-        return value or str(default)
-    if value is None:
+        return environ.get(name) or str(default)
+    if name not in environ:
         raise ValueError(
             f"environment variable {name} is not set: set it, or give a default: "
             f"${{{name}:-default}}"
         )
-    return value
+    return environ[name]
 
 
 class EmptyConfigError(ConfigError):
