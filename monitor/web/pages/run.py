@@ -212,19 +212,22 @@ def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLis
 
 
 def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Return how each item moved. Items that are only in the baseline's list come last."""
-    baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
-    candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
+    """Return how each item moved from the baseline's list to the candidate's list.
+
+    The candidate's items come first, in their order. Items that only the baseline has follow.
+    """
+    baseline_ranks = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
+    candidate_ranks = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []
-    for item in candidate | baseline:
-        before = baseline.get(item)
-        after = candidate.get(item)
+    for item in dict.fromkeys([*lists.candidate, *lists.baseline]):
+        baseline_rank = baseline_ranks.get(item)
+        candidate_rank = candidate_ranks.get(item)
         move = Move(
             item=item,
             title=titles.get(item),
-            baseline=before,
-            candidate=after,
-            change=describe_move(before, after),
+            baseline=baseline_rank,
+            candidate=candidate_rank,
+            change=describe_move(baseline_rank, candidate_rank),
         )
         moves.append(move)
     return tuple(moves)
