@@ -73,19 +73,21 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     lost_by_segment = {name: row.count_lost(arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
     users = everybody.asked
-    expected = (usual or 0.0) * users
-    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(expected))
-    if lost - expected < least_excess:
+    usually_lost = (usual or 0.0) * users
+    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(usually_lost))
+    if lost - usually_lost < least_excess:
         return None
     segment = _find_segment_of_lost(rows, lost_by_segment)
     lost_there = lost_by_segment[segment]
     users_there = rows[segment].asked
-    detail = {"empty": everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
+    empty = everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0)
+    detail = {"empty": empty / lost}
     if usual is not None:
         detail["before"] = usual  # "before" is the key in stored explanations
+    arms = [each for each in Arm if everybody.count_lost(each) >= lost / 2]
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
+        arms=tuple(arms),
         segment=segment,
         segment_share=lost_there / users_there,
         users=lost,
@@ -235,24 +237,28 @@ def _share(finding: Finding) -> float:
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     """Return a suspicion with its segment, its number of users, and its share of the drop."""
     # Users that cannot be judged are assumed to behave like the users that can be judged.
-    judged_rows = {name: rows[suspicion.judged[rows]] for name, rows in scene.segments.items()}
+    judged_segments = {}
+    for name, members in scene.segments.items():
+        judged_segments[name] = members[suspicion.judged[members]]
     segment = suspicion.segment
     if segment == ALL:
-        segment = find_place(suspicion.hit, suspicion.usual, judged_rows)
+        segment = find_place(suspicion.hit, suspicion.usual, judged_segments)
     rows = rows_of_place(segment, scene.segments)
-    judged = rows_of_place(segment, judged_rows)
+    judged = rows_of_place(segment, judged_segments)
     # Many new items also change the order of the common items. Then the new items are the fault.
     if suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
     if suspicion.habit is None:
         # ``hit`` shows exactly who was hit, also outside of the segment.
         share = float(suspicion.hit[judged].mean())
-        users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_rows[ALL])
+        users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
     else:
         share = _estimate_share(suspicion.habit, suspicion, scene, judged)
         users = share * len(rows)
     likely_hit = _select_likely_hit(suspicion, scene, rows, share)
     is_order = suspicion.kind is FaultKind.REORDERED
+    # The number of users is exact if exactly all users of the segment are hit.
+    hits_segment = suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
@@ -262,7 +268,7 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_share_of_drop(likely_hit, scene, is_order=is_order),
         detail=suspicion.detail,
-        is_exact=bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)),
+        is_exact=bool(hits_segment),
     )
 
 
