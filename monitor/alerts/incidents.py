@@ -48,7 +48,7 @@ _LACKS_OF_FAULT: Mapping[FaultKind, Collection[Lack]] = {
 }
 
 
-class Problem(StrEnum):
+class AlertProblem(StrEnum):
     """What an alert reports. The first two problems are different faults."""
 
     NO_LIST = "users get no list"
@@ -57,14 +57,14 @@ class Problem(StrEnum):
     OUTAGE = "no run succeeds"
 
 
-def find_problem(kind: RuleKind, statistic: str) -> Problem:
+def find_problem(kind: RuleKind, statistic: str) -> AlertProblem:
     """Find the problem that rules and alerts of this kind report about this statistic."""
     if kind is RuleKind.CONDITION:
         is_outage = statistic in (Condition.ERROR, Condition.STALE)
-        return Problem.OUTAGE if is_outage else Problem.CONDITION
+        return AlertProblem.OUTAGE if is_outage else AlertProblem.CONDITION
     if kind is RuleKind.COVERAGE and statistic.startswith(_NO_LIST):
-        return Problem.NO_LIST
-    return Problem.OTHER_LIST
+        return AlertProblem.NO_LIST
+    return AlertProblem.OTHER_LIST
 
 
 def assign_incidents(
@@ -102,9 +102,9 @@ def assign_incidents(
     # The alerts that start in one run are assigned in three groups. Alerts of a later group can
     # join the incident of an earlier group.
     for group in (
-        (Problem.OTHER_LIST, Problem.CONDITION),
-        (Problem.NO_LIST,),
-        (Problem.OUTAGE,),
+        (AlertProblem.OTHER_LIST, AlertProblem.CONDITION),
+        (AlertProblem.NO_LIST,),
+        (AlertProblem.OUTAGE,),
     ):
         starts = [
             change for change in transitions if change.is_start and problems[change.alert] in group
@@ -141,17 +141,18 @@ def assign_incidents(
 def _may_join(
     starts: Sequence[Transition],
     incident: Sequence[AlertState],
-    problems: Mapping[str, Problem],
+    problems: Mapping[str, AlertProblem],
 ) -> bool:
     """Whether these starting alerts may join an incident with these states."""
     problem = problems[starts[0].alert]
     # The problem is None if the rule of a firing alert was removed.
     of_incident = {problems.get(state.alert) for state in incident}
-    if problem is not Problem.OUTAGE:
-        return problem is Problem.NO_LIST or Problem.OUTAGE not in of_incident
+    if problem is not AlertProblem.OUTAGE:
+        return problem is AlertProblem.NO_LIST or AlertProblem.OUTAGE not in of_incident
     since = min(start.since for start in starts)
-    return Problem.NO_LIST in of_incident or all(
-        problems.get(state.alert) in (Problem.CONDITION, Problem.OUTAGE) or state.since >= since
+    return AlertProblem.NO_LIST in of_incident or all(
+        problems.get(state.alert) in (AlertProblem.CONDITION, AlertProblem.OUTAGE)
+        or state.since >= since
         for state in incident
     )
 
@@ -160,7 +161,7 @@ def _count_users_of_conditions(
     transitions: Sequence[Transition],
     states: Sequence[AlertState],
     before: Sequence[AlertState],
-    problems: Mapping[str, Problem],
+    problems: Mapping[str, AlertProblem],
 ) -> tuple[Transition, ...]:
     """Set the number of users of each starting alert on a condition of all users.
 
@@ -169,7 +170,7 @@ def _count_users_of_conditions(
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
     for state in states:
-        is_count = state.segment == ALL and problems.get(state.alert) is Problem.NO_LIST
+        is_count = state.segment == ALL and problems.get(state.alert) is AlertProblem.NO_LIST
         if is_count and state.value is not None:
             lost.append(round(state.value * state.users))
     if not lost:
@@ -305,7 +306,7 @@ def _count_users(start: Transition) -> float | None:
     return start.users * abs(start.value - (start.normal or 0.0))
 
 
-_FAULTS = frozenset({Problem.NO_LIST, Problem.OTHER_LIST})
+_FAULTS = frozenset({AlertProblem.NO_LIST, AlertProblem.OTHER_LIST})
 
 
 @immutable
@@ -317,7 +318,7 @@ class Paging:
     users: float = 0.0
     # Whether it concerns at least half of the users of its largest alert
     concerns_most: bool = False
-    faults: frozenset[Problem] = frozenset()
+    faults: frozenset[AlertProblem] = frozenset()
     worse: str | None = None
     has_grown: bool = False  # whether only growth caused the last page
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from monitor.cli.file_columns import find_column, fitting_options
+from monitor.cli.file_columns import fitting_options, pick_column
 from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed
 from monitor.cli.stored_runs import print_run
@@ -52,8 +52,8 @@ def read_test(  # noqa: PLR0913 - the options of the command
     if len(values) != _ARMS:
         raise typer.BadParameter(f"--arms {arms!r} must have two values: write baseline,candidate")
     return LoggedTest(
-        arm=arm or find_column(log, _ARM_COLUMNS),
-        time=time or find_column(log, _TIME_COLUMNS),
+        arm=arm or pick_column(log, _ARM_COLUMNS),
+        time=time or pick_column(log, _TIME_COLUMNS),
         arms=(values[0], values[1]),
         before=parse_fixed("--before", before),
         baseline_share=split,

@@ -22,7 +22,7 @@ Candidate = Annotated[
 TopK = Annotated[
     int, typer.Option("-k", min=1, max=10_000, help="Compare the first k places of each list.")
 ]
-Metrics = Annotated[
+MetricOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
@@ -70,11 +70,11 @@ ScoresColumn = Annotated[
     str | None,
     column_option("Column with the models' scores. Equal scores are ties. Can replace --rank."),
 ]
-NoItem = Annotated[
+NoItemOption = Annotated[
     list[str] | None,
     typer.Option(metavar="ID", help="Value that pads short lists, such as -1. May be repeated."),
 ]
-MaxUnreadable = Annotated[
+MaxUnreadableOption = Annotated[
     float | None,
     typer.Option(
         min=0,

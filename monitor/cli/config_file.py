@@ -137,7 +137,7 @@ def _try_database(settings: Settings) -> _TriedDatabase:
 
     place = describe(parse_url(settings.database))
     try:
-        return _TriedDatabase(place=place, schema=schema_version.probe(settings.database))
+        return _TriedDatabase(place=place, schema=schema_version.probe_database(settings.database))
     except DatabaseError as error:
         return _TriedDatabase(place=place, problem=error)
 

@@ -25,7 +25,7 @@ from monitor.cli.parameters import (
     AsJson,
     Author,
     Comment,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     OneComparison,
     OneSegment,
@@ -211,7 +211,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
 
 
 def accept(  # noqa: PLR0913 - the command's options
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     since: Annotated[
         str,

@@ -46,7 +46,7 @@ OneComparison = Annotated[
         help="Name of a comparison, or of an entry with several candidates. Default: all.",
     ),
 ]
-ComparisonName = Annotated[
+ComparisonArgument = Annotated[
     str, typer.Argument(autocompletion=complete_comparisons, help="Name of the comparison.")
 ]
 Since = Annotated[

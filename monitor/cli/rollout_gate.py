@@ -30,7 +30,7 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     HtmlFile,
     Metric,
@@ -113,7 +113,7 @@ def _end(error: Exception) -> NoReturn:
 
 
 def gate(  # noqa: PLR0913 - the command's options
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     margin: Annotated[
         float,

@@ -13,7 +13,7 @@ from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons, complet
 from monitor.cli.output import instant, pick, print_json, print_line, print_records
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     Metric,
     Segments,
@@ -68,7 +68,7 @@ _Learned = Annotated[
 
 
 def suggest(  # noqa: PLR0913 - the command's options
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     every: Annotated[
         str | None,

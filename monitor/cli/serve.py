@@ -204,14 +204,14 @@ def healthcheck(
     TLS, and does not need a password. It does not verify the daemon's certificate, because the
     response is not secret.
     """
-    from monitor.cli.health_probe import probe, tls_context
+    from monitor.cli.health_probe import probe_daemon, tls_context
 
     if key is not None and cert is None:
         raise typer.BadParameter("--key needs the certificate that it belongs to: give --cert too")
     tls = tls_context(cert, key)
     host, port = parse_address(address, "HOST:PORT")
     word = "ready" if ready else "healthy"
-    is_well, answer = probe(_EVERYWHERE.get(host, host), port, word, tls, timeout_s)
+    is_well, answer = probe_daemon(_EVERYWHERE.get(host, host), port, word, tls, timeout_s)
     typer.echo(escape_controls(answer), err=not is_well)
     if not is_well:
         raise typer.Exit(UNHEALTHY_EXIT)

@@ -29,7 +29,7 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     OneComparison,
     Since,
@@ -304,7 +304,7 @@ def _print_while_learning(results: Sequence[RunResult]) -> None:
 def _find_while_learning(result: RunResult) -> str | None:
     """Return what an ok run found that no rule can alert on yet, or None."""
     from monitor.model.alerts import State
-    from monitor.service.analysis.interpretation import find_shared
+    from monitor.service.analysis.interpretation import find_common_list_shares
     from monitor.texts.explanations import write_cause
     from monitor.texts.interpretation import write_shared
 
@@ -316,7 +316,7 @@ def _find_while_learning(result: RunResult) -> str | None:
     if explanation is not None and explanation.finding is not None:
         return f"{write_cause(explanation.finding)}."
     shared = [score for score in result.arm_scores if score.metric == Lack.SHARED]
-    return next(iter(write_shared(find_shared(shared))), None)
+    return next(iter(write_shared(find_common_list_shares(shared))), None)
 
 
 def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
@@ -374,7 +374,7 @@ def _of_all(summaries: Iterable[Summary]) -> list[Summary]:
 
 
 def backfill(
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     config: Config = DEFAULT_CONFIG,
     since: Since = None,

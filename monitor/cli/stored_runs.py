@@ -24,7 +24,7 @@ from monitor.cli.output import (
 )
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     OneComparison,
     Since,
@@ -82,7 +82,7 @@ def _run_dict(run: Run) -> dict[str, object]:
 
 
 def show(
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: StoredSlot = None,
@@ -151,7 +151,7 @@ def show(
 
 
 def report(
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     slot: StoredSlot = None,

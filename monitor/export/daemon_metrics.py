@@ -9,12 +9,12 @@ from threading import Lock
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 
-from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
-from monitor.export.series import OWNERS, SERIES, Kind
+from monitor.export.exposition import FamilyGroup, Format, Gauges, LabelValues, Lines, counted
+from monitor.export.series import OWNERS, SERIES, SeriesKind
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import RunResult
 
-_COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
+_COUNTED = (SeriesKind.COUNTER, SeriesKind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
 """The publisher counts this series itself when it makes a page."""
 _Ages = Mapping[str, tuple[int, float]]
@@ -30,7 +30,7 @@ class _Counts:
 
     def __init__(self, owner: str | None, *name: str) -> None:
         self._metrics: dict[str, Counter | Histogram] = {}
-        self.piece = Piece(self._families)
+        self.families = FamilyGroup(self._families)
         for series_name, series in SERIES.items():
             if series.kind not in _COUNTED or series.owner != owner or series_name == _OF_PAGES:
                 continue
@@ -49,7 +49,7 @@ class _Counts:
         else:
             # If the wall clock was set back, a duration may be negative.
             metric.observe(max(0.0, value))
-        self.piece.changed()
+        self.families.changed()
 
     def _families(self) -> Iterable[Metric]:
         return chain.from_iterable(metric.collect() for metric in self._metrics.values())
@@ -170,7 +170,7 @@ class DaemonMetrics:
         """Return all series with their current values, encoded."""
         lines = [form.encode(self.gauges().families())]
         for counts in self._counts.values():
-            lines.append(counts.piece.lines(form))
+            lines.append(counts.families.lines(form))
         return lines
 
     def gauges(self) -> Gauges:

@@ -22,7 +22,7 @@ OWNERS = ("comparison", "receiver", "ping")
 """Labels whose values are names from the configuration. Such a label is always the first one."""
 
 
-class Kind(StrEnum):
+class SeriesKind(StrEnum):
     """The type of a series in Prometheus' terms."""
 
     GAUGE = "gauge"
@@ -37,7 +37,7 @@ class Series:
     """One metric family."""
 
     name: str  # as Prometheus shows it: names of counters end in ``_total``
-    kind: Kind
+    kind: SeriesKind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram
@@ -67,7 +67,7 @@ class Series:
 
 
 def _series(
-    kind: Kind,
+    kind: SeriesKind,
     labels: str,
     meaning: str,
     buckets: tuple[float, ...] = (),
@@ -91,9 +91,9 @@ def _series(
     )
 
 
-_GAUGE = Kind.GAUGE
-_COUNTER = Kind.COUNTER
-_HISTOGRAM = Kind.HISTOGRAM
+_GAUGE = SeriesKind.GAUGE
+_COUNTER = SeriesKind.COUNTER
+_HISTOGRAM = SeriesKind.HISTOGRAM
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -102,7 +102,7 @@ _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = {
     "build_info": _series(
-        Kind.INFO,
+        SeriesKind.INFO,
         "version revision python_version",
         "Always 1. The labels name the version of rankwatch, the commit from which it was built, "
         "and the version of Python.",
@@ -131,7 +131,7 @@ _TABLE = {
         "users.",
     ),
     "similarity_distribution": _series(
-        Kind.GAUGE_HISTOGRAM,
+        SeriesKind.GAUGE_HISTOGRAM,
         "comparison metric",
         "The number of users in the segment all whose similarity is at most `le`. To get the "
         "mean, divide `_gsum` by `_gcount`.",

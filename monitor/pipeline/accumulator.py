@@ -34,8 +34,8 @@ from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Findings, Scores
 from monitor.model.statistics import Statistic, parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.pull import Answers
-from monitor.pipeline.run_parts import RunPart, counts_of, coverage_of, pack_part, unpack_part
+from monitor.pipeline.pull import SourceAnswers
+from monitor.pipeline.run_parts import RunPart, build_coverage, counts_of, pack_part, unpack_part
 from monitor.pipeline.run_scores import draw_scores, join_scores
 from monitor.pipeline.score import (
     find_worst_similarity,
@@ -46,9 +46,9 @@ from monitor.pipeline.score import (
 from monitor.pipeline.shown_users import (
     add_tables,
     join_users,
-    kept_lists,
+    lists_of_table,
     ordinary_evidence,
-    scores_of,
+    scores_of_table,
     show_users,
     stored_lists,
     worst_evidence,
@@ -103,7 +103,7 @@ class RunAccumulator:
 
     def measure(
         self,
-        answers: Answers,
+        answers: SourceAnswers,
         measurer: "RemoteMeasurer",
         watch: Stopwatch,
         batch_users: int | None,
@@ -212,7 +212,7 @@ class RunAccumulator:
     @property
     def coverage(self) -> Coverage:
         """The coverage of all users that were asked for."""
-        return coverage_of(self.part.coverage, self._segments)
+        return build_coverage(self.part.coverage, self._segments)
 
     def shown_users(self) -> pa.Table:
         """Return one table of all users that are shown or whose lists are stored, in any order.
@@ -264,12 +264,12 @@ class RunAccumulator:
         users = self.shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
         users = sort_users(users, users["is_sampled"])
-        lists = kept_lists(users, self._segments)
+        lists = lists_of_table(users, self._segments)
         return Sample(
             pairing=pair_kept(lists, self._comparison.measuring.k, weights, relevance),
             segments=lists.segments,
-            scores=scores_of(users),
-            coverage=coverage_of(self.part.sampled, self._segments),
+            scores=scores_of_table(users),
+            coverage=build_coverage(self.part.sampled, self._segments),
         )
 
 

@@ -20,7 +20,7 @@ from monitor.model.rules import Comparison, SimilarityRule
 from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
-from monitor.pipeline.pull import Answers, Arms, UnpairedArms, draw_panel, join_all, pull_all
+from monitor.pipeline.pull import Arms, SourceAnswers, UnpairedArms, draw_panel, join_all, pull_all
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
@@ -33,7 +33,7 @@ def open_answers(
     slot: datetime,
     watch: Stopwatch,
     memory: Memory,
-) -> Iterator[Answers]:
+) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
 
     Raises SourceError if the users cannot be read.
@@ -73,7 +73,7 @@ def _pull_arms(
     panel: Panel,
     slot: datetime,
     watch: Stopwatch,
-) -> Answers:
+) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
     Raises SourceError if an arm has no users.
@@ -99,7 +99,7 @@ def _pull_arms(
             for batch in answers.batches(size):
                 yield replace(batch, arm=arm)
 
-    return Answers(
+    return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
         lacks=lacks.keys(),
@@ -115,7 +115,7 @@ def pull_until_certain(
     slot: datetime,
     timeout_s: float,
     memory: Memory,
-) -> Answers:
+) -> SourceAnswers:
     """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
 
     All rounds together may take ``timeout_s`` seconds. A round asks the next users of the panel in
@@ -128,7 +128,7 @@ def pull_until_certain(
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
     watched = _WatchedScores(comparison, cut_panel(replace(panel, users=users), order))
 
-    def ask(start: int, end: int, asked_arms: Arms) -> Answers:
+    def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
         return pull_all(comparison, asked_arms, part, slot, deadline.remaining_s, memory)
 

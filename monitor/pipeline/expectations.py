@@ -33,7 +33,7 @@ from monitor.model.runs import Findings
 from monitor.model.statistics import SIMILAR, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import watches_rise
-from monitor.statistics.reference.history import find_fault, find_median, find_scale
+from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
 from monitor.statistics.reference.prediction import (
     WINDOW,
     Reference,
@@ -157,9 +157,10 @@ def compute_expectations(
         lessons.errors,
         phases=rule_series.find_phases(past, findings.slot),
         alarms=alarms,
+        side=_find_sides(series),
     )
     expected = _build(series, figures, reference, evidence, alpha)
-    faults = find_fault(lessons.z, alarms.firing)
+    faults = median_z_while_firing(lessons.z, alarms.firing)
     notes = _describe_levels(comparison.name, past, reference, learned.note)
     lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))
@@ -448,20 +449,21 @@ def _finite(value: np.float64) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _allow_return(rules: Sequence[SeriesRule], reference: Reference) -> Reference:
-    """Move the center of rules on too similar lists to the level before, if it is more similar.
+def _find_sides(series: rule_series.ManySeries) -> Floats:
+    """Return 1 for each series whose high values alert, and -1 if its low values do, (series,)."""
+    is_below = [watched.rule.direction is Direction.BELOW for watched in series]
+    return np.where(is_below, -1.0, 1.0)
 
-    A rollback raises similarity. So until somebody accepts a lower level, a return to the level
-    before it is no alert. These rules are one-sided, so the newest level stays allowed. The values
-    ``taught`` move too, because `judge_rare` uses them in place of the center.
+
+def _allow_return(series: rule_series.ManySeries, reference: Reference) -> Reference:
+    """Move the center of each series to the level before, if that level is on the watched side.
+
+    So until somebody accepts a new level, a return to the level before it is no alert. The newest
+    level stays allowed, because each rule watches one side. The values ``taught`` move too, because
+    `judge_rare` uses them in place of the center.
     """
-    is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
-    is_on_rise = np.array([_is_on_rise(rule) for rule in rules])
-    # How far the level before is from the newest level, on the scale of the series. For a rule with
-    # the direction BELOW, a rise of similarity is negative.
-    rise_to_former = np.nan_to_num(reference.before - reference.center)
-    is_on_watched_side = np.where(is_below, rise_to_former < 0, rise_to_former > 0)
-    shift = np.where(is_on_rise & is_on_watched_side, rise_to_former, 0.0)
+    to_former = np.nan_to_num(reference.before - reference.center)
+    shift = np.where(to_former * _find_sides(series) > 0, to_former, 0.0)
     return replace(reference, center=reference.center + shift, taught=reference.taught + shift)
 
 
@@ -487,14 +489,14 @@ def _compare(
     ``alpha`` is the allowed chance of a false alarm in one run, (series,).
     """
     rules = [watched.rule for watched in series]
-    normal = _allow_return(rules, reference)
+    normal = _allow_return(series, reference)
     # Limits are shown even if the run has no value, so they need an error that is a number. With
     # the error 0, the limits are those of past runs. `surprise` gets NaN and returns NaN, because
     # such a run is not judged.
     prediction = predict(normal, np.nan_to_num(errors), alpha)
     p_below = surprise(normal, values, errors, direction=Direction.BELOW)
     p_above = surprise(normal, values, errors, direction=Direction.ABOVE)
-    is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
+    is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
     # `judge_rare` looks for shares that are too high. A share that falls is judged by the share of
     # the other users, which rises.

@@ -128,7 +128,7 @@ class OutcomeSources:
 
 
 @immutable
-class Answers:
+class SourceAnswers:
     """What the sources answered.
 
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
@@ -164,8 +164,8 @@ def join_all(
     source: ports.JoinedSource,
     slot: datetime,
     timeout_s: float,
-) -> Iterator[Answers]:
-    """Yield one `Answers` for all users. The source joins them while they are read.
+) -> Iterator[SourceAnswers]:
+    """Yield one `SourceAnswers` for all users. The source joins them while they are read.
 
     Raises SourceError if the source fails.
     """
@@ -204,7 +204,7 @@ def join_all(
             yield from remote.measured(measurer, size)
             add_unreadable()
 
-        answers = Answers(
+        answers = SourceAnswers(
             asked=joined.asked,
             lacks=lacks.keys(),  # this view grows with the dictionary
             weights=weights.answer,
@@ -242,7 +242,7 @@ def pull_all(
     slot: datetime,
     timeout_s: float,
     memory: Memory = _NOTHING,
-) -> Answers:
+) -> SourceAnswers:
     """Pull all answers at the same time, so that they can be compared."""
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
@@ -301,7 +301,7 @@ def pull_all(
     if doubt is not None:
         # The second lists may be copies, so there is no noise floor.
         users = replace(users, again=None)
-    return Answers(
+    return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
         lacks=tuple(filter(None, (*lacks, *unreadable_notes))),

@@ -21,7 +21,7 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
 from monitor.statistics.unpaired.far import far_share
-from monitor.statistics.unpaired.gaps import Count, angle_gap, count_far, show_angle_gap
+from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
@@ -80,7 +80,7 @@ class RuleSeries(Generic[RuleT_co]):
             return 0
         return figure.n if isinstance(figure, Summary) else figure.users
 
-    def _count_far(self, figures: Figures) -> tuple[Count, Count] | None:
+    def _count_far(self, figures: Figures) -> tuple[AffectedUsers, AffectedUsers] | None:
         """Count the users with far lists, the baseline's first. None if this is not a far gap."""
         derived, name = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:

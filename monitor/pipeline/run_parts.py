@@ -134,7 +134,7 @@ def counts_of(coverage: Coverage) -> CoverageCounts:
     return counts
 
 
-def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
+def build_coverage(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
     """Return the coverage with these counts. It has one row for each segment."""
     reasons: dict[str, dict[tuple[Arm, CoverageReason], int]] = {name: {} for name in segments}
     for (segment, arm, reason), users in counts.items():

@@ -75,7 +75,7 @@ class ArmDifferences:
         return self.between[0] if self.between and self.between[0].segment == ALL else None
 
 
-def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifferences:
+def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDifferences:
     """Compare the users of both arms. ``hashes`` are random numbers of the sample's users."""
     batch = users.sample.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)

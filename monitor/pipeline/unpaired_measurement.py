@@ -47,9 +47,9 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_explanation import (
     DividedSample,
-    compare_lists,
     divided,
     explain_unpaired,
+    find_arm_differences,
 )
 from monitor.pipeline.user_batches import leave_out, users_at_once
 from monitor.statistics.unpaired.far import far_share
@@ -57,7 +57,7 @@ from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
 
-Notes = dict[tuple[Arm, CoverageReason], CoverageNote]
+NotesByReason = dict[tuple[Arm, CoverageReason], CoverageNote]
 
 
 def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
@@ -85,7 +85,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
-    notes: Notes = {}
+    notes: NotesByReason = {}
     with watch.stage("users"):
         assigned = _read_assigned(sources, slot, seconds_left())
     with watch.stage("outcomes"):
@@ -126,7 +126,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         )
         metric = leading_metric(comparison, accumulator.metrics)
         hashes = hash_users(sample.scores.users, comparison)
-        differences = compare_lists(of_arms, measuring.k, hashes)
+        differences = find_arm_differences(of_arms, measuring.k, hashes)
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
         explanation = note_sample(explanation, sample.coverage.all.asked, measured_users)
@@ -207,7 +207,7 @@ def _place(batch: UserBatch, arm: Arm, switched: "pd.Index[str]") -> UserBatch:
     )
 
 
-def _add_notes(notes: Notes, batch: UserBatch, arm: Arm) -> None:
+def _add_notes(notes: NotesByReason, batch: UserBatch, arm: Arm) -> None:
     for reason, text in batch.candidate.notes.items():
         notes.setdefault((arm, reason), CoverageNote(text=text))
 

@@ -40,7 +40,7 @@ from monitor.receivers.message.safe_text import cause_of, clean
 if TYPE_CHECKING:
     import jinja2
 
-    from monitor.receivers.smtp import Refusal
+    from monitor.receivers.smtp import SmtpRefusal
 
 _LONGEST_NAME = 80
 LEGEND = (
@@ -157,7 +157,7 @@ class Email(BaseReceiver):
         if refused:
             raise self._refused_by_some(refused)
 
-    def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
+    def _refused_by_some(self, refused: Mapping[str, SmtpRefusal]) -> DeliveryError:
         # All other addresses have got the mail. If a refusal is temporary, the refused addresses
         # are tried again.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())

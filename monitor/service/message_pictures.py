@@ -29,7 +29,7 @@ from monitor.service.composition import Wiring
 from monitor.texts.wording import write_extra
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import series_chart
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import PageRequest, Site
 
 PATIENCE_S = 5.0
 """How long a message waits for its picture."""
@@ -101,7 +101,9 @@ class MessagePictures:
         )
         page = read_comparison_page(
             site,
-            Query(path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}),
+            PageRequest(
+                path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}
+            ),
         )
         title = element(
             "text",

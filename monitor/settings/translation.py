@@ -113,7 +113,7 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         relevance_within=relevance_within,
         relevance_after=relevance_after,
         keep_scores=options.keep_scores,
-        keep_lists=kept_lists(options),
+        keep_lists=choose_kept_lists(options),
         evidence_users=options.evidence_users,
         unpaired=None if options.unpaired is None else options.unpaired.to_plan(),
     )
@@ -164,7 +164,7 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def kept_lists(options: ComparisonOptions) -> Keep | int:
+def choose_kept_lists(options: ComparisonOptions) -> Keep | int:
     """Return which users' lists are stored: as configured, or the default.
 
     An integer is the number of users whose lists are stored.

@@ -28,7 +28,7 @@ from monitor.model.ports import (
 )
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
-from monitor.sources.kinds import Reader, SourceKind, read_kind
+from monitor.sources.kinds import Reader, SourceKind, read_source_kind
 from monitor.sources.redis import REDIS
 from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
@@ -36,7 +36,9 @@ from monitor.sources.table_options import ColumnName
 
 # All kinds of sources, by their key in the configuration.
 SOURCES = Registry(
-    "sources", {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}, read_kind
+    "sources",
+    {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK},
+    read_source_kind,
 )
 
 _T = TypeVar("_T", bound=OneOf)

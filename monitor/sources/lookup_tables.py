@@ -38,8 +38,8 @@ from monitor.model.rankings import (
     UserSums,
     UserTable,
 )
-from monitor.model.unreadable import Need
-from monitor.sources.columns import on_one_line, user_index
+from monitor.model.unreadable import ColumnKind
+from monitor.sources.columns import index_users, on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"
@@ -49,7 +49,7 @@ MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
-def user_table(
+def build_user_table(
     batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally: Tally
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
@@ -83,7 +83,7 @@ def _labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
     if labels.null_count > values.null_count:
         is_given = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
         is_unreadable = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
-    tally.flags(name, Need.LABELS, is_unreadable, values)
+    tally.flags(name, ColumnKind.LABELS, is_unreadable, values)
     return labels
 
 
@@ -103,7 +103,7 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
         return segment_labels(decode_categories(values), name, where)
     if not is_text(kind) and not any(test(kind) for test in _LABELS):
         raise SourceError(
-            f"segment column {name!r} of {where} has {describe_type(kind)}: {Need.LABELS}"
+            f"segment column {name!r} of {where} has {describe_type(kind)}: {ColumnKind.LABELS}"
         )
     if arrow_types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name, where).cast(pa.large_string())
@@ -125,9 +125,9 @@ def add_outcomes(
         if is_bad.any():
             example = values[int(np.argmax(is_bad))]
             bad_rows = int(counts[is_bad].sum())
-            tally.count(name, Need.NUMBERS, bad_rows, int(counts.sum()), example)
+            tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
-    return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
+    return pd.DataFrame(sums, index=index_users(users)).groupby(level=0).sum()
 
 
 def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:

@@ -64,7 +64,7 @@ def store_lists(
     connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
-def read_lists(database: Database, run_id: int) -> KeptLists | None:
+def load_lists(database: Database, run_id: int) -> KeptLists | None:
     """Return the run's lists, or None if it stored none.
 
     Raises DatabaseError if they are damaged.
@@ -96,7 +96,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     """Return both lists of one user of the run, or None if they are not stored."""
     from monitor.storage import list_parquet
 
-    user_key = list_parquet.user_key(user)
+    user_key = list_parquet.encode_user(user)
     # Pieces are large, so only pieces that may contain the user are read.
     may_have_user = and_(kept_lists.c.first_user <= user_key, kept_lists.c.last_user >= user_key)
     query = select(kept_lists.c.arm, kept_lists.c.payload).where(

@@ -43,7 +43,7 @@ from monitor.storage.alert_states import (
 from monitor.storage.alert_store import read_silences
 from monitor.storage.delivery_outcomes import record_outcomes
 from monitor.storage.rows import chunks, from_row, from_rows, lock_names
-from monitor.storage.run_results import explanations_of, items_of
+from monitor.storage.run_results import explanations_by_run, items_by_run
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
@@ -155,7 +155,7 @@ class SqlOutbox:
             row = connection.execute(run).first()
             if row is None:
                 return Briefing()
-            explanation = explanations_of(connection, [row.id]).get(row.id)
+            explanation = explanations_by_run(connection, [row.id]).get(row.id)
             examples = explanation.examples if explanation else ()
             if not examples:
                 examples = _worst_examples(connection, row.id)
@@ -374,7 +374,7 @@ def end_leases(connection: Connection, owner: str) -> None:
 
 def _worst_examples(connection: Connection, run_id: int) -> tuple[ExampleLists, ...]:
     """Return both lists of some users with the least similar lists in the run."""
-    evidence = items_of(connection, Evidence, [run_id]).get(run_id, ())
+    evidence = items_by_run(connection, Evidence, [run_id]).get(run_id, ())
     # The worst users come first, and representative users after them.
     return tuple(
         ExampleLists(user=item.user, baseline=item.baseline, candidate=item.candidate)

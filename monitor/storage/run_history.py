@@ -26,13 +26,13 @@ from monitor.model.runs import (
 )
 from monitor.storage import run_results
 from monitor.storage.alert_states import IS_END, read_states
-from monitor.storage.list_pieces import HAS_LISTS, read_lists
+from monitor.storage.list_pieces import HAS_LISTS, load_lists
 from monitor.storage.rows import from_row, from_rows
 from monitor.storage.run_memory import read_memory
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import runs, summaries
 from monitor.storage.transactions import Database
-from monitor.storage.user_scores import scores_of
+from monitor.storage.user_scores import scores_of_run
 
 WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK,
@@ -73,7 +73,7 @@ class SqlHistory:
                 if run is not None:
                     newest.append(run)
             ids = [run.id for run in newest]
-            expectations = run_results.items_of(connection, Expectation, ids)
+            expectations = run_results.items_by_run(connection, Expectation, ids)
             return tuple(
                 _latest(connection, record, expectations.get(record.id, ()))
                 for record in _records(connection, newest)
@@ -154,23 +154,23 @@ class SqlHistory:
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
-            return run_results.items_of(connection, Evidence, [run_id]).get(run_id, ())
+            return run_results.items_by_run(connection, Evidence, [run_id]).get(run_id, ())
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
-        return read_lists(self._database, run_id)
+        return load_lists(self._database, run_id)
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
         with self._database.read() as connection:
-            return scores_of(connection, run_id, metrics)
+            return scores_of_run(connection, run_id, metrics)
 
 
 def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
     """Return the records of these runs with all results, in the same order."""
     ids = [run.id for run in finished]
-    coverage_by_run = run_results.coverage_of(connection, ids)
-    summaries_by_run = run_results.items_of(connection, Summary, ids)
-    arm_scores_by_run = run_results.items_of(connection, ArmScore, ids)
-    explanations = run_results.explanations_of(connection, ids)
+    coverage_by_run = run_results.coverage_by_run(connection, ids)
+    summaries_by_run = run_results.items_by_run(connection, Summary, ids)
+    arm_scores_by_run = run_results.items_by_run(connection, ArmScore, ids)
+    explanations = run_results.explanations_by_run(connection, ids)
     records = []
     for run in finished:
         record = extend(

@@ -18,7 +18,7 @@ from monitor.model.runs import KeptLists, RunStatus, Summary
 from monitor.model.unpaired import UnpairedFindings
 from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states
-from monitor.storage.list_pieces import last_run_with_lists, onset_of, read_lists
+from monitor.storage.list_pieces import last_run_with_lists, load_lists, onset_of
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import runs, summaries
 from monitor.storage.transactions import Database
@@ -90,7 +90,7 @@ def _read_lists(
     if run_id is None:
         return None
     try:
-        return read_lists(database, run_id)
+        return load_lists(database, run_id)
     except DatabaseError as error:
         if not error.permanent:
             raise
@@ -125,7 +125,7 @@ def _past_runs(
     ids = [run.id for run in last_ok_runs]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
-    lessons = run_results.lessons_of(connection, ids)
+    lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
     ids_without_lessons = []
     for run in last_ok_runs:
@@ -139,7 +139,7 @@ def _past_runs(
         past_runs[run.id] = past_run
         if not all(past_run.teaches(alert, series) for alert, series in request.series.items()):
             ids_without_lessons.append(run.id)
-    summaries_by_run = run_results.items_of(connection, Summary, ids_without_lessons)
+    summaries_by_run = run_results.items_by_run(connection, Summary, ids_without_lessons)
     for run_id, run_summaries in summaries_by_run.items():
         past_runs[run_id] = replace(past_runs[run_id], summaries=run_summaries)
     return tuple(past_runs.values())
@@ -215,7 +215,7 @@ def _healthy_splits(
     chosen = quiet[-request.splits :]
     # With many segments, at least one of them nearly always looks like a trend. So only the
     # expectations for all users can make a run suspicious.
-    expectations = run_results.items_of(connection, Expectation, chosen, segment=ALL)
+    expectations = run_results.items_by_run(connection, Expectation, chosen, segment=ALL)
     rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
     splits = {run_id: split for run_id, split in rows if split and split.means.n}
     healthy = []
@@ -236,7 +236,7 @@ def _last_explained(
         if of_fault and of_fault[-1].states and not run.states:
             of_fault.clear()
         of_fault.append(run)
-    explanations = run_results.explanations_of(connection, [run.id for run in of_fault])
+    explanations = run_results.explanations_by_run(connection, [run.id for run in of_fault])
     explained = []
     for run in reversed(of_fault):
         if run.id in explanations:

@@ -113,7 +113,7 @@ def put_items(
         connection.execute(table.insert(), rows)
 
 
-def items_of(
+def items_by_run(
     connection: Connection,
     kind: type[_T],
     run_ids: Sequence[int],
@@ -151,18 +151,18 @@ def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
     return select(runs.c.id, runs.c.slot).where(*is_ok, *conditions).order_by(runs.c.slot.desc())
 
 
-def coverage_of(
+def coverage_by_run(
     connection: Connection,
     run_ids: Sequence[int],
     *,
     segment: str | None = None,
 ) -> dict[int, Coverage]:
     """Return the coverage of each run that has one. ``segment`` None selects all segments."""
-    by_run = items_of(connection, CoverageRow, run_ids, segment=segment)
+    by_run = items_by_run(connection, CoverageRow, run_ids, segment=segment)
     return {run_id: Coverage(rows=rows) for run_id, rows in by_run.items()}
 
 
-def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
+def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
     """Return the explanations of these runs, if this version can read them."""
     query = select(explanations.c.run_id, explanations.c.details).where(
         explanations.c.run_id.in_(run_ids)
@@ -190,7 +190,7 @@ def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     return {"about": json.dumps(about), "numbers": joined.astype(_DOUBLES).tobytes()}
 
 
-def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
+def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
     """Return the lessons of each run, by run and alert.
 
     If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used

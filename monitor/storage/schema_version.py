@@ -76,7 +76,7 @@ def current(url: SecretStr | str) -> str | None:
         return version_of(connection)
 
 
-def probe(url: SecretStr | str) -> str | None:
+def probe_database(url: SecretStr | str) -> str | None:
     """Try the database as the daemon's start does, but change nothing.
 
     Returns the schema's version, or None if the daemon will create the file or the tables. Raises

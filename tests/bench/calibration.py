@@ -23,7 +23,7 @@ from monitor.measures.kernels.exposure import weigh_changes
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_waiting
-from monitor.statistics.reference.history import find_fault
+from monitor.statistics.reference.history import median_z_while_firing
 from monitor.statistics.reference.prediction import refer, surprise, to_normal
 from monitor.statistics.reference.sampling_error import judge_rare, to_angle
 from monitor.statistics.reference.season import (
@@ -289,7 +289,8 @@ class Watch:
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
         past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
-        reference = refer(self.values, self.errors, phases=phases, alarms=past)
+        is_low = np.full(now.size, -1.0)
+        reference = refer(self.values, self.errors, phases=phases, alarms=past, side=is_low)
         p = surprise(reference, now, errors)
         series = np.arange(now.size) % len(SERIES)
         is_share = (series >= FIRST_SHARE) & (series <= LAST_SHARE)
@@ -318,7 +319,7 @@ class Watch:
         trend = np.where(
             reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND]
         )
-        half = np.minimum(np.nan_to_num(find_fault(self.z, self.fired)) / 2, MOST_AGAIN)
+        half = np.minimum(np.nan_to_num(median_z_while_firing(self.z, self.fired)) / 2, MOST_AGAIN)
         is_back = np.stack(
             [z <= np.maximum(NORMAL_AGAIN[Learning.DROP], half), z <= np.maximum(trend, half)]
         )

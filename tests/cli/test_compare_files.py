@@ -18,7 +18,7 @@ from monitor.service.analysis.interpretation import (
     _RANDOM,
     _SIMILAR,
     interpret,
-    measure_spread,
+    measure_concentration,
 )
 from tables import rows
 
@@ -188,11 +188,11 @@ def test_the_difference_is_concentrated_if_a_fifth_of_the_users_makes_half_of_it
 ):
     distances = np.arange(100) < changed
     of_trainings = None if usual is None else (np.arange(100) < usual).astype(float)
-    spread = measure_spread(distances.astype(float), of_trainings)
+    spread = measure_concentration(distances.astype(float), of_trainings)
     assert spread is None or spread.is_excess is (usual is not None)
     assert (spread and spread.concentration) == concentration
     assert (spread and spread.half_share) == half_share
-    assert measure_spread(np.ones(29)) is None
+    assert measure_concentration(np.ones(29)) is None
 
 
 def test_the_page_on_these_words_names_their_limits():

@@ -11,7 +11,7 @@ import published
 from export.page import scraped
 from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
-from monitor.export.series import SERIES, Kind
+from monitor.export.series import SERIES, SeriesKind
 from monitor.model.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
@@ -246,7 +246,7 @@ def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have_of_one_co
     gauges = {
         series.name
         for name, series in SERIES.items()
-        if series.kind not in (Kind.COUNTER, Kind.HISTOGRAM)
+        if series.kind not in (SeriesKind.COUNTER, SeriesKind.HISTOGRAM)
         and name not in exposition.DAEMON_GAUGES
     }
     assert names_of("home-feed") == gauges - {"rankwatch_build_info"} - outbox

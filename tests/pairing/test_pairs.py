@@ -21,7 +21,7 @@ from monitor.model.rankings import (
     RelevanceTable,
 )
 from monitor.model.runs import Scores
-from monitor.pipeline.shown_users import kept_lists, show_users
+from monitor.pipeline.shown_users import lists_of_table, show_users
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -231,7 +231,7 @@ def test_lists_that_were_kept_pair_again_as_they_did(long, short):
         is_kept=every,
         worst_similarity=every * NAN,
     )
-    kept = kept_lists(shown, [*segments])
+    kept = lists_of_table(shown, [*segments])
     ours, theirs = (Pull(rankings=each, failures={}) for each in (kept.baseline, kept.candidate))
     again = pair(kept.panel, ours, theirs, 3)
 

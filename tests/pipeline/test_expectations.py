@@ -256,18 +256,21 @@ def test_a_share_that_falls_is_judged_by_the_users_outside_of_it(share):
     assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - (risen.expected or 0)))
 
 
-def test_a_rollback_to_the_level_before_a_new_normal_is_no_rise():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_rollback_to_the_level_before_a_new_normal_is_no_alert(sign):
     rise = drop(alert="Rise", direction=Direction.ABOVE, threshold=1.0)
     what = watched(drop(), rise)
-    lower = [mean - 0.2 for mean in MEANS * 2]
-    past = history([*MEANS * 2, *lower])
+    moved = [mean - sign * 0.2 for mean in MEANS * 2]
+    past = history([*MEANS * 2, *moved])
     for place in range(14, len(past)):
         past[place] = replace(past[place], states={("SimilarityLow", "all"): State.FIRING})
     slot = SLOT + len(past) * DAY
 
-    _, back = expect(what, slot, [measured(0.52)], past)
-    _, above = expect(what, slot, [measured(0.8)], past)
-    assert back.expected == pytest.approx(0.32, abs=0.01)
+    # The rule that watches the side of the level before.
+    rule_of_return = (1 + sign) // 2
+    back = expect(what, slot, [measured(0.52)], past)[rule_of_return]
+    beyond = expect(what, slot, [measured(0.52 + sign * 0.28)], past)[rule_of_return]
+    assert back.expected == pytest.approx(0.52 - sign * 0.2, abs=0.01)
     assert (back.z or 0) < 1
-    assert (above.z or 0) > 5
-    assert 0.55 < (back.limit or 0) < 0.8
+    assert (beyond.z or 0) > 5
+    assert 0.03 < sign * ((back.limit or 0) - 0.52) < 0.28

@@ -28,7 +28,7 @@ from messages import (
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.alerts import DATABASE_LABEL, Removed
-from monitor.model.explanation import Cause, FaultKind, Finding, Part
+from monitor.model.explanation import DropPart, FaultKind, Finding, PartAmount
 from monitor.model.notifications import (
     Briefing,
     FiringSnapshot,
@@ -65,7 +65,10 @@ CONTACT = "Contacts: team ranking."
 
 
 def test_shares_that_cancel_out_are_given_as_amounts():
-    causes = (Cause(part=Part.ORDER, amount=1.25), Cause(part=Part.LENGTH, amount=-1.0))
+    causes = (
+        PartAmount(part=DropPart.ORDER, amount=1.25),
+        PartAmount(part=DropPart.LENGTH, amount=-1.0),
+    )
     found = content(message(EVERYBODY, briefing=briefing(explanation=explanation(causes=causes))))
     assert found.shares == (
         ("items moved", "1.2500"),

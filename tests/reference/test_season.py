@@ -76,10 +76,12 @@ def weekends(runs, first=0):
     return (np.arange(runs) % 7 >= 5) & (np.arange(runs) >= first)
 
 
-def expected_on(day, values, alarms, *, is_known_at_once=True):
+def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
     past = PastAlarms(healthy=~alarms, alarms=alarms, firing=alarms)
-    return float(np.median(refer(values, 0 * values, phases=[phases], alarms=past).center))
+    sides = np.full(values.shape[1], side)
+    found = refer(values, 0 * values, phases=[phases], alarms=past, side=sides)
+    return float(np.median(found.center))
 
 
 @pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])
@@ -115,6 +117,12 @@ def test_a_day_under_way_teaches_nothing_about_itself(days):
 def test_a_weekend_that_is_well_again_is_expected_to_be_well():
     values, alarms = alarmed(weekends(19) & (np.arange(19) < 7))
     assert expected_on(5, values, alarms) == pytest.approx(0, abs=0.5)
+
+
+@pytest.mark.parametrize(("side", "level"), [(-1.0, -8), (1.0, 0)])
+def test_a_week_after_a_fault_only_rules_that_alerted_on_it_allow_it_again(side, level):
+    values, alarms = alarmed((np.arange(47) >= 40) & (np.arange(47) < 44))
+    assert expected_on(5, values, alarms, side=side) == pytest.approx(level, abs=2)
 
 
 def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():

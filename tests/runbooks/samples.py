@@ -23,7 +23,7 @@ from monitor.model.notifications import Message
 from monitor.model.rules import METRIC_LABELS, Condition, RuleKind
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
-from monitor.service.daemon.outage import Outage, start_of
+from monitor.service.daemon.outage import Outage, compose_outage_start
 from monitor.texts.root_causes import write_missed, write_stale
 from runbooks.faults import FAULTS
 from runbooks.world import (
@@ -175,7 +175,7 @@ def _database_away():
         ),
         trouble=DatabaseTrouble.UNREACHABLE,
     )
-    start = start_of(outage, since + timedelta(minutes=2), place, None)
+    start = compose_outage_start(outage, since + timedelta(minutes=2), place, None)
     return _about(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 

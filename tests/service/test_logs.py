@@ -11,7 +11,7 @@ import structlog
 import yaml
 
 from factories import SLOT
-from monitor.boundary.foreign_causes import Cause
+from monitor.boundary.foreign_causes import ForeignCause
 from monitor.model.rules import Severity
 from monitor.service.logs import configure
 from servers.answering import answering
@@ -96,7 +96,7 @@ class Sent:
         ({"b", "a"}, ["a", "b"]),
         ({Severity.INFO: (SLOT,)}, {"info": ["2024-01-08T00:00:00Z"]}),
         (Sent(at=SLOT), {"at": "2024-01-08T00:00:00Z"}),
-        (Cause("it is a folder", "name a file"), "it is a folder: name a file"),
+        (ForeignCause("it is a folder", "name a file"), "it is a folder: name a file"),
     ],
 )
 @pytest.mark.parametrize("format_", ["json", "console"])

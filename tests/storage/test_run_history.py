@@ -11,7 +11,15 @@ import factories
 import published
 from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
-from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
+from monitor.model.explanation import (
+    DropPart,
+    ExposedItem,
+    FaultKind,
+    Finding,
+    PartAmount,
+    PartMeans,
+    Split,
+)
 from monitor.model.memory import MemoryRequest
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
@@ -178,7 +186,10 @@ EXPLANATION = published.explanation(
     gained=(ITEM,),
     lost=(replace(ITEM, item="i1", title=None),),
     groups=tuple(replace(group, share_before=None) for group in published.explanation().groups),
-    causes=(Cause(part=Part.ORDER, amount=0.3), Cause(part=Part.LENGTH, amount=-0.05)),
+    causes=(
+        PartAmount(part=DropPart.ORDER, amount=0.3),
+        PartAmount(part=DropPart.LENGTH, amount=-0.05),
+    ),
 )
 
 

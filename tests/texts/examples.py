@@ -10,7 +10,7 @@ from typing import Any
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from messages import explanation
 from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
-from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
+from monitor.model.explanation import DropPart, FaultKind, Finding, MeanDrop, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
 from monitor.model.interpretation import (
@@ -392,8 +392,8 @@ def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
     )
 
 
-def parts_of(parts: Mapping[str, float]) -> dict[Part, float]:
-    return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
+def parts_of(parts: Mapping[str, float]) -> dict[DropPart, float]:
+    return dict.fromkeys(DropPart, 0.0) | {DropPart(name): amount for name, amount in parts.items()}
 
 
 EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {

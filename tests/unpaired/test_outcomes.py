@@ -17,7 +17,7 @@ from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
-from monitor.statistics.sequential.gate import Tally, bounds
+from monitor.statistics.sequential.gate import ScoreCounts, bounds
 from monitor.statistics.unpaired.outcomes import ALPHA, boundary, moments, relative_difference
 from servers.lists import write_csv, write_jsonl
 from sources.file.test_joined import second_ring
@@ -370,7 +370,7 @@ def test_each_user_has_one_preference_however_often_the_user_clicks(tmp_path, mo
     assert (found["users"], found["for_baseline"], found["for_candidate"]) == (81, 20, 60)
     assert found["mean"] == pytest.approx(40 / 81)
     # The betting intervals of the gate have the same ends.
-    signs = Tally(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
+    signs = ScoreCounts(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
     ends = [2 * end - 1 for end in bounds(signs, signs, ALPHA / 2)]
     assert [found["low"], found["high"]] == pytest.approx(ends)
     said = rankwatch("interleaved log.jsonl --teams old,new").stdout

@@ -328,7 +328,7 @@ _PLACES_A_DIFFERENCE = 10
 """Nearly the same lists have one difference for each of so many places, but at least one."""
 
 
-def compare_lists(batch: PairBatch) -> tuple[Floats, Floats]:
+def flag_similar_lists(batch: PairBatch) -> tuple[Floats, Floats]:
     """Return for each user two flags as float64 (n,), 1 or 0. NaN for a list of fewer than 2 items.
 
     1. Whether the lists are nearly the same. They are if the number of items that only the longer

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
 
-from monitor.alerts.incidents import Problem, find_leads, find_problem, reports_fault
+from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
 from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import DATABASE_LABEL, Transition
 from monitor.model.explanation import (
@@ -273,7 +273,7 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     if parse_derived(lead.metric)[0] in GAPS:
         return write_gap_step(lead.direction)
     problem = find_problem(lead.kind, lead.statistic)
-    has_no_list = problem in (Problem.NO_LIST, Problem.OUTAGE, Problem.CONDITION)
+    has_no_list = problem in (AlertProblem.NO_LIST, AlertProblem.OUTAGE, AlertProblem.CONDITION)
     if concern is None or not concern.arms or not has_no_list:
         return None
     return write_first_step(FaultKind.MISSING, concern.arms)

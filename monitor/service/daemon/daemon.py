@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.daemon_state import DaemonState, Refusal, Refused
+from monitor.model.daemon_state import DaemonState, Refused, ReloadRefusal
 from monitor.model.errors import DatabaseError, MonitorError, describe_fault
 from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver
@@ -94,7 +94,7 @@ class Daemon:
         self._has_database = False
         self._changing = threading.RLock()
         self._started_at = self._clock.now()
-        self._refusal: Refusal | None = None
+        self._refusal: ReloadRefusal | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -364,7 +364,7 @@ class Daemon:
         """Log, show and export that the new configuration is refused. Returns False, for `reload`."""
         log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
-        self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
+        self._refusal = ReloadRefusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
         return False
 

@@ -19,7 +19,7 @@ from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, look_again
-from monitor.service.daemon.scheduler import JobPlan, JobScheduler, Part
+from monitor.service.daemon.scheduler import JobKind, JobPlan, JobScheduler
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
@@ -60,7 +60,7 @@ def _housekeeping(
     limit: timedelta | None,
     *,
     first: timedelta | None = None,
-    part: Part = Part.HOUSEKEEPING,
+    kind: JobKind = JobKind.HOUSEKEEPING,
 ) -> JobPlan:
     """Plan a job whose first start comes after the interval, or after ``first``."""
     return JobPlan(
@@ -68,7 +68,7 @@ def _housekeeping(
         when=Every(interval),
         first=interval if first is None else first,
         limit=limit,
-        part=part,
+        kind=kind,
     )
 
 
@@ -113,7 +113,7 @@ class DaemonJobs:
         for receiver in self.wiring().receivers:
             notify = partial(self.outage_alert.notify, receiver)
             plans[f"-notify-{receiver.name}"] = _housekeeping(
-                notify, NOTIFY, MESSAGES, part=Part.DELIVERY
+                notify, NOTIFY, MESSAGES, kind=JobKind.DELIVERY
             )
         if not has_database:
             plans["-open"] = _housekeeping(self.open, PROBE, 2 * minute)
@@ -129,7 +129,7 @@ class DaemonJobs:
                 plans[f"-deliver-{receiver.name}"] = self._delivery(receiver)
             for name, watched in self.wiring().watched.items():
                 run = partial(self.run_slot, name)
-                plans[name] = JobPlan(call=run, when=watched.schedule, part=Part.RUN)
+                plans[name] = JobPlan(call=run, when=watched.schedule, kind=JobKind.RUN)
                 if watched.arms.relevance is not None:
                     backfill = partial(self.backfill, name)
                     plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL, limit=None)
@@ -143,7 +143,9 @@ class DaemonJobs:
             return self.is_stopping() or self.wiring() is not wiring
 
         turns = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
-        return _housekeeping(turns.take, DELIVER, MESSAGES, first=timedelta(0), part=Part.DELIVERY)
+        return _housekeeping(
+            turns.take, DELIVER, MESSAGES, first=timedelta(0), kind=JobKind.DELIVERY
+        )
 
     def deliver_now(self) -> None:
         """Look for due deliveries at once."""
@@ -153,11 +155,11 @@ class DaemonJobs:
     def rescue(self, job: str, plan: JobPlan) -> None:
         """Prepare the next start of a job whose call hung. Nobody waits for that call any more."""
         log.error("job hung; restarted", job=job)
-        self.publisher.count("watchdog_restarts_total", plan.part)
-        if plan.part is Part.DELIVERY:
+        self.publisher.count("watchdog_restarts_total", plan.kind)
+        if plan.kind is JobKind.DELIVERY:
             return
         self.runner.store.database.renew()  # replace connections that may hang
-        if plan.part is Part.HOUSEKEEPING:
+        if plan.kind is JobKind.HOUSEKEEPING:
             self.outage_alert.database.note_hung("the database does not answer")
             return
         # The claim of the hung run has expired. If the run continues, it cannot store anything.

@@ -265,10 +265,10 @@ class OutageAlert:
             outage = self.database.outage
             if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
                 return None
-            start = start_of(outage, clock.now(), self.place, self.installation())
+            start = compose_outage_start(outage, clock.now(), self.place, self.installation())
             return _outage_message(replace(start, runbook_url=self.runbook_url()))
         if self.database.lasting is None:
-            return _outage_message(end_of(state.start, clock.now(), self.place))
+            return _outage_message(compose_outage_end(state.start, clock.now(), self.place))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
@@ -290,7 +290,7 @@ class OutageAlert:
             state.start = None
 
 
-def start_of(
+def compose_outage_start(
     outage: Outage,
     now: datetime,
     place: str,
@@ -325,7 +325,7 @@ def start_of(
     )
 
 
-def end_of(start: Transition, now: datetime, place: str) -> Transition:
+def compose_outage_end(start: Transition, now: datetime, place: str) -> Transition:
     """Return the end of the alert that has this start."""
     return replace(
         start,

@@ -33,7 +33,7 @@ AGAIN = timedelta(seconds=1)
 log = structlog.get_logger(__name__)
 
 
-class Part(StrEnum):
+class JobKind(StrEnum):
     """The kind of a job. It is a label of the metric that counts hung jobs."""
 
     RUN = "run"
@@ -53,7 +53,7 @@ class JobPlan:
     # The scheduler gives up waiting for the call after this time. With None the call has its own
     # limit.
     limit: timedelta | None = None
-    part: Part = Part.HOUSEKEEPING
+    kind: JobKind = JobKind.HOUSEKEEPING
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types

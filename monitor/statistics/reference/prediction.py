@@ -11,7 +11,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rules import Direction
 from monitor.statistics.reference.history import keep_newest
 from monitor.statistics.reference.season import Phases, remove_seasons
-from monitor.statistics.reference.spread import PastAlarms, find_levels, measure_spread
+from monitor.statistics.reference.spread import PastAlarms, find_levels, measure_moments
 
 WINDOW = 60
 """A reference uses at most this many of the newest runs.
@@ -61,11 +61,13 @@ def refer(
     *,
     phases: Sequence[Phases] = (),
     alarms: PastAlarms | None = None,
+    side: Floats | None = None,
 ) -> Reference:
     """Compute the reference of m series from past ``values`` and ``errors``, (runs, m).
 
     The oldest run is first. ``errors`` are sampling errors. Runs with NaN are ignored. Runs that
-    are not healthy by ``alarms`` are used only to find seasons and new levels.
+    are not healthy by ``alarms`` are used only to find seasons and new levels. ``side`` says which
+    values alert (`remove_seasons`).
 
     First, seasons are removed and outliers are rejected (Rosner 1983). Then the newest WINDOW
     healthy runs are averaged. The weight of a run is 1 / (run-to-run variance + the run's sampling
@@ -80,15 +82,15 @@ def refer(
     if alarms is None:
         none = np.zeros(past.shape, dtype=np.bool_)
         alarms = PastAlarms(healthy=~none, alarms=none, firing=none)
-    seasonal = remove_seasons(past, phases, alarms.alarms)
+    seasonal = remove_seasons(past, phases, alarms.alarms, side)
     levels = find_levels(seasonal.values, alarms)
     if levels.shift.any():
         # Runs of two levels may look like a season. So seasons are removed again, after all runs
         # were shifted to one level.
-        seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
+        seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms, side)
     taught = np.where(levels.teaches, seasonal.values, np.nan)
     past_errors = np.where(np.isnan(taught), np.nan, past_errors)
-    moments = measure_spread(*keep_newest(taught, past_errors, WINDOW))
+    moments = measure_moments(*keep_newest(taught, past_errors, WINDOW))
     # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
     left = 1.0 - seasonal.paid
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))

@@ -81,6 +81,7 @@ def remove_seasons(
     values: Floats,
     phases: Sequence[Phases],
     alarms: Flags | None = None,
+    side: Floats | None = None,
 ) -> Seasonal:
     """Remove the effects of the cycles from the (runs, m) values, one cycle after the other.
 
@@ -91,14 +92,20 @@ def remove_seasons(
     - The phase was in alarm in one complete recurrence, and the cycle `is_known_at_once`.
 
     So a fault that heals is not learned as a season.
+
+    ``side`` (m,) is 1 for a series whose high values alert, -1 if its low values do, and 0 if both
+    do. A single recurrence in alarm moves a series only to this side. Otherwise a rule on drops
+    would alert a week after sudden similarity, because then normal lists are less similar.
     """
     if alarms is None:
         alarms = np.zeros(values.shape, dtype=np.bool_)
+    if side is None:
+        side = np.zeros(values.shape[1])
     total = _without_season(values)
     if not len(values):
         return total
     for cycle in phases:
-        seasonal = _remove(total.values, cycle, alarms)
+        seasonal = _remove(total.values, cycle, alarms, side)
         total = Seasonal(
             values=seasonal.values,
             paid=total.paid + seasonal.paid,
@@ -108,7 +115,7 @@ def remove_seasons(
     return total
 
 
-def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
+def _remove(values: Floats, phases: Phases, alarms: Flags, side: Floats) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
     Far-out values are limited first. To shrink the mean of a phase, its distance from the overall
@@ -138,7 +145,8 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
     effects = np.where(has_season, shrinkage * means, 0.0)
     here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
-    echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
+    is_on_other_side = patterns.echo * side < 0
+    echo = np.where((has_season & ~patterns.is_new) | is_on_other_side, np.nan, patterns.echo)
     moved = values.copy()  # runs of an unfinished recurrence already have this phase
     moved[:runs] = finished - member @ effects + effects[here]
     moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays

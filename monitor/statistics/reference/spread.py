@@ -128,7 +128,7 @@ def _limits(most: int) -> Floats:
 
 
 @immutable
-class Spread:
+class WeightedMoments:
     """Weighted moments of m series. Each field is an array of shape (m,).
 
     The variance of ``center`` is ``doubt`` times ``variance``.
@@ -142,7 +142,7 @@ class Spread:
     runs: Integers
 
 
-def measure_spread(values: Floats, errors: Floats) -> Spread:
+def measure_moments(values: Floats, errors: Floats) -> WeightedMoments:
     """Compute the moments of (runs, m) values. Outliers and NaN are ignored.
 
     The weights p sum to 1. The center is sum p x. The unbiased estimate of the variance is
@@ -169,7 +169,7 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
     return 1.0 / np.maximum(variance, np.where(largest > 0, LEAST_VARIANCE * largest, 1.0))
 
 
-def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
+def _sum_up(values: Floats, errors: Floats, weights: Floats) -> WeightedMoments:
     runs = np.sum(weights > 0, axis=0)
     share = weights / np.where(runs > 0, weights.sum(axis=0), np.nan)
     center = np.where(runs > 0, np.nansum(share * values, axis=0), np.nan)
@@ -180,7 +180,7 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     of_runs = np.nansum(share * (1.0 - share) * errors**2, axis=0) / once
     sampling = np.where(runs > 1, of_runs, of_one_run)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
-    return Spread(
+    return WeightedMoments(
         center=center,
         variance=variance,
         sampling=sampling,

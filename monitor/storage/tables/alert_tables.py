@@ -15,7 +15,16 @@ from sqlalchemy import (
 from monitor.model.alerts import Outcome, Removed, State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Direction, Severity
-from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Values, Words
+from monitor.storage.column_types import (
+    Document,
+    Id,
+    Instant,
+    IntegerColumn,
+    Name,
+    Number,
+    Values,
+    Words,
+)
 from monitor.storage.tables.metadata import (
     closed,
     filled,
@@ -37,7 +46,7 @@ alert_states = Table(
     *closed("outcome", Outcome),
     *filled(Words, "reason"),
     Column("value", Number),
-    *filled(Count, "users"),
+    *filled(IntegerColumn, "users"),
     *filled(Number, "threshold"),
     *closed("severity", Severity),
     *optional(Words, "dedup_key", "incident", "acknowledged_by"),
@@ -56,7 +65,7 @@ transitions = numbered_table(
     Column("value", Number),
     *closed("direction", Direction),
     *filled(Number, "threshold"),
-    *filled(Count, "users"),
+    *filled(IntegerColumn, "users"),
     *filled(Words, "metric", "statistic"),
     *closed("severity", Severity),
     *filled(Instant, "since"),

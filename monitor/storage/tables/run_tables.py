@@ -23,10 +23,10 @@ from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import EvidenceKind, Histogram, RunStatus
 from monitor.model.unpaired import UnpairedFindings
 from monitor.storage.column_types import (
-    Count,
     Document,
     Id,
     Instant,
+    IntegerColumn,
     Name,
     Number,
     Numbers,
@@ -93,7 +93,7 @@ coverage = table_of_runs(
     "coverage",
     *filled(Name, "segment"),
     *filled(Integer, "position"),
-    *filled(Count, "asked", "paired"),
+    *filled(IntegerColumn, "asked", "paired"),
     *filled(UsersByReason, "users_by_reason"),
     Column("asked_by_arm", Values(dict[Arm, int])),
     key=("segment",),
@@ -107,7 +107,7 @@ summaries = table_of_runs(
     "summaries",
     *filled(Name, "segment", "metric"),
     *filled(Integer, "position"),
-    *filled(Count, "n", "n_undefined"),
+    *filled(IntegerColumn, "n", "n_undefined"),
     *optional(Number, "mean", "standard_error"),
     *filled(Numbers, "statistics"),
     *filled(Values(Histogram), "histogram"),
@@ -132,7 +132,7 @@ arm_scores = table_of_runs(
     *filled(Name, "metric"),
     *filled(Integer, "position"),
     Column("value", Number),
-    *filled(Count, "n"),
+    *filled(IntegerColumn, "n"),
     key=("segment", "arm", "metric"),
 )
 

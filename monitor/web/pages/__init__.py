@@ -19,7 +19,7 @@ from monitor.web.pages.parameters import (
     UserQuery,
 )
 from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Page:
     """
 
     path: str
-    read: Callable[[Site, Query], Any]
+    read: Callable[[Site, PageRequest], Any]
     shows: type
     template: str
     query: type[PageQuery] = PageQuery

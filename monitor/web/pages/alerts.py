@@ -23,7 +23,7 @@ from monitor.texts.actions import (
     write_urgency,
 )
 from monitor.texts.unmatched_names import write_unmatched
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 
 MOST = 50
 """One page shows at most this many ended incidents."""
@@ -124,7 +124,7 @@ class AlertPage:
         }
 
 
-def read_alerts_page(site: Site, query: Query) -> AlertsPage:
+def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     """Return the page of all incidents that the filters in the query select."""
     chosen = query.chosen
     now = site.clock.now()
@@ -180,7 +180,7 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     return tuple(_incident(changes, firing) for changes in by_incident.values() if changes)
 
 
-def read_alert_page(site: Site, query: Query) -> AlertPage:
+def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     """Return the page of one incident. Raises AbsentPageError if it has no stored changes."""
     key = query.path["key"]
     history = site.store.pages.incident(key)

@@ -31,7 +31,7 @@ from monitor.web.pages.overview import (
     read_overview_page,
     state_of,
 )
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import PageRequest, Site
 
 PERIODS = {
     "1d": timedelta(days=1),
@@ -121,7 +121,7 @@ class ComparisonPage(Course):
     unpaired: UnpairedFindings | None = None
 
 
-def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
+def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     """Return the page of one comparison over time. Unknown metrics and segments are ignored."""
     name = query.path["name"]
     site.require(name)
@@ -173,7 +173,7 @@ def _read_records(site: Site) -> Mapping[str, ReceiverRecord]:
     return {name: records.get(name, ReceiverRecord()) for name in names}
 
 
-def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> Choice:
+def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
     """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others."""
     name = query.path["name"]
     configured = site.comparison(name)
@@ -202,7 +202,7 @@ def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> 
     )
 
 
-def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
+def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Course:
     """Read the chosen metric in each run of the period, and what happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
@@ -305,7 +305,7 @@ def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[Ale
 
 
 def _choose_time(
-    query: Query,
+    query: PageRequest,
     latest: LatestRun | None,
     now: datetime,
 ) -> tuple[str, datetime, datetime]:

@@ -13,7 +13,7 @@ from monitor.model.pages import ReceiverRecord
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
-from monitor.web.pages.site import CachedRow, Query, Site, Status
+from monitor.web.pages.site import CachedRow, PageRequest, Site, Status
 
 _MOST_FIRING = 4
 _SEVERITIES = list(Severity)
@@ -76,7 +76,7 @@ class Overview:
     at: datetime
 
 
-def read_overview_page(site: Site, _: Query | None = None) -> Overview:
+def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
     """Return all comparisons from memory, so that the page works while the database is away."""
     now = site.clock.now()
     daemon = site.state()
@@ -231,7 +231,7 @@ class DaemonPage:
     deliveries: tuple[Delivery, ...] = ()
 
 
-def read_daemon_page(site: Site, _: Query) -> DaemonPage:
+def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
     """Return the page of this daemon. Other daemons have their own pages."""
     now = site.clock.now()
     outbox = site.store.outbox

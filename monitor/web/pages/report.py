@@ -17,7 +17,14 @@ from monitor.model.runs import LatestRun
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import read_static, render, show_instant
 from monitor.web.pages.run import read_run_page, read_user_page
-from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
+from monitor.web.pages.site import (
+    AbsentPageError,
+    PageRequest,
+    Site,
+    comparison_url,
+    run_url,
+    user_url,
+)
 
 MOST_BYTES = 1_900_000
 """If a page of a user would make the report larger than this, the page is left out."""
@@ -142,7 +149,7 @@ def _sections(
     chosen = {"to": latest.slot}
     if since is not None:
         chosen["from"] = since
-    page = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
+    page = read_comparison_page(site, PageRequest(path={"name": name}, chosen=chosen))
     yield Section(
         address=comparison_url(name),
         title="over time",
@@ -151,7 +158,7 @@ def _sections(
         page=replace(page, arm_scores=(), unpaired=None),
     )
     for slot in reversed(slots):
-        query = Query(path={"name": name, "slot": format_instant(slot)}, chosen={})
+        query = PageRequest(path={"name": name, "slot": format_instant(slot)}, chosen={})
         run_page = read_run_page(site, query)
         yield Section(
             address=run_url(name, slot),
@@ -160,7 +167,7 @@ def _sections(
             page=run_page,
         )
         for worst in run_page.worst[:MOST_USERS]:
-            query = Query(path={"name": name, "user": worst.user}, chosen={"slot": slot})
+            query = PageRequest(path={"name": name, "user": worst.user}, chosen={"slot": slot})
             user_page = read_user_page(site, query)
             yield Section(
                 address=user_url(name, worst.user, slot),

@@ -12,7 +12,7 @@ from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
 from monitor.model.statistics import arm_of_scores
-from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
+from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
 RUNS = 200
 _LIKE = 6
@@ -43,7 +43,7 @@ class RunPage:
     incident: str | None
 
 
-def read_run_page(site: Site, query: Query) -> RunPage:
+def read_run_page(site: Site, query: PageRequest) -> RunPage:
     """Return the page of one run."""
     name = query.path["name"]
     slot = require_slot(query.path["slot"])
@@ -147,7 +147,7 @@ class UserPage:
     served_by: Arm | None = None
 
 
-def read_user_page(site: Site, query: Query) -> UserPage:
+def read_user_page(site: Site, query: PageRequest) -> UserPage:
     """Return the page of one user in one run. If no lists were stored, it shows only scores.
 
     Raises AbsentPageError if neither lists nor scores are stored.
