@@ -137,13 +137,13 @@ class OutboxSender:
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
         if not due:
             return 0
-        incidents = {(each.transition.comparison, each.transition.incident) for each in due}
+        due_incidents = {(each.transition.comparison, each.transition.incident) for each in due}
         # Alerts that joined an incident later are due later, but are repeated with it.
-        soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
+        due_next = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
-        for delivery in soon:
+        for delivery in due_next:
             change = delivery.transition
-            if (change.comparison, change.incident) in incidents:
+            if (change.comparison, change.incident) in due_incidents:
                 by_comparison.setdefault(change.comparison, []).append(delivery)
         return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
 
@@ -188,18 +188,27 @@ class OutboxSender:
         """
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
-        by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
+        to_send = []
+        unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
-            by_outcome.setdefault((status, reason), []).append(delivery)
-        # Deliveries that are pending without a reason are sent now.
-        to_send = by_outcome.pop((DeliveryStatus.PENDING, None), [])
-        for (status, reason), deliveries in by_outcome.items():
-            again = None
-            if status is DeliveryStatus.HELD:
-                again = self.clock.now() + RECHECK_AFTER
-            self._record(deliveries, status, reason=reason, again=again)
+            if status is DeliveryStatus.PENDING:
+                to_send.append(delivery)
+            else:
+                unsent.setdefault((status, reason), []).append(delivery)
+        for (status, reason), deliveries in unsent.items():
+            self._record(deliveries, status, reason=reason)
+        return self._send_all(to_send, dispatch.snapshot, now, should_stop)
+
+    def _send_all(
+        self,
+        to_send: Iterable[Delivery],
+        snapshot: FiringSnapshot,
+        now: datetime,
+        should_stop: Callable[[], bool],
+    ) -> Pause | None:
+        """Send these deliveries of one comparison. Returns the pause as `_send` does."""
         waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
-        for message in _compose(waiting.values(), dispatch.snapshot):
+        for message in _compose(waiting.values(), snapshot):
             if should_stop():
                 self._give_back(waiting.values(), now)
                 break
@@ -399,18 +408,21 @@ class OutboxSender:
         again: datetime | None = None,
         may_be_known: bool = False,
     ) -> None:
-        """Record the status of these deliveries, and count the attempts.
+        """Record the status of these deliveries, and count the outcomes of attempts.
 
-        A delivery was not attempted if it is held, or if it is pending without a reason.
+        ``again`` is when a pending delivery is tried again. Held deliveries are decided again after
+        `RECHECK_AFTER`.
         """
         if not deliveries:
             return
         now = self.clock.now()
+        if status is DeliveryStatus.HELD:
+            again = now + RECHECK_AFTER
         repeat_at = None
-        fallback = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
             repeat_at = now + timedelta(seconds=every_s)
+        fallback = None
         if status is DeliveryStatus.DEAD:
             fallback = self.policy.fallbacks.get(self.receiver.name)
         notifications = []
@@ -429,11 +441,13 @@ class OutboxSender:
             )
             notifications.append(notification)
         self.outbox.record(*notifications)
-        is_retry = status is DeliveryStatus.PENDING and bool(reason)
-        if is_retry or status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
-            outcome = "retry" if is_retry else status.value
-            for _ in deliveries:
-                self.publisher.count("notifications_total", self.receiver.name, outcome)
+        outcome = status.value
+        if status is DeliveryStatus.PENDING and reason is not None:
+            outcome = "retry"
+        elif status in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
+            return  # the deliveries were not attempted
+        for _ in deliveries:
+            self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:

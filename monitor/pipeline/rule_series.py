@@ -170,12 +170,12 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
         columns_by_alert[watched.rule.alert][watched.segment] = column
     for alert, columns in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
-            # The numbers have the shape (PARTS, rows, segments of the lessons). The numbers of
-            # segments that are still judged are copied to the columns of their series.
+            # The numbers have the shape (PARTS, rows, segments of the lessons).
             numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
-            places = [place for place, segment in enumerate(segments) if segment in columns]
-            targets = [columns[segments[place]] for place in places]
-            parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
+            # Segments that are not judged any more have no column.
+            judged = [place for place, segment in enumerate(segments) if segment in columns]
+            judged_columns = [columns[segments[place]] for place in judged]
+            parts[np.ix_(range(PARTS), rows, judged_columns)] = numbers[:, :, judged]
         series_of_rule = [series[column] for column in columns.values()]
         description = describe_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
@@ -246,13 +246,19 @@ def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     of one weekday can be a season at once, because its second recurrence comes a week later. An
     hour recurs daily, so a season of hours must recur before it is learned.
     """
-    slots = [run.slot.astimezone(UTC) for run in past]
     now = slot.astimezone(UTC)
-    today = [past_slot for past_slot in slots if past_slot.date() == now.date()]
-    in_this_hour = [past_slot for past_slot in today if past_slot.hour == now.hour]
-    hours = np.array([past_slot.hour for past_slot in slots], dtype=np.intp)
-    weekdays = np.array([past_slot.weekday() for past_slot in slots], dtype=np.intp)
+    hours = np.empty(len(past), dtype=np.intp)
+    weekdays = np.empty(len(past), dtype=np.intp)
+    is_today = np.empty(len(past), dtype=np.bool_)
+    for row, run in enumerate(past):
+        past_slot = run.slot.astimezone(UTC)
+        hours[row] = past_slot.hour
+        weekdays[row] = past_slot.weekday()
+        is_today[row] = past_slot.date() == now.date()
+    in_this_hour = int((is_today & (hours == now.hour)).sum())
     return (
-        Phases(past=hours, now=now.hour, under_way=len(in_this_hour)),
-        Phases(past=weekdays, now=now.weekday(), under_way=len(today), is_known_at_once=True),
+        Phases(past=hours, now=now.hour, under_way=in_this_hour),
+        Phases(
+            past=weekdays, now=now.weekday(), under_way=int(is_today.sum()), is_known_at_once=True
+        ),
     )
