@@ -348,7 +348,7 @@ def _can_be_certain(comparison: Partial) -> bool:
     if comparison.default_rules:
         return False
     all_options = comparison.rules or ()
-    if not all(options and options.is_whole for options in all_options):
+    if any(options is None or not options.is_whole for options in all_options):
         return True
     # k is not important here: whether the scores are bounded does not depend on it.
     rules = [options.to_rule(k=1) for options in all_options if options.metric]
@@ -397,12 +397,11 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
 
 def _files_read(comparison: Partial) -> dict[str, str]:
     """The files that the comparison reads, each with a text about its use."""
-    floor = comparison.noise_floor
     sources = {key: getattr(comparison, key) for key in _READ}
-    sources["noise_floor"] = None if floor is None else floor.retrain
-    unpaired = comparison.unpaired
+    # A part that is missing or invalid is None, which has no sources.
+    sources["noise_floor"] = getattr(comparison.noise_floor, "retrain", None)
     for key in ("log", "assignments"):
-        sources[f"unpaired.{key}"] = None if unpaired is None else getattr(unpaired, key)
+        sources[f"unpaired.{key}"] = getattr(comparison.unpaired, key, None)
     files = {}
     for key, source in sources.items():
         file = getattr(source, "file", None)

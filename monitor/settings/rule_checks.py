@@ -163,10 +163,10 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
         return
-    is_below = rule.has("below")
-    side = "below" if is_below else "above"
+    side = "below" if rule.has("below") else "above"
     margin = getattr(rule, side)
-    if margin is not None and (margin >= 0 if is_below else margin <= 0):
+    is_margin = margin is None or (margin < 0 if side == "below" else margin > 0)
+    if not is_margin:
         yield Problem(
             (side,),
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
@@ -217,7 +217,7 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     threshold = getattr(rule, side)
     resolve_at = getattr(rule, resolve)
     if threshold is None:
-        return
+        return  # the value is invalid, which was reported before
     if resolve_at is not None:
         is_in_breach = resolve_at < threshold if is_below else resolve_at > threshold
         if is_in_breach:
@@ -227,15 +227,16 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
                 f"{side}, because otherwise the alert would end while the rule is in breach: "
                 "change it",
             )
+    low, high = 0.0, 1.0
     if rule.has("coverage"):
-        name, low, high = "a share", 0.0, 1.0
+        name = "a share"
     elif rule.metric is None or rule.statistic is None:
         return  # invalid values were reported before
     elif rule.statistic.floor is None:
         name = rule.metric.short_name
         low, high = rule.metric.bounds(k)
     else:
-        name, low, high = str(rule.statistic), 0.0, 1.0
+        name = str(rule.statistic)
         yield from _check_share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     # No value is below the lowest possible value, or above the highest one.

@@ -254,16 +254,14 @@ class RequestGuard:
         login = _read_basic(values[0]) if len(values) == 1 else None
         if login is None:
             return _unauthorized()
-        if not credentials.remembers(*login):
-            address = (scope.get("client") or ("",))[0]
-            if (
-                self._waiting.total() >= _MOST_WAITING
-                or self._waiting[address] >= _MOST_WAITING_OF_ONE
-            ):
+        user, password = login
+        if not credentials.remembers(user, password):
+            address, *_ = scope.get("client") or ("",)
+            is_crowded = self._waiting.total() >= _MOST_WAITING
+            if is_crowded or self._waiting[address] >= _MOST_WAITING_OF_ONE:
                 return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
             if not await self._verify(credentials, login, address):
                 return _unauthorized()
-        user, _ = login
         scope[IS_AUTHENTICATED] = True
         scope[USER] = user.decode()
         return None

@@ -148,20 +148,22 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     )
     if latest is None:
         return page
-    explanation = latest.explanation
-    ended = latest.last_end if not firing else None
-    return replace(
+    page = replace(
         page,
         state=state_of(latest),
         reason=latest.reason,
         slot=latest.slot,
-        sentence=explanation.sentence if explanation else None,
-        since=explanation.since if explanation else None,
-        ended_incident=read_ended(site, ended) if ended else None,
-        by_chance=score_by_chance(page.metric, latest) if page.metric else None,
         arm_scores=latest.arm_scores,
         unpaired=latest.unpaired,
     )
+    explanation = latest.explanation
+    if explanation is not None:
+        page = replace(page, sentence=explanation.sentence, since=explanation.since)
+    if page.metric is not None:
+        page = replace(page, by_chance=score_by_chance(page.metric, latest))
+    if latest.last_end is not None and not firing:
+        page = replace(page, ended_incident=read_ended(site, latest.last_end))
+    return page
 
 
 def _read_records(site: Site) -> Mapping[str, ReceiverRecord]:
@@ -204,16 +206,15 @@ def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: st
 
 def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Course:
     """Read the chosen metric in each run of the period, and what happened in the period."""
-    now = site.clock.now()
-    period, since, until = _choose_time(query, latest, now)
+    period, since, until = _choose_time(query, latest, site.clock.now())
     choice = _choose(site, query, latest, period)
     name = choice.comparison
-    metric = choice.metric
     segment = choice.segment
+    metric = choice.metric or ""  # without a metric the run measured nothing
     configured = site.comparison(name)
     pages = site.store.pages
     points = pages.series(
-        SeriesKey(name, metric or "", segment),
+        SeriesKey(name, metric, segment),
         alert=find_rule_on_drop(configured, metric),
         since=since,
         until=until,
@@ -223,15 +224,11 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
-    if metric:
-        stored = pages.histograms([*slots], metric, segment)
+    for run_id, histogram in pages.histograms([*slots], metric, segment).items():
         # A gap between the arms is one value, so it has no histogram over users.
-        histograms = {run_id: each for run_id, each in stored.items() if each.counts}
+        if histogram.counts:
+            histograms[run_id] = histogram
     segment_means = _read_segment_means(site, choice, until)
-    # An alert of the period may have ended after the period.
-    changes = pages.changes(name, segment, since=since, until=max(until, now))
-    states = [state for state in (latest.states if latest else ()) if state.segment == segment]
-    spans = alert_spans(changes, states, since)
     silences = []
     for silence in site.store.alerts.silences(ending_after=since):
         if silence.starts_at <= until and may_concern(silence, name):
@@ -242,13 +239,26 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
         points=points,
         marks=tuple(_find_marks(points)),
         limits=tuple(_fixed_limits(configured, metric)),
-        spans=tuple(span for span in spans if span.started_at <= until),
+        spans=_read_spans(site, choice, latest, since, until),
         silences=tuple(silences),
         distribution=_in_time(histograms, slots),
         coverage=_in_time(pages.coverage([*slots], segment), slots),
         segment_means=tuple(segment_means[:MOST_SEGMENTS]),
         more_segments=max(0, len(segment_means) - MOST_SEGMENTS),
     )
+
+
+def _read_spans(
+    site: Site, choice: Choice, latest: LatestRun | None, since: datetime, until: datetime
+) -> tuple[AlertSpan, ...]:
+    """Return when alerts on the chosen segment fired in this time."""
+    # An alert that began in this time may have ended later.
+    last = max(until, site.clock.now())
+    changes = site.store.pages.changes(choice.comparison, choice.segment, since=since, until=last)
+    states = latest.states if latest else ()
+    states_here = [state for state in states if state.segment == choice.segment]
+    spans = alert_spans(changes, states_here, since)
+    return tuple(span for span in spans if span.started_at <= until)
 
 
 def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[SegmentMeans]:

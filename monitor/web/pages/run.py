@@ -55,29 +55,44 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
     if before is not None:
         means = pages.means(before.id)
     evidence = site.store.history.evidence(run.id)
-    representative = [user for user in evidence if user.kind == EvidenceKind.REPRESENTATIVE]
+    worst = []
+    representative = []
+    unchanged = []
+    for user in evidence:
+        if user.kind == EvidenceKind.WORST:
+            worst.append(user)
+        elif user.baseline == user.candidate:
+            unchanged.append(user)
+        else:
+            representative.append(user)
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
     explanation = run.explanation
     moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
-    differing = [each.item for each in run.unpaired.items] if run.unpaired else []
+    titled_items = items_of(evidence)
+    if run.unpaired is not None:
+        titled_items = titled_items.union(exposure.item for exposure in run.unpaired.items)
     return RunPage(
         comparison=name,
         run=run,
-        previous_slot=before.slot if before else None,
-        next_slot=after.slot if after else None,
+        previous_slot=_slot_of(before),
+        next_slot=_slot_of(after),
         is_same_input=run.has_input_of(before),
         mean_changes=_mean_changes(run.summaries, means),
-        worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
-        representative=tuple(user for user in representative if user.baseline != user.candidate),
-        unchanged=tuple(user for user in representative if user.baseline == user.candidate),
-        titles=site.titles(name, slot, items_of(evidence).union(differing)),
+        worst=tuple(worst),
+        representative=tuple(representative),
+        unchanged=tuple(unchanged),
+        titles=site.titles(name, slot, titled_items),
         urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
         incident=starts[0].incident if starts else None,
     )
+
+
+def _slot_of(run: Run | None) -> datetime | None:
+    return None if run is None else run.slot
 
 
 def _with_results(site: Site, run: Run) -> RunRecord:
@@ -185,8 +200,8 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         comparison=name,
         user=user,
         run=run,
-        previous_slot=before.slot if before else None,
-        next_slot=after.slot if after else None,
+        previous_slot=_slot_of(before),
+        next_slot=_slot_of(after),
         lists=lists,
         moves=list_moves(lists, titles) if lists else (),
         titles=titles,
