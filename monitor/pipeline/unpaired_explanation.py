@@ -81,24 +81,21 @@ def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDif
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
     between = []
     for segment in users.segments:
-        excess = _compare_segment(segment, _count_lists(users, now, k, segment))
-        if excess is not None:
+        counts = _count_lists(users, now, k, segment)
+        excess = between_excess(*counts.values(), p=PERSISTENCE, segment=segment)
+        if isfinite(excess.excess):
             between.append(excess)
     counts = _count_lists(users, now, k, ALL)
-    items = []
-    for item in find_shifted(*counts.values()):
-        exposure = ItemExposure(
-            item=users.name_item(int(codes[item.code])),
-            lists=dict(zip(Arm, item.lists, strict=True)),
-            first=dict(zip(Arm, item.firsts, strict=True)),
-        )
-        items.append(exposure)
+
+    def name(code: int) -> str:
+        return users.name_item(int(codes[code]))
+
     is_candidate = np.zeros(len(batch), dtype=np.bool_)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     check = compare_before(before, is_candidate, hashes)
     return ArmDifferences(
         between=tuple(between),
-        items=tuple(items),
+        items=find_shifted(*counts.values(), name=name),
         counted={arm: counts_of_arm.users for arm, counts_of_arm in counts.items()},
         before_p=check.p if isfinite(check.p) else None,
     )
@@ -111,19 +108,6 @@ def _count_lists(users: DividedSample, lists: Codes, k: int, segment: str) -> di
         counts[arm] = ListCounts(k)
         counts[arm].add(lists[users.rows(arm, segment)])
     return counts
-
-
-def _compare_segment(segment: str, counts: Mapping[Arm, ListCounts]) -> BetweenExcess | None:
-    """Return the between excess of the segment. None if it is not defined."""
-    excess = between_excess(counts[Arm.BASELINE], counts[Arm.CANDIDATE], PERSISTENCE)
-    if not isfinite(excess.value):
-        return None
-    return BetweenExcess(
-        segment=segment,
-        baseline=excess.within_baseline,
-        candidate=excess.within_candidate,
-        across=excess.across,
-    )
 
 
 def explain_unpaired(
