@@ -159,7 +159,7 @@ class OutboxSender:
         now = self.clock.now()
         delivered = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
         resent = 0
-        for group in _group_changes(delivered):
+        for group in _group_incidents(delivered):
             if not self.is_sole_sender():
                 break
             # A group may have several incidents of its comparison. The message has the name of the
@@ -169,7 +169,7 @@ class OutboxSender:
                 incident=first.incident or "",
                 comparison=first.comparison,
                 severity=first.severity,
-                changes=group,
+                changes=tuple(group),
                 is_repetition=True,
             )
             self.receiver.send(message, now=now)
@@ -584,32 +584,28 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
     return [*messages, *compose_messages(new_changes, snapshot)]
 
 
-def _group_changes(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Yield groups of changes, one group for each message, sorted by comparison."""
-    by_comparison: dict[str, list[Transition]] = {}
-    for change in changes:
-        by_comparison.setdefault(change.comparison, []).append(change)
-    for comparison in sorted(by_comparison):
-        yield from _group_incidents(by_comparison[comparison])
+def _group_incidents(changes: Iterable[Transition]) -> list[list[Transition]]:
+    """Group changes for messages. All changes of an incident are in one group.
 
-
-def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Yield groups of the changes of one comparison. All changes of an incident are in one group.
-
-    A group has incidents with together at most `_LARGEST_GROUP` changes. Only an incident that is
-    larger exceeds this, and it is alone in its group.
+    A group has incidents of one comparison, with together at most `_LARGEST_GROUP` changes. Only a
+    larger incident exceeds this, and it is alone in its group.
     """
-    by_incident: dict[str | None, list[Transition]] = {}
+    by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
-        by_incident.setdefault(change.incident or change.dedup_key, []).append(change)
-    group: list[Transition] = []
-    for incident_changes in by_incident.values():
-        if group and len(group) + len(incident_changes) > _LARGEST_GROUP:
-            yield tuple(group)
-            group = []
-        group += incident_changes
-    if group:
-        yield tuple(group)
+        key = (change.comparison, change.incident or change.dedup_key)
+        by_incident.setdefault(key, []).append(change)
+    groups: list[list[Transition]] = []
+    for incident in sorted(by_incident.values(), key=lambda changes: changes[0].comparison):
+        if groups and _fit_together(groups[-1], incident):
+            groups[-1] += incident
+        else:
+            groups.append(incident)
+    return groups
+
+
+def _fit_together(group: Sequence[Transition], incident: Sequence[Transition]) -> bool:
+    is_small = len(group) + len(incident) <= _LARGEST_GROUP
+    return is_small and group[0].comparison == incident[0].comparison
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:

@@ -206,7 +206,8 @@ def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: st
 
 def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Course:
     """Read the chosen metric in each run of the period, and what happened in the period."""
-    period, since, until = _choose_time(query, latest, site.clock.now())
+    now = site.clock.now()
+    period, since, until = _choose_time(query, latest, now)
     choice = _choose(site, query, latest, period)
     name = choice.comparison
     segment = choice.segment
@@ -229,6 +230,10 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
         if histogram.counts:
             histograms[run_id] = histogram
     segment_means = _read_segment_means(site, choice, until)
+    # An alert of the period may have ended after the period.
+    changes = pages.changes(name, segment, since=since, until=max(until, now))
+    states = [state for state in (latest.states if latest else ()) if state.segment == segment]
+    spans = alert_spans(changes, states, since)
     silences = []
     for silence in site.store.alerts.silences(ending_after=since):
         if silence.starts_at <= until and may_concern(silence, name):
@@ -239,26 +244,13 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
         points=points,
         marks=tuple(_find_marks(points)),
         limits=tuple(_fixed_limits(configured, metric)),
-        spans=_read_spans(site, choice, latest, since, until),
+        spans=tuple(span for span in spans if span.started_at <= until),
         silences=tuple(silences),
         distribution=_in_time(histograms, slots),
         coverage=_in_time(pages.coverage([*slots], segment), slots),
         segment_means=tuple(segment_means[:MOST_SEGMENTS]),
         more_segments=max(0, len(segment_means) - MOST_SEGMENTS),
     )
-
-
-def _read_spans(
-    site: Site, choice: Choice, latest: LatestRun | None, since: datetime, until: datetime
-) -> tuple[AlertSpan, ...]:
-    """Return when alerts on the chosen segment fired in this time."""
-    # An alert that began in this time may have ended later.
-    last = max(until, site.clock.now())
-    changes = site.store.pages.changes(choice.comparison, choice.segment, since=since, until=last)
-    states = latest.states if latest else ()
-    states_here = [state for state in states if state.segment == choice.segment]
-    spans = alert_spans(changes, states_here, since)
-    return tuple(span for span in spans if span.started_at <= until)
 
 
 def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[SegmentMeans]:
