@@ -25,10 +25,10 @@ from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import (
     ArmScore,
+    FinishedRun,
     Histogram,
     LatestRun,
     Run,
-    RunRecord,
     RunResult,
     RunStatus,
 )
@@ -74,7 +74,7 @@ def run(**changes):
 def record(slot, *summaries, arm_scores=(), **changes):
     """A run of this slot, with what it measured."""
     run_of_slot = run(slot=slot, **changes)
-    return extend(RunRecord, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
+    return extend(FinishedRun, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
 
 
 def summary(**changes):
@@ -232,7 +232,7 @@ def filled():
 def fill(publisher):
     """The same publisher once it was told of everything."""
     interval = {"home-feed": timedelta(minutes=15)}
-    publisher.watch(
+    publisher.register(
         ["home-feed"],
         ["pager"],
         intervals=interval,

@@ -1,4 +1,4 @@
-"""Decides which alerts report one fault, how many users they concern, and how often they page.
+"""Decides which alerts report one fault, how many users they concern, and how often they wake people.
 
 docs/explanation/delivery.md explains the rules.
 """
@@ -310,60 +310,60 @@ _FAULTS = frozenset({AlertProblem.NO_LIST, AlertProblem.OTHER_LIST})
 
 
 @immutable
-class Paging:
-    """How often one incident has paged, and why it paged the last time. See `count_pages`."""
+class WakeUps:
+    """How often one incident has woken people up, and why. See `count_wake_ups`."""
 
-    pages: int = 0
+    count: int = 0
     severity: Severity = Severity.INFO
     users: float = 0.0
     # Whether it concerns at least half of the users of its largest alert
     concerns_most: bool = False
     faults: frozenset[AlertProblem] = frozenset()
     worse: str | None = None
-    has_grown: bool = False  # whether only growth caused the last page
+    has_grown: bool = False  # whether only growth caused the last one
 
 
-def count_pages(starts: Sequence[Transition]) -> Paging:
-    """Count how often one incident pages. ``starts`` are its starts in the order of sending.
+def count_wake_ups(starts: Sequence[Transition]) -> WakeUps:
+    """Count how often one incident wakes people up. ``starts`` are in the order of sending.
 
-    The incident pages in each of these cases:
+    The incident wakes people up in each of these cases:
 
     - it begins,
     - its severity rises,
     - another fault joins,
-    - the number of concerned users has doubled since the last page.
+    - the number of concerned users has doubled since the last time.
 
-    If users lose their lists slowly, the number of users doubles many times. So directly after a
-    page for growth, the incident pages for growth again only if most users are concerned.
+    If users lose their lists slowly, the number of users doubles many times. So after
+    people were woken up for growth, growth wakes them again only if most users are concerned.
     """
-    paging = Paging()
+    last = WakeUps()
     seen: list[Transition] = []
     for _, of_slot in groupby(starts, key=attrgetter("slot")):
         seen += of_slot
         users = count_concerned(seen)
-        now = Paging(
-            pages=paging.pages + 1,
+        now = WakeUps(
+            count=last.count + 1,
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
             users=users,
             concerns_most=users >= URGENT_SHARE * max(start.users for start in seen),
             faults=_FAULTS & {find_problem(start.kind, start.statistic) for start in seen},
         )
-        worse = _why_worse(paging, now)
-        if not paging.pages:
-            paging = now
+        worse = _why_worse(last, now)
+        if not last.count:
+            last = now
         elif worse is not None:
-            is_same_fault = now.severity is paging.severity and now.faults == paging.faults
-            paging = replace(now, worse=worse, has_grown=is_same_fault)
-    return paging
+            is_same_fault = now.severity is last.severity and now.faults == last.faults
+            last = replace(now, worse=worse, has_grown=is_same_fault)
+    return last
 
 
-def _why_worse(before: Paging, now: Paging) -> str | None:
-    """Why the incident is worse than at its last page. None if it is not worse."""
+def _why_worse(before: WakeUps, now: WakeUps) -> str | None:
+    """Why the incident is worse than when it woke people up last. None if it is not worse."""
     if now.severity is not before.severity:
         return write_more_severe(before.severity, now.severity)
     joined = now.faults - before.faults if before.faults else frozenset()
-    may_page = not before.has_grown or now.concerns_most or joined
-    if may_page and now.users >= max(_GROWN * before.users, 1.0):
+    may_wake = not before.has_grown or now.concerns_most or joined
+    if may_wake and now.users >= max(_GROWN * before.users, 1.0):
         return write_more_users(before.users, now.users)
     if joined:
         return write_joined(joined)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Protocol, Self
 
-from monitor.alerts.incidents import AlertProblem, count_pages, find_problem
+from monitor.alerts.incidents import AlertProblem, count_wake_ups, find_problem
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -281,7 +281,7 @@ class Dispatch:
 
         Changes that are routed to other receivers are dropped if their start was not sent here. A
         fallback receives them if the other receiver rejected them. `compose_messages` decides which
-        starts page and which are updates.
+        starts wake people up and which are updates.
         """
         # If a start may have arrived, its end must be sent. Otherwise the receiver keeps the alert
         # open.
@@ -391,8 +391,8 @@ def compose_messages(
 ) -> tuple[Message, ...]:
     """Compose one message for each incident, in the order of the incidents' first changes.
 
-    The messages have no briefing yet. A message pages if the incident begins for the receiver,
-    becomes worse (`count_pages`), or is over. Other messages are updates.
+    The messages have no briefing yet. A message wakes people up if the incident begins for the
+    receiver or becomes worse (`count_wake_ups`). Other messages are updates.
     """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
     # Acknowledgements get a message of their own, because some receivers show only the first
@@ -430,11 +430,11 @@ def _message(
     for start in snapshot.firing:
         if _incident_of(start) == name and start.dedup_key in delivered:
             firing.append(start)
-    before = count_pages(sent_before)
+    before = count_wake_ups(sent_before)
     # If nothing has begun, the changes themselves say how severe the message is.
-    now = count_pages(starts or changes)
+    now = count_wake_ups(starts or changes)
     has_begun = any(change.is_start for change in changes)
-    is_page = now.pages > before.pages
+    wakes_people = now.count > before.count
     return Message(
         incident=name,
         comparison=changes[0].comparison,
@@ -443,10 +443,10 @@ def _message(
         firing=tuple(firing),
         first=tuple(starts[:1]),
         acknowledged=snapshot.acknowledged,
-        pages=now.pages,
-        pages_before=before.pages,
-        worse=now.worse if has_begun and is_page and before.pages else None,
-        is_update=has_begun and not is_page,
+        wake_ups=now.count,
+        wake_ups_before=before.count,
+        worse=now.worse if has_begun and wakes_people and before.count else None,
+        is_update=has_begun and not wakes_people,
     )
 
 

@@ -19,7 +19,7 @@ from monitor.cli.output import (
     number,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
     require_writable,
     write_page,
@@ -65,9 +65,9 @@ def backtest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """List the alerts that other rules would have caused.
 
-    The command also counts the alerts that were actually sent. It judges every stored run again, in
-    order. It also judges the runs before --since, because rules learn from them. Nothing is stored
-    or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
+    The command also counts the alerts that were actually sent. Every stored run is judged again, in
+    order. The command also judges the runs before --since, because rules learn from them. Nothing
+    is stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings
@@ -109,12 +109,12 @@ def _as_dict(result: Backtest) -> dict[str, object]:
         "runs_by_status": {status.value: count for status, count in result.runs.items()},
         "rules": {
             rule.alert: {
-                "pages": new_starts[rule.alert],
+                "starts": new_starts[rule.alert],
                 "runs_not_judged": result.lacking.get(rule.alert, 0),
             }
             for rule in result.comparison.judging.rules
         },
-        "stored_rules": {alert: {"pages": count} for alert, count in stored_starts.items()},
+        "stored_rules": {alert: {"starts": count} for alert, count in stored_starts.items()},
         "transitions": _announced(result.transitions),
         "stored_transitions": _announced(result.stored),
     }
@@ -124,14 +124,15 @@ def _print(result: Backtest) -> None:
     """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
-        print_records(
+        print_objects(
             map(asdict, changes),
             _CHANGES,
             as_json=False,
             title="These rules would have sent",
         )
     print_table(
-        ("alert", "alerts with these rules>", "alerts that were sent or shown>"), _page_rows(result)
+        ("alert", "alerts with these rules>", "alerts that were sent or shown>"),
+        _start_rows(result),
     )
     for line in _lacking_lines(result):
         print_line(line)
@@ -141,7 +142,7 @@ def _runs_line(result: Backtest) -> str:
     return write_judged_again(result.comparison.name, result.runs.items())
 
 
-def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
+def _start_rows(result: Backtest) -> list[tuple[str, str, str]]:
     """Return a row for each alert: how often it starts by the new rules, and how often it did."""
     new_starts = _count_starts(result.transitions)
     stored_starts = _count_starts(result.stored)
@@ -167,8 +168,8 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("These rules would have sent", result.transitions),
         ("What was sent or shown", result.stored),
     ):
-        records = map(asdict, _announced(transitions))
-        changes.append((title, cells_of(records, _CHANGES)))
+        objects = map(asdict, _announced(transitions))
+        changes.append((title, cells_of(objects, _CHANGES)))
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"
@@ -176,7 +177,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
     return {
         "backtest": result,
         "lines": [_runs_line(result), *_lacking_lines(result)],
-        "pages": _page_rows(result),
+        "starts": _start_rows(result),
         "charts": charts,
         "changes": changes,
     }

@@ -74,18 +74,18 @@ def print_log(  # noqa: PLR0913 - the options of the command
     as_json: bool,
 ) -> None:
     """Compare the arms of the test, and print the result as a run."""
-    from monitor.service.analysis.log_comparison import as_record, compare_log
+    from monitor.service.analysis.log_comparison import as_finished_run, compare_log
 
     options = fitting_options(log, user, shapes, is_required=True)
     names = [str(metric) for metric in metrics]
     result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
-    record = as_record(result)
+    run = as_finished_run(result)
     users = [each for each in result.evidence if each.kind == "worst"][:worst]
     if as_json:
-        summaries = [summary_dict(each) for each in record.summaries]
-        print_json({**asdict(record), "summaries": summaries, "worst": users})
+        summaries = [summary_dict(each) for each in run.summaries]
+        print_json({**asdict(run), "summaries": summaries, "worst": users})
         return
-    print_run(record, {})
+    print_run(run, {})
     print_evidence(users, {})
     print_line()
     print_line(ONE_RUN)

@@ -100,8 +100,8 @@ UserIds = Annotated[
 UsersFile = Annotated[
     Path | None,
     typer.Option(
-        help="File with the users to compare. Its column of users has the same name as in the "
-        "lists."
+        help="File with the users to compare. The column of users has the same name in this "
+        "file and in the files with the lists."
     ),
 ]
 TitlesFile = Annotated[

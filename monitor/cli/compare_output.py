@@ -11,7 +11,7 @@ from monitor.cli.output import (
     pick,
     print_evidence,
     print_line,
-    print_records,
+    print_objects,
     scores_line,
     summary_dict,
 )
@@ -49,13 +49,13 @@ def print_compared(compared: Compared) -> None:
     for line in _coverage_lines(compared):
         print_line(line)
     all_users, *segments = result.coverage.rows
-    print_records(_metric_records(compared, all_users), _COLUMNS, as_json=False)
+    print_objects(_metric_objects(compared, all_users), _COLUMNS, as_json=False)
     print_line(_chance_line(result))
     _print_changes(compared, all_users)
     for row in segments:
         print_line()
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        print_records(_metric_records(compared, row), _COLUMNS, as_json=False, title=title)
+        print_objects(_metric_objects(compared, row), _COLUMNS, as_json=False, title=title)
         _print_changes(compared, row)
     print_evidence(result.worst, compared.titles)
     print_line()
@@ -78,10 +78,10 @@ def compared_page(compared: Compared) -> dict[str, object]:
     from monitor.measures.frames.summary import draw_distribution
 
     result = compared.result
-    records = []
+    objects = []
     changes = []
     for row in result.coverage.rows:
-        records += _metric_records(compared, row)
+        objects += _metric_objects(compared, row)
         if row.paired:
             changes.append((row.segment, _changes_line(result.apart[row.segment])))
     if compared.trainings is not None:
@@ -108,7 +108,7 @@ def compared_page(compared: Compared) -> dict[str, object]:
         "changes": changes,
         "kinds": draw_bars(bars, label="lists by kind of change"),
         "spreads": distributions,
-        "metrics": cells_of(records, f"segment {_COLUMNS}"),
+        "metrics": cells_of(objects, f"segment {_COLUMNS}"),
         "users": users,
     }
 
@@ -163,7 +163,7 @@ def _apart_dict(result: FileComparison, segment: str) -> dict[str, object] | Non
     return {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
 
 
-def _metric_records(compared: Compared, row: CoverageRow) -> list[dict[str, object]]:
+def _metric_objects(compared: Compared, row: CoverageRow) -> list[dict[str, object]]:
     """Return the rows of the segment's table of metrics. Each statistic has its own column."""
     return [summary | summary["statistics"] for summary in _summary_dicts(compared, row)]
 

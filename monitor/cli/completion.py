@@ -81,9 +81,9 @@ def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
     with _database(ctx) as store:
         segments = []
         for run in store.history.runs(comparison=ctx.params.get("comparison"), limit=1):
-            record = store.history.record(run.id)
-            if record is not None:
-                segments += [summary.segment for summary in record.summaries]
+            finished = store.history.finished_run(run.id)
+            if finished is not None:
+                segments += [summary.segment for summary in finished.summaries]
         return segments
 
 

@@ -65,10 +65,10 @@ def check_config(
 ) -> None:
     """Check the configuration, and show the lists of a few users.
 
-    The command also checks the web configuration file, and whether the database can be used. It
-    requests the lists of a few users from both arms, and shows both lists of each user. The exit
-    code is 3 if an arm could not be read, or if no lists could be compared. The exit code is 4 if
-    the database cannot be used.
+    The command also checks the web configuration file, and whether the database can be used. The
+    command requests the lists of a few users from both arms, and shows both lists of each user. The
+    exit code is 3 if an arm could not be read, or if no lists could be compared. The exit code is 4
+    if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS

@@ -16,7 +16,7 @@ from monitor.cli.output import (
     print_error,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
 )
 from monitor.cli.parameters import AsJson
@@ -40,8 +40,8 @@ def metrics(
         typer.Argument(
             metavar="METRIC",
             autocompletion=complete_metrics,
-            help="Metric to show with all its properties. Its name may have parameters, such as "
-            "rbo(p=0.8)@5.",
+            help="Metric to show with all its properties. The name may have parameters, such "
+            "as rbo(p=0.8)@5.",
         ),
     ] = None,
     *,
@@ -74,11 +74,11 @@ def series(*, as_json: AsJson = False) -> None:
     """List the series that the daemon exports to Prometheus."""
     from monitor.export.series import SERIES
 
-    records = []
+    objects = []
     for each in SERIES.values():
         record = {"series": each.name, "type": each.kind, "labels": each.labels}
-        records.append({**record, "meaning": each.help})
-    print_records(records, "series type labels meaning", as_json=as_json)
+        objects.append({**record, "meaning": each.help})
+    print_objects(objects, "series type labels meaning", as_json=as_json)
 
 
 def _find(expression: str) -> Metric | ArmMetric:

@@ -203,8 +203,8 @@ def print_table(
         sys.stdout.write(f"{row_text.rstrip()}\n")
 
 
-def print_records(
-    records: Iterable[Mapping[str, object]],
+def print_objects(
+    objects: Iterable[Mapping[str, object]],
     columns: str,
     *,
     as_json: bool,
@@ -212,15 +212,15 @@ def print_records(
     empty: str | None = None,
     omits_empty_columns: bool = False,
 ) -> None:
-    """Print each record as a JSON object, or all records as a table with these keys.
+    """Print each object as JSON on one line, or all objects as a table with these keys.
 
     If a key ends with ``>``, its column has numbers. If there are no rows, ``empty`` is printed,
     which says what to do next.
     """
     if as_json:
-        print_json(*records)
+        print_json(*objects)
         return
-    titles, rows = cells_of(records, columns)
+    titles, rows = cells_of(objects, columns)
     if not rows and empty is not None:
         print_line(empty)
         return
@@ -233,11 +233,11 @@ def print_records(
 
 
 def cells_of(
-    records: Iterable[Mapping[str, object]], columns: str
+    objects: Iterable[Mapping[str, object]], columns: str
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the titles of the columns, and a row of texts for each record."""
+    """Return the titles of the columns, and a row of texts for each object."""
     keys = columns.replace(">", "").split()
-    rows = [[cell(record.get(key)) for key in keys] for record in records]
+    rows = [[cell(each.get(key)) for key in keys] for each in objects]
     return [column.replace("_", " ") for column in columns.split()], rows
 
 

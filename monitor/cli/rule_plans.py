@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons, complete_segments
-from monitor.cli.output import instant, pick, print_json, print_line, print_records
+from monitor.cli.output import instant, pick, print_json, print_line, print_objects
 from monitor.cli.parameters import (
     AsJson,
     ComparisonArgument,
@@ -122,7 +122,7 @@ def suggest(  # noqa: PLR0913 - the command's options
         print_json(*map(_suggestion_dict, suggestions))
         return
     if not as_yaml:
-        _print_suggestions(suggestions, configured.judging.runs_per_false_alarm * interval)
+        _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
     _print_rules(suggestions)
 
 
@@ -154,7 +154,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
     )
-    print_records(
+    print_objects(
         map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
     )
     if not any(each.reason is None for each in suggestions):

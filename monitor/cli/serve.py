@@ -148,8 +148,8 @@ def demo(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve only the two recommenders, at this address. Another rankwatch can watch "
-            "these recommenders.",
+            help="Serve only the two recommenders, at this address. You can then watch these "
+            "recommenders with another installation of rankwatch.",
         ),
     ] = None,
 ) -> None:
@@ -201,8 +201,8 @@ def healthcheck(
     """Check whether a daemon is healthy.
 
     The exit code is 0 if the daemon is healthy, and 1 if not. The command works with and without
-    TLS, and does not need a password. It does not verify the daemon's certificate, because the
-    response is not secret.
+    TLS, and does not need a password. The command does not verify the daemon's certificate, because
+    the response is not secret.
     """
     from monitor.cli.health_probe import probe_daemon, tls_context
 

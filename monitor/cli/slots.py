@@ -334,8 +334,8 @@ def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
     """Return a row of the table for each run that was stored before."""
     rows: list[_Row] = []
     for run in stored:
-        record = store.history.record(run.id)
-        summaries = record.summaries if record is not None and run.status == "ok" else ()
+        finished = store.history.finished_run(run.id)
+        summaries = finished.summaries if finished is not None and run.status == "ok" else ()
         users = (f"{run.asked or 0:,}", f"{run.paired or 0:,}")
         begin = (instant(run.slot), run.comparison, run.status, *users)
         rows.append((begin, _means(summaries), ("run before",)))

@@ -15,7 +15,7 @@ from monitor.cli.output import (
     print_evidence,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
     print_written,
     require_writable,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from monitor.model.runs import Evidence, Run, RunRecord, Summary
+    from monitor.model.runs import Evidence, FinishedRun, Run, Summary
     from monitor.model.unpaired import UnpairedFindings
     from monitor.storage import SqlStore
 
@@ -66,7 +66,7 @@ def runs(
     if not listed:
         require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> duration_s> reason"
-    print_records(
+    print_objects(
         map(_run_dict, listed),
         columns,
         as_json=as_json,
@@ -208,7 +208,7 @@ def _find(
     slot: datetime | None,
     *,
     is_ago: bool,
-) -> RunRecord | None:
+) -> FinishedRun | None:
     """Return the finished run of this slot. With ``is_ago``, the newest one up to this time."""
     listed = store.history.runs(
         comparison=comparison,
@@ -217,8 +217,8 @@ def _find(
         until=slot,
     )
     for run in listed:
-        if run.status != "running" and (record := store.history.record(run.id)) is not None:
-            return record
+        if run.status != "running" and (finished := store.history.finished_run(run.id)) is not None:
+            return finished
     return None
 
 
@@ -231,7 +231,7 @@ def _write_no_run(comparison: str, slot: datetime | None) -> str:
     )
 
 
-def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
+def _items_shown(run: FinishedRun, users: Sequence[Evidence]) -> frozenset[str]:
     from monitor.model.runs import items_of
 
     items = items_of(users)
@@ -241,7 +241,7 @@ def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
 
 
 def print_run(
-    run: RunRecord, titles: Mapping[str, str], same_lists_since: datetime | None = None
+    run: FinishedRun, titles: Mapping[str, str], same_lists_since: datetime | None = None
 ) -> None:
     """Print a run, with the titles of its items.
 
@@ -264,7 +264,7 @@ def print_run(
     if run.unpaired is None:
         columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
         rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
-        print_records(rows, columns, as_json=False)
+        print_objects(rows, columns, as_json=False)
         if run.k is not None and run.catalogue_size is not None:
             lists = f"two random lists of {run.k:,} out of {run.catalogue_size:,} items"
             print_line(f"by chance: {lists}")
@@ -284,7 +284,7 @@ def print_run(
         print_table(table.columns, table.rows, title=table.title)
 
 
-def _print_gaps(run: RunRecord, found: UnpairedFindings) -> None:
+def _print_gaps(run: FinishedRun, found: UnpairedFindings) -> None:
     """Print the users of both arms, and how far they moved from their lists of before."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,

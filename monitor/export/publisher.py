@@ -190,7 +190,7 @@ class Publication:
 class PrometheusPublisher(DaemonMetrics):
     """All series of the daemon. Threads may share it. No method raises or waits.
 
-    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock``, values
+    Call ``register`` and ``reloaded`` at the start and after each reload. Without a ``clock``, values
     from the database are shown for ever.
     """
 
@@ -231,7 +231,7 @@ class PrometheusPublisher(DaemonMetrics):
         for name in COLLECTORS:
             self._errors.labels(name)
 
-    def watch(
+    def register(
         self,
         comparisons: Sequence[str],
         receivers: Sequence[str],

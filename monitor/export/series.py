@@ -133,8 +133,8 @@ _TABLE = {
     "similarity_distribution": _series(
         SeriesKind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "The number of users in the segment all whose similarity is at most `le`. To get the "
-        "mean, divide `_gsum` by `_gcount`.",
+        "Of all compared users, the number whose similarity is at most `le`. To get the mean, "
+        "divide `_gsum` by `_gcount`.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -177,9 +177,9 @@ _TABLE = {
         "In an unpaired comparison: mean over users of `baseline_self`, `candidate_self`, "
         "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` "
         "compare the lists of an arm's users with the same users' lists before the test. "
-        "`self_gap` and `far_gap` are differences between the arms. `outcome` is the difference in "
-        "the outcome that the label `metric` names. `outcome_low` and `outcome_high` are the ends "
-        "of its interval.",
+        "`self_gap` and `far_gap` are differences between the arms. `outcome` is the relative "
+        "difference between the arms in an outcome, with the name of the outcome in the label "
+        "`metric`. `outcome_low` and `outcome_high` are the ends of its confidence interval.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
@@ -231,7 +231,7 @@ _TABLE = {
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        "The number of users with an absent or imperfect list, by reason. The segment all has a "
+        "The number of users with an absent or imperfect list, by reason. The segment `all` has a "
         "series for every reason. Other segments have series only for reasons that occurred.",
     ),
     # States of alerts.
@@ -378,8 +378,8 @@ _TABLE = {
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        "The number of delivery results: sent, retry (will be tried again), dead (given up) or "
-        "dropped (no longer needed).",
+        "The number of delivery results: sent (also if repeated), retry (will be tried again), dead "
+        "(given up) or dropped (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(

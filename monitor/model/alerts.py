@@ -14,6 +14,7 @@ from monitor.model.rules import (
     OF_UNPAIRED,
     Condition,
     Direction,
+    JudgedSeries,
     RuleKind,
     Severity,
 )
@@ -67,18 +68,18 @@ class Expectation:
     segment: str
     runs: int  # number of healthy runs before this run
     expected: float | None = None  # None if there are too few healthy runs
-    # The most extreme normal value on the side that the rule watches. For a trend, a run adds
-    # evidence from this value on.
+    # The most extreme normal value on the side that alerts. For a trend, a run adds evidence
+    # from this value on.
     limit: float | None = None
     opposite: float | None = None  # the most extreme normal value on the other side
-    # How far the value is from normal. It is large if the value is on the side that the rule
-    # watches. In healthy runs it has a standard normal distribution.
+    # How far the value is from normal. It is large if the value is on the side that alerts. In
+    # healthy runs it has a standard normal distribution.
     z: float | None = None
     fault: float | None = None  # the median z of the runs since the alert began to fire
     # The evidence for a trend so far; the rule fires when it reaches `evidence_limit`
     evidence: float | None = None
     evidence_limit: float | None = None
-    series: str = ""  # what was measured
+    series: JudgedSeries | None = None  # what was measured
     judged: float | None = None  # the value of this run, on the scale on which the rule judges
     error: float | None = None  # the sampling error of the value, on the same scale
     lost: float = 0.0  # share of the asked users that had no score
@@ -233,7 +234,7 @@ class Transition:
 
     @property
     def kind(self) -> RuleKind:
-        """What the rule watches. No metric has the same name as the label of another kind."""
+        """What the rule judges. No metric has the same name as the label of another kind."""
         return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
 
     @property
@@ -293,9 +294,9 @@ def accepted_level(
     reason: str,
     at: datetime,
 ) -> Transition:
-    """Return the record that somebody accepted the level since this slot as normal.
+    """Return the transition that accepts the level since this slot as normal.
 
-    The record belongs to no alert and is never sent.
+    The transition belongs to no alert and is never sent.
     """
     return Transition(
         comparison=comparison,

@@ -105,7 +105,7 @@ class IncidentStart:
 
 
 @immutable
-class ReceiverRecord:
+class ReceiverHealth:
     """The last results of a receiver's deliveries.
 
     A field is None if there is no such result, or if it was deleted.

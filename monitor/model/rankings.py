@@ -251,6 +251,8 @@ class PairBatch:
     scores: ByArm | None = None  # the models' scores (n, k), if known
     weights: ByArm | None = None  # the items' weights (n, k), if known
     labels: Labels | None = None  # the relevance of the items, if known
+    # Blocks of rows and their alignments, as soon as `blocks` has aligned them
+    alignments: list[Any] = field(default_factory=list, init=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.baseline_lengths)

@@ -317,7 +317,7 @@ def kept_name(comparison: str, attempt: int) -> str:
 
 
 @immutable
-class RunRecord(Run):
+class FinishedRun(Run):
     """One finished run with all values that rules judge, and its explanation if still stored."""
 
     coverage: Coverage | None = None  # None if the run ended before any user was asked
@@ -334,7 +334,7 @@ class RunRecord(Run):
 
 
 @immutable
-class LatestRun(RunRecord):
+class LatestRun(FinishedRun):
     """A comparison's newest finished run, its alert states, and the time of the last ok run."""
 
     states: tuple[AlertState, ...]

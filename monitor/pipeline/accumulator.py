@@ -104,7 +104,7 @@ class RunAccumulator:
         self,
         answers: SourceAnswers,
         measurer: "RemoteMeasurer",
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         batch_users: int | None,
     ) -> Iterator[Scores]:
         """Measure all users in batches. Yields the scores of the paired users of each batch.
@@ -114,10 +114,10 @@ class RunAccumulator:
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
         if answers.measured is None:
-            for batch in watch.iterate("pull", answers.batches(size)):
+            for batch in stopwatch.iterate("pull", answers.batches(size)):
                 yield self.add(batch)
         else:
-            for packed in watch.iterate("pull", answers.measured(measurer, size)):
+            for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
                 yield self.merge(packed)
 
     def add(self, batch: UserBatch) -> Scores:

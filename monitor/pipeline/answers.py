@@ -31,7 +31,7 @@ def open_answers(
     comparison: Comparison,
     arms: Arms,
     slot: datetime,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
     memory: Memory,
 ) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
@@ -46,23 +46,25 @@ def open_answers(
     if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
             # The stage ends before the answers are read.
-            with watch.stage("users"):
-                joined = join_all(comparison, arms, arms.joined, slot, watch.seconds_left(limit))
+            with stopwatch.stage("users"):
+                joined = join_all(
+                    comparison, arms, arms.joined, slot, stopwatch.seconds_left(limit)
+                )
                 answers = reading.enter_context(joined)
             yield answers
         return
     unpaired = arms.unpaired
     if unpaired is not None:
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
-    with watch.stage("users"):
-        panel = draw_panel(comparison, arms, slot, watch.seconds_left(limit))
+    with stopwatch.stage("users"):
+        panel = draw_panel(comparison, arms, slot, stopwatch.seconds_left(limit))
     if unpaired is not None:
-        yield _pull_arms(comparison, arms, unpaired, panel, slot, watch)
+        yield _pull_arms(comparison, arms, unpaired, panel, slot, stopwatch)
         return
-    with watch.stage("pull"):
+    with stopwatch.stage("pull"):
         stops_early = sample is not None and sample.stops_early
         pull = pull_until_certain if stops_early else pull_all
-        answers = pull(comparison, arms, panel, slot, watch.seconds_left(limit), memory)
+        answers = pull(comparison, arms, panel, slot, stopwatch.seconds_left(limit), memory)
     yield answers
 
 
@@ -72,7 +74,7 @@ def _pull_arms(
     unpaired: UnpairedArms,
     panel: Panel,
     slot: datetime,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
 ) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
@@ -93,7 +95,7 @@ def _pull_arms(
         for arm, rows in rows_of_arm.items():
             users = cut_panel(everybody, rows)
             of_arm = replace(arms, candidate=unpaired.lists[arm])
-            left_s = watch.seconds_left(comparison.measuring.deadline)
+            left_s = stopwatch.seconds_left(comparison.measuring.deadline)
             answers = pull_all(comparison, of_arm, users, slot, left_s)
             lacks.update(dict.fromkeys(answers.lacks))
             for batch in answers.batches(size):
@@ -126,7 +128,7 @@ def pull_until_certain(
     seed = (comparison.measuring.seed, int(slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    watched = _WatchedScores(comparison, cut_panel(replace(panel, users=users), order))
+    judged_scores = _JudgedScores(comparison, cut_panel(replace(panel, users=users), order))
 
     def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
@@ -142,7 +144,7 @@ def pull_until_certain(
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
         for start, end in pairwise(ends):
-            if watched.are_certain(start):
+            if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
@@ -163,11 +165,11 @@ def pull_until_certain(
         doubts=doubts.keys(),
         seconds=seconds,
         gaps=gaps,
-        scored=watched.add,
+        scored=judged_scores.add,
     )
 
 
-class _WatchedScores:
+class _JudgedScores:
     """The scores of a panel's users that the rules judge. The users are asked in this order."""
 
     def __init__(self, comparison: Comparison, panel: Panel) -> None:

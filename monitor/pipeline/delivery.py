@@ -172,7 +172,12 @@ class OutboxSender:
                 changes=tuple(group),
                 is_repetition=True,
             )
-            self.receiver.send(message, now=now)
+            try:
+                self.receiver.send(message, now=now)
+            except DeliveryError as error:
+                self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+                raise
+            self._count(len(group), DeliveryStatus.SENT.value)
             resent += len(group)
         return resent
 
@@ -397,6 +402,7 @@ class OutboxSender:
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise
+        self._count(len(deliveries), DeliveryStatus.SENT.value)
         self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
 
     def _record(
@@ -446,7 +452,10 @@ class OutboxSender:
             outcome = "retry"
         elif status in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
             return  # the deliveries were not attempted
-        for _ in deliveries:
+        self._count(len(deliveries), outcome)
+
+    def _count(self, deliveries: int, outcome: str) -> None:
+        for _ in range(deliveries):
             self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 

@@ -9,7 +9,7 @@ from monitor.model.errors import SourceError
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
-from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, recall_fault
@@ -40,9 +40,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs,
-        series={
-            rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)
-        },
+        series={rule.alert: judged_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
         wants_planned_share=comparison.measuring.unpaired is not None,
@@ -54,7 +52,7 @@ def measure(
     arms: Arms,
     slot: datetime,
     memory: Memory,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
     scores: RunScores | None = None,
 ) -> Measurement:
     """Measure one slot of a paired or an unpaired comparison.
@@ -62,7 +60,7 @@ def measure(
     Raises SourceError if the users cannot be read.
     """
     measure_users = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
-    return measure_users(comparison, arms, slot, memory, watch, scores=scores)
+    return measure_users(comparison, arms, slot, memory, stopwatch, scores=scores)
 
 
 def execute(
@@ -82,9 +80,9 @@ def execute(
 
     A second run over the same lists gives the same summaries and no new transition.
     """
-    watch = Stopwatch(clock)
+    stopwatch = Stopwatch(clock)
     try:
-        measurement = measure(comparison, arms, claim.slot, memory, watch, scores)
+        measurement = measure(comparison, arms, claim.slot, memory, stopwatch, scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -92,12 +90,12 @@ def execute(
             memory,
             clock,
             error_text=arms.reason(error),
-            stage_seconds=watch.seconds,
+            stage_seconds=stopwatch.seconds,
         )
     run = measurement.run
     status, reasons = assess(comparison, measurement, memory)
     if arms.scores_to is not None:
-        with watch.stage("write"):
+        with stopwatch.stage("write"):
             write_error = write_scores(comparison, arms.scores_to, claim, status, run.scores)
         if write_error is not None:
             reasons = (*reasons, RunReason(kind=RunReasonKind.LEFT_OUT, text=write_error))
@@ -106,7 +104,7 @@ def execute(
         status=status,
         reasons=reasons,
         scores=select_stored(comparison, run.scores),
-        stage_seconds=watch.seconds,
+        stage_seconds=stopwatch.seconds,
     )
     return _make_result(comparison, claim, memory, clock.now(), _keep_storable(comparison, run))
 

@@ -50,7 +50,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     arms: Arms,
     slot: datetime,
     memory: Memory,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
@@ -62,15 +62,15 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     coverage.
     """
     measuring = comparison.measuring
-    seconds_left = partial(watch.seconds_left, measuring.deadline)
-    if watch.clock.now() < slot + measuring.relevance_after:
+    seconds_left = partial(stopwatch.seconds_left, measuring.deadline)
+    if stopwatch.clock.now() < slot + measuring.relevance_after:
         # Labels must not be read too early, because incomplete labels look complete.
         arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
-    with open_answers(comparison, arms, slot, watch, memory) as answers:
+    with open_answers(comparison, arms, slot, stopwatch, memory) as answers:
         accumulator = RunAccumulator(
-            comparison, answers.asked, watch.stage, sampled_users=sampled_users
+            comparison, answers.asked, stopwatch.stage, sampled_users=sampled_users
         )
         measurer = RemoteMeasurer(
             comparison=comparison,
@@ -81,7 +81,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             keep=keep,
             pseudonyms=arms.pseudonyms,
         )
-        for measured in accumulator.measure(answers, measurer, watch, batch_users):
+        for measured in accumulator.measure(answers, measurer, stopwatch, batch_users):
             answers.scored(measured)
             scores.add(draw_scores(without_floor(measured), keep, comparison))
     scores.failed = accumulator.part.failed
@@ -96,11 +96,11 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     if not comparison.judging.shows_items:
         mismatches = tuple(mismatch.without_examples for mismatch in mismatches)
     mismatches += explain_missing_users(arms, coverage, slot, seconds_left())
-    with watch.stage("arms"):
+    with stopwatch.stage("arms"):
         last, former = recode_earlier(memory, measuring, sample)
         arm_scores = measure_arm_scores(measuring, sample, last=last, former=former)
     split, explanation = None, None
-    with watch.stage("explain"):
+    with stopwatch.stage("explain"):
         try:
             split, explanation = explain_run(
                 comparison,
@@ -126,7 +126,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         is_labelled=answers.relevance is not None,
         split=split,
         explanation=explanation,
-        pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
+        pull_seconds=answers.seconds or dict.fromkeys(Arm, stopwatch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
         models=follow(last_models, accumulator.part.versions, slot),
         id_mismatches=mismatches,

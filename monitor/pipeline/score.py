@@ -118,7 +118,7 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     """
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
-        # A rule on a derived series watches the metric from which the series is derived.
+        # A rule on a derived series needs the metric from which the series is derived.
         name = parse_derived(rule.metric)[1]
         if name in by_name:
             return by_name[name]
@@ -147,7 +147,7 @@ def find_worst_similarity(
     return worst_similarity
 
 
-def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
+def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool:
     """Return whether values on this side of a limit mean that lists are too similar.
 
     ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.

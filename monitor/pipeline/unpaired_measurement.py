@@ -65,7 +65,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     arms: Arms,
     slot: datetime,
     memory: Memory,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
@@ -81,30 +81,30 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         raise ValueError(f"{comparison.name} is a paired comparison")
     if memory.planned_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, memory.planned_share))
-    seconds_left = partial(watch.seconds_left, measuring.deadline)
+    seconds_left = partial(stopwatch.seconds_left, measuring.deadline)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
     notes: NotesByReason = {}
-    with watch.stage("users"):
+    with stopwatch.stage("users"):
         assigned = _read_assigned(sources, slot, seconds_left())
-    with watch.stage("outcomes"):
+    with stopwatch.stage("outcomes"):
         switched = assigned.switched
         outcomes, lacks = measure_outcomes(plan, arms, switched, slot, seconds_left)
     if arms.pseudonyms is not None:
         switched = arms.pseudonyms.hide(switched)
-    with open_answers(comparison, arms, slot, watch, memory) as answers:
+    with open_answers(comparison, arms, slot, stopwatch, memory) as answers:
         segments = answers.asked.segments
         asked = _divide(answers.asked)
         accumulator = RunAccumulator(
             comparison,
             asked,
-            watch.stage,
+            stopwatch.stage,
             sampled_users=sampled_users,
             wanted=_wanted_statistics(comparison),
         )
         weights = None
-        for batch in watch.iterate("pull", answers.batches(size)):
+        for batch in stopwatch.iterate("pull", answers.batches(size)):
             arm = batch.arm
             if arm is None:
                 raise ValueError("the users of a batch are served by one arm")
@@ -116,9 +116,9 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     run, sample = accumulator.finish(slot, weights)
     coverage = _merge_coverage(accumulator.coverage, segments)
     summaries = _compare_arms(run.summaries, segments, accumulator.metrics, measuring.k)
-    with watch.stage("arms"):
+    with stopwatch.stage("arms"):
         arm_scores, arm_gaps = _measure_arms(measuring, sample, memory, segments)
-    with watch.stage("explain"):
+    with stopwatch.stage("explain"):
         of_arms = DividedSample(
             sample=sample,
             segments=segments,
@@ -154,7 +154,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
         arm_scores=arm_scores,
         lists=_merge_lists(run.lists, segments),
         explanation=explanation,
-        pull_seconds=dict.fromkeys(Arm, watch.seconds.get("pull", 0.0)),
+        pull_seconds=dict.fromkeys(Arm, stopwatch.seconds.get("pull", 0.0)),
         models=follow(last_models, accumulator.part.versions, slot),
         id_mismatches=(),
         unpaired=unpaired,

@@ -12,7 +12,7 @@ from monitor.receivers.fields import ReceiverEntry, ReceiverKind, read_receiver_
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
-from monitor.receivers.webhook import Webhook, WebhookOptions, verify
+from monitor.receivers.webhook import Webhook, WebhookOptions, verify_signature
 
 # The built-in kinds of receivers by their key in the configuration, each with its options and its
 # class.

@@ -30,7 +30,7 @@ from monitor.receivers.fields import (
 from monitor.receivers.message.content import (
     MessageContent,
     content_of,
-    is_watched,
+    has_rules,
     weight_of,
 )
 from monitor.receivers.message.identity import DeliveredRecipients
@@ -220,7 +220,7 @@ def mail_subject(message: Message, content: MessageContent) -> str:
     if message.worse:
         status = "WORSE"
         first = min(message.changes, key=weight_of)
-    elif not is_watched(message):
+    elif not has_rules(message):
         status = "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
     mark = _digest(message.incident)[:8]

@@ -23,7 +23,7 @@ from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
-from monitor.service.runner import Watched, ignore
+from monitor.service.runner import WatchedComparison, ignore
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of
@@ -61,13 +61,13 @@ class Wiring:
     """One configuration, with all its opened parts except the store."""
 
     settings: Settings
-    watched: dict[str, Watched]
+    watched: dict[str, WatchedComparison]
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
     # opens the sources of a comparison again
-    reopen: Callable[[ComparisonOptions], Watched] | None = None
+    reopen: Callable[[ComparisonOptions], WatchedComparison] | None = None
 
     def find_user(self, user_id: str) -> str:
         """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
@@ -107,8 +107,8 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) ->
     comparisons = [_installed(to_comparison(each), settings) for each in settings.comparisons]
     selectors = share_selectors(policy.selectors, comparisons)
 
-    def reopen(options: ComparisonOptions) -> Watched:
-        return watch(
+    def reopen(options: ComparisonOptions) -> WatchedComparison:
+        return open_comparison(
             options,
             settings,
             pseudonyms,
@@ -134,7 +134,7 @@ def set_known_names(
     pings: Sequence[str] = (),
 ) -> None:
     """Export metrics only for the comparisons and receivers of this wiring, and for these pings."""
-    publisher.watch(
+    publisher.register(
         tuple(wiring.watched),
         wiring.receiver_names,
         intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
@@ -155,14 +155,14 @@ def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) 
     )
 
 
-def watch(
+def open_comparison(
     options: ComparisonOptions,
     settings: Settings,
     pseudonyms: Pseudonyms | None = None,
     *,
     shared: SharedAnswers | None = None,
     selectors: Mapping[str, tuple[str, ...]] | None = None,
-) -> Watched:
+) -> WatchedComparison:
     """Open the sources of one comparison.
 
     ``shared`` has the answers that all comparisons of the family use. ``selectors`` are those
@@ -204,7 +204,7 @@ def watch(
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
     answers = _answers_of(options.family, settings) if is_live else None
-    return Watched(
+    return WatchedComparison(
         comparison=comparison,
         arms=arms,
         schedule=to_schedule(options),
@@ -264,7 +264,7 @@ def _installed(
     """Return the comparison with what its rules get from the settings of the installation.
 
     These are the label of the installation, the URLs of runbooks, and whether items are shown.
-    ``selectors`` are those of `watch`.
+    ``selectors`` are those of `open_comparison`.
     """
     label = {}
     if settings.installation is not None:

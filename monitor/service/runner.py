@@ -69,7 +69,7 @@ def whoami() -> str:
 
 
 @immutable
-class Watched:
+class WatchedComparison:
     """A comparison with its opened sources and its schedule."""
 
     comparison: Comparison
@@ -92,11 +92,11 @@ class Watched:
 
 
 def select_watched(
-    watched: Mapping[str, Watched],
+    watched: Mapping[str, WatchedComparison],
     name: str | None,
     *,
     again: bool = False,
-) -> tuple[Watched, ...]:
+) -> tuple[WatchedComparison, ...]:
     """Return the comparison or the family with this name. Without a name return all.
 
     A family has one comparison for each candidate. With ``again`` the sources are asked again,
@@ -120,7 +120,7 @@ def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
 
 
 def backfill_runs(
-    watched: Watched,
+    watched: WatchedComparison,
     store: SqlStore,
     clock: Clock,
     *,
@@ -178,7 +178,7 @@ class Runner:
 
     def run(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         slot: datetime,
         *,
         receivers: tuple[str, ...],
@@ -241,7 +241,7 @@ class Runner:
 
     def _run(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         claim: Claim,
         receivers: tuple[str, ...],
         judged_at: Clock,
@@ -360,7 +360,7 @@ class Runner:
 
     def _measure(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         claim: Claim,
         memory: Memory,
         clock: Clock,

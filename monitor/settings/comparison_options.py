@@ -219,9 +219,9 @@ class ComparisonOptions(Options):
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
     """Days on which users behave differently from usual. Each entry is a single day, or a first and
-    a last day. On these days, learning rules neither judge runs nor learn from them. Alerts of
-    learning rules that are already firing keep firing. Rules with a threshold, and conditions, are
-    judged as usual."""
+    a last day. On these days, learning rules neither judge runs nor learn from them. If an alert of
+    a learning rule is already firing, the alert keeps firing. Rules with a threshold are judged as
+    usual, and so are conditions."""
     k: int = Field(default=10, ge=1, le=10_000)
     """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
@@ -315,12 +315,13 @@ class ComparisonOptions(Options):
     """The maximum number of segments for each dimension. If a dimension has more values, only its
     most frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind for whom rankwatch stores both lists. For example,
-    one kind is the users with the least similar lists."""
+    """rankwatch stores both lists of some users as examples. There are several kinds of examples,
+    such as the users with the least similar lists. This key sets the number of users of each
+    kind."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number such as `1000` means that many users, who are the same
-    in every run. `none` or `false` means no users. Summaries, and the scores of example users
+    the fixed users of the sample. A number such as `1000` means this number of users, with the same
+    users in every run. `none` or `false` means no users. Summaries, and the scores of example users
     (`evidence_users`), are always stored."""
     scores_to: ScoresToOptions | None = None
     """Where to write the scores of all compared users, regardless of `keep_scores`. Relevance

@@ -71,7 +71,8 @@ class PrivacyOptions(Options):
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = "shown"
-    """With `hidden`, messages do not name items or show lists. Web pages still show both."""
+    """With `hidden`, messages contain no items and no lists. Web pages still show items and
+    lists."""
 
     def _problems(self) -> Iterator[str]:
         if (self.users == "hmac") is not (self.key_file is not None):
@@ -101,8 +102,8 @@ class RetentionOptions(Options):
     """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
     """How long summaries, coverage and expectations are stored for every segment except `all`
-    (default: as long as `runs`). The figures from which rules learn are stored as long as their
-    run."""
+    (default: as long as `runs`). The figures from which rules learn are stored as long as the run
+    to which they belong."""
     runs: Duration = timedelta(days=400)
     """How long runs are stored, with all their remaining data."""
     daily: Duration = timedelta(days=5 * 365)
@@ -204,9 +205,10 @@ class Settings(Options):
     answers_folder: ConfigPath | None = None
     """The folder in which rankwatch stores the responses of HTTP services during a run. If a run
     resumes after a restart, it requests only the responses that are not in this folder. rankwatch
-    deletes the responses as soon as the run is stored. The default for a SQLite file `rankwatch.db`
-    is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so no responses are
-    stored unless you set this key. With `users: hmac`, responses are never stored."""
+    deletes the responses as soon as the run is stored. With SQLite, the default is a folder next to
+    the database: for `rankwatch.db`, the folder is `rankwatch.db-answers`. With PostgreSQL there is
+    no default, so no responses are stored unless you set this key. With `users: hmac`, responses
+    are never stored."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The maximum number of series for segments on /metrics. If there are more series than this,
     rankwatch leaves out the smallest segments. `rankwatch_series_cut` counts the series that were
@@ -216,9 +218,9 @@ class Settings(Options):
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
-    Alerts get the name as the label `installation`, and it becomes part of the keys of incidents.
-    Without a name, alerts have no such label, and the keys contain a random id from the database.
-    If the name changes, firing alerts keep their keys."""
+    Alerts get the name as the label `installation`. The name also becomes part of the keys of
+    incidents. Without a name, alerts have no such label, and the keys contain a random id from the
+    database. If the name changes, firing alerts keep their keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
     over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""
@@ -255,8 +257,8 @@ class Settings(Options):
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The maximum number of runs at the same time. The run that has been waiting the longest starts
     first. A run that has used half of its deadline no longer counts towards this maximum. A
-    comparison is slow if its last run used its full deadline. A separate limit applies to the runs
-    of slow comparisons: a quarter of this number, but at least one."""
+    comparison is slow if its last run used its full deadline. For slow comparisons, a separate
+    maximum applies: a quarter of `concurrent_runs`, but at least one run."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database has been unreachable for this long, rankwatch sends the alert `DatabaseAway`
     to every receiver."""

@@ -77,10 +77,10 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules: list[RuleOptions] = []
     if metrics:
         rules += _first_metric_rules(metrics[0], options)
-    watched = metrics[: 1 + _OTHERS]
+    judged = metrics[: 1 + _OTHERS]
     # A name depends on all watched metrics, also on the first one.
-    names = name_metrics(watched)
-    for metric, name in zip(watched[1:], names[1:], strict=True):
+    names = name_metrics(judged)
+    for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
     rules += _coverage_rules(options)

@@ -124,19 +124,20 @@ class RuleOptions(Options):
     coverage: value_types.CoverageName | None = Field(
         default=None, examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users in place of a `metric`. The share is about the candidate's lists. For
-    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six shares are
-    shares of all users whose lists the run requested.
-    `missing` counts users without a list. `empty` counts users with an empty list.
-    `short` counts users with a list of fewer than `k` items. `duplicated` counts users with an item
-    twice in the list. `failed` counts users whose request failed. `unpaired` counts users that were
-    not compared. All other shares are about the compared users. `shared_list` counts users with the
-    arm's most common list. `unchanged_list` counts users with the same list as in the last run,
-    although lists of other users changed. `exposure_jump` is the largest change of one item's share
-    of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean
-    of this value over other items. So it is nearly the share of users if the item is new or gone.
-    `shifted_list` counts users whose former first item is gone, or users whose first item is new,
-    whichever are more. Both compare with the last run before the firing alerts began.
+    """Judges a share of users in place of a `metric`. By default, the rule looks at the candidate's
+    lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`. The first six of
+    the following values are shares of all users whose lists the run requested. `missing` counts
+    users without a list. `empty` counts users with an empty list. `short` counts users with a list
+    of fewer than `k` items. `duplicated` counts users with an item twice in the list. `failed`
+    counts users whose request failed. `unpaired` counts users that were not compared. All other
+    values are shares of the compared users. `shared_list` counts users with the arm's most common
+    list. `unchanged_list` counts users with the same list as in the last run, although lists of
+    other users changed. `exposure_jump` is the largest change of one item's share of the lists, or
+    of the first places: (now - before)² / (now + before), minus 40 times the mean of this value
+    over other items. If the item is new or gone, the result is nearly the share of the lists that
+    contain the item, or that contained it before. `shifted_list` counts users whose former first
+    item is gone, or users whose first item is new, whichever are more. `exposure_jump` and
+    `shifted_list` compare the lists with the last run before the firing alerts began.
     `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed` counts
     users whose first three items are the same in both arms, but in mostly reversed order.
     `first_differs` counts users whose first item differs between the arms. `identical_list` counts
@@ -149,9 +150,9 @@ class RuleOptions(Options):
     change. Such a rule needs stored lists, so rankwatch stores lists."""
     outcome: str | None = Field(default=None, examples=["clicks"])
     """Judges an outcome of an unpaired comparison, in place of a `metric`. The outcome is a column
-    that `unpaired.outcomes` names. With `below: -0.02`, the rule is in breach if the candidate's
-    outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the rule is in
-    breach if it is surely more than 2 % higher."""
+    that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach if the
+    candidate's outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the
+    rule is in breach if the candidate's outcome is surely more than 2 % higher."""
     statistic: value_types.StatisticName = Field(
         default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
     )
@@ -244,7 +245,7 @@ class RuleOptions(Options):
 
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
-        """The learned limit: the side that the rule watches, and the last value on this side."""
+        """The learned limit: the side that alerts, and the last value on this side."""
         direction = self._drift_direction
         if self.watch == "improvement":
             direction = direction.opposite

@@ -126,7 +126,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     return JudgingPlan(
         rules=_rules(options),
         min_paired_share=options.min_paired_share,
-        runs_per_false_alarm=options.false_alarm_every / schedule.interval,
+        runs_per_false_alert=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),

@@ -171,7 +171,8 @@ class UsersOptions(OneOf):
     """With `true`, a run uses every user in the baseline's file, table or query."""
     segments: SegmentColumns = Field(default=(), max_length=20)
     """The columns whose values divide the users into segments. The columns are in the source that
-    `users` names. With `users: {all: true}`, they are in the baseline's file or table."""
+    is set under `users`. With `users: {all: true}`, the columns are in the baseline's file or
+    table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
     """How many users a run requests lists for. If the value is a number, a run uses the same users
     every time. Without `sample`, a run requests lists for all users."""

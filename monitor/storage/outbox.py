@@ -30,7 +30,7 @@ from monitor.model.notifications import (
     FiringSnapshot,
     Notification,
 )
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.runs import Evidence, EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
@@ -301,7 +301,7 @@ class SqlOutbox:
             backlog[receiver] = count, max(0.0, age_s)
         return backlog
 
-    def records(self) -> Mapping[str, ReceiverRecord]:
+    def receiver_health(self) -> Mapping[str, ReceiverHealth]:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
@@ -314,16 +314,16 @@ class SqlOutbox:
         with self._database.read() as connection:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
-        records = {}
+        health = {}
         for receiver in {*successes, *errors}:
             success = successes.get(receiver)
             error = errors.get(receiver)
-            records[receiver] = ReceiverRecord(
+            health[receiver] = ReceiverHealth(
                 last_success_at=success.at if success else None,
                 last_error_at=error.at if error else None,
                 reason=error.reason if error else None,
             )
-        return records
+        return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Return how many deliveries to each receiver were given up since then.

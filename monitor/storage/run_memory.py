@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import starmap
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
@@ -120,7 +121,8 @@ def _past_runs(
 ) -> tuple[PastRun, ...]:
     """Return these runs as a judgement needs them, in the same order.
 
-    A run gets its summaries only if it lacks lessons for one of the requested series.
+    A run gets its summaries only if they are requested, or if it lacks a lesson about one of the
+    requested series.
     """
     ids = [run.id for run in last_ok_runs]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
@@ -137,7 +139,8 @@ def _past_runs(
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        if not all(past_run.teaches(alert, series) for alert, series in request.series.items()):
+        has_lessons = all(starmap(past_run.has_lesson, request.series.items()))
+        if request.wants_summaries or not has_lessons:
             ids_without_lessons.append(run.id)
     summaries_by_run = run_results.items_by_run(connection, Summary, ids_without_lessons)
     for run_id, run_summaries in summaries_by_run.items():

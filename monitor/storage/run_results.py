@@ -17,6 +17,7 @@ from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
+from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
 from monitor.storage.partitions import of_run
 from monitor.storage.rows import from_row, to_row
@@ -41,7 +42,7 @@ _T = TypeVar("_T", bound="DataclassInstance")
 _DOUBLES = "<f8"
 _DOUBLE_BYTES = 8
 
-_About = tuple[tuple[str, str, tuple[str, ...]], ...]
+_About = tuple[tuple[str, JudgedSeries, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
 
 _FIELDS = {field.name for field in fields(Run)}
@@ -178,7 +179,7 @@ def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     about = []
     numbers = []
     for alert, lesson in to_lessons(expectations).items():
-        if lesson.series:
+        if lesson.series is not None:
             about.append([alert, lesson.series, lesson.segments])
             numbers.append(lesson.numbers)
     if not numbers:
@@ -227,6 +228,8 @@ def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
 def _parse_about(about: str) -> _About:
     """Parse the text once for all runs of a comparison, whose texts are mostly equal."""
     parsed = []
-    for alert, series, segments in json.loads(about):
+    for alert, (metric, statistic, judged, min_users), segments in json.loads(about):
+        judged_segments = judged if isinstance(judged, str) else tuple(judged)
+        series = JudgedSeries(metric, statistic, judged_segments, min_users)
         parsed.append((alert, series, tuple(segments)))
     return tuple(parsed)

@@ -14,7 +14,7 @@ from monitor.alerts.incidents import (
     GROUP_FOR,
     assign_incidents,
     count_concerned,
-    count_pages,
+    count_wake_ups,
     find_leads,
 )
 from monitor.alerts.notification_policy import (
@@ -299,7 +299,7 @@ JOINING = {
     "missing": COVERAGE,
     "order": replace(COVERAGE, statistic="first_differs(candidate)"),
 }
-GROWN = "it now concerns {} times as many users as at the last page"
+GROWN = "it now concerns {} times as many users as at the last notification"
 JOINS = """
 # told    joins       times as many users
 start     french      -
@@ -324,7 +324,7 @@ def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, wor
     (message,) = compose_messages([later], situation(first, later, told=(first,)))
     assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
     assert message.is_update is (worse == "-")
-    assert (message.pages_before, message.pages) == (1, 1 if worse == "-" else 2)
+    assert (message.wake_ups_before, message.wake_ups) == (1, 1 if worse == "-" else 2)
     assert message.firing == (first, later)
 
 
@@ -345,8 +345,8 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     grown = replace(first, alert="C", value=0.12, dedup_key="grown", slot=LATER + MINUTE)
     starts = (*grows[:3], first, grown)
     counted = [(grows, 6), (grows, 7), (starts, 4), (starts, 5)]
-    found = [count_pages(of[:count]) for of, count in counted]
-    assert [(each.pages, each.worse) for each in found] == [
+    found = [count_wake_ups(of[:count]) for of, count in counted]
+    assert [(each.count, each.worse) for each in found] == [
         # 10, 20, and not 40 to 320 of 1,000 users.
         (2, GROWN.format("2.0")),
         (3, GROWN.format("32.0")),
@@ -355,7 +355,7 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (message,) = compose_messages(starts, situation(*starts))
-    assert (message.pages, message.pages_before, message.worse) == (4, 0, None)
+    assert (message.wake_ups, message.wake_ups_before, message.worse) == (4, 0, None)
     assert message.severity is Severity.CRITICAL
 
 
@@ -375,7 +375,7 @@ def test_a_fault_that_does_not_grow_pages_at_most_twice_and_what_was_paged_stays
         )
         starts.append(replace(start, value=0.2, normal=0.0, users=50, severity=severity, **names))
     earlier = [start for start in starts if start.slot <= SLOT + hours * HOUR]
-    assert count_pages(earlier).pages <= count_pages(starts).pages <= 2
+    assert count_wake_ups(earlier).count <= count_wake_ups(starts).count <= 2
 
 
 def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again():
@@ -383,7 +383,7 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
         ANOTHER, metric="coverage", statistic="missing(candidate)", value=0.02, users=1000
     )
     (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
-    assert (message.pages, message.worse) == (2, "another fault joined: users get no list")
+    assert (message.wake_ups, message.worse) == (2, "another fault joined: users get no list")
     first, all_users = (
         replace(missing, segment=name, value=0.04, users=500) for name in ("country=UK", ALL)
     )

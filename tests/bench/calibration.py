@@ -35,7 +35,7 @@ from monitor.statistics.reference.season import (
     no_evidence,
     update_evidence,
 )
-from monitor.statistics.reference.spread import PastAlarms
+from monitor.statistics.reference.spread import PastAlerts
 from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose
 
 Floats = npt.NDArray[np.float64]
@@ -288,13 +288,16 @@ class Watch:
         odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
-        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
+        past = PastAlerts(healthy=healthy, alerting=self.alarms, firing=self.fired, far=far)
         is_low = np.full(now.size, -1.0)
-        reference = refer(self.values, self.errors, phases=phases, alarms=past, side=is_low)
+        reference = refer(self.values, self.errors, phases=phases, alerts=past, side=is_low)
         p = surprise(reference, now, errors)
         series = np.arange(now.size) % len(SERIES)
         is_share = (series >= FIRST_SHARE) & (series <= LAST_SHARE)
-        taught = -reference.taught, np.where(np.isnan(reference.taught), np.nan, self.errors)
+        taught = (
+            -reference.used_values,
+            np.where(np.isnan(reference.used_values), np.nan, self.errors),
+        )
         always = np.where(series == SERIES.index("shared_list"), 1.0, 0.0)
         _, p, is_counted = judge_rare(
             is_share,
@@ -307,7 +310,7 @@ class Watch:
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
         z = to_normal(p)
         correlation = np.where(
-            is_counted & (always > 0), 0.0, correlate(reference.taught, self.share)
+            is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share)
         )
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         is_drop = p <= self.share

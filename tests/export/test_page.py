@@ -219,7 +219,7 @@ def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers
 def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(publisher, clock):
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
-    publisher.watch(["home-feed"], ["pager"])
+    publisher.register(["home-feed"], ["pager"])
     assert not is_state_shown(publisher)
     publisher.publish([published.latest()])
     assert is_state_shown(publisher)

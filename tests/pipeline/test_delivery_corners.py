@@ -156,6 +156,7 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
         assert told.repeat_due() == 0
         scene.clock.pass_by(later_s)
         assert told.repeat_due() == 1
+    assert scene.publisher.counts["fake", "sent"] == 3
 
 
 def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene):

@@ -29,7 +29,7 @@ def drop(**changes):
 
 
 def watched(*rules, **changes):
-    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alarm": 90.0, **changes})
+    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alert": 90.0, **changes})
 
 
 def measured(mean, **changes):
@@ -160,7 +160,7 @@ ITEMS_GONE = """
 
 
 def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
-    what = watched(drop(alert="Trend", learned=Learning.TREND), runs_per_false_alarm=4032.0)
+    what = watched(drop(alert="Trend", learned=Learning.TREND), runs_per_false_alert=4032.0)
     _, expected = told([float(mean) for mean in ITEMS_GONE.split()], what)
     trends = [(each.runs, (each.evidence or 0) >= 20_160) for (each,) in expected]
     assert trends[12:] == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
@@ -168,7 +168,7 @@ def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
 
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
     what = watched(
-        drop(), runs_per_false_alarm=1e6
+        drop(), runs_per_false_alert=1e6
     )  # so rarely that evidence of a trend casts no suspicion
     past, expected = told([*MEANS * 2, 0.41, *MEANS[:1] * 5], what)
     first = 2 * len(MEANS)
@@ -224,7 +224,7 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
         states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
         lessons = to_lessons(found)
         fast.append(PastRun(slot=slot, states=states, lessons=lessons))
-        other = {alert: replace(each, series="something else") for alert, each in lessons.items()}
+        other = {alert: replace(each, series=None) for alert, each in lessons.items()}
         slow.append(PastRun(slot=slot, states=states, lessons=other, summaries=tuple(run)))
     assert sum(each.limit is not None for each in found) >= 8
 

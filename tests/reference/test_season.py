@@ -17,7 +17,7 @@ from monitor.statistics.reference.season import (
     remove_seasons,
     update_evidence,
 )
-from monitor.statistics.reference.spread import PastAlarms
+from monitor.statistics.reference.spread import PastAlerts
 
 
 def draw(*shape, seed=3):
@@ -78,9 +78,9 @@ def weekends(runs, first=0):
 
 def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
-    past = PastAlarms(healthy=~alarms, alarms=alarms, firing=alarms)
+    past = PastAlerts(healthy=~alarms, alerting=alarms, firing=alarms)
     sides = np.full(values.shape[1], side)
-    found = refer(values, 0 * values, phases=[phases], alarms=past, side=sides)
+    found = refer(values, 0 * values, phases=[phases], alerts=past, side=sides)
     return float(np.median(found.center))
 
 

@@ -27,7 +27,7 @@ from forking import ended, running
 from messages import START
 from monitor.model.errors import MonitorError
 from monitor.model.runs import PullRequest
-from monitor.receivers import verify
+from monitor.receivers import verify_signature
 from monitor.receivers.webhook import TIMESTAMP
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings
@@ -217,7 +217,7 @@ def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage):
     assert world.secure.requests == []
     (signed, *_) = (each for each in world.hook.requests if canary("hookgoodpath") in each.path)
     signed_at = datetime.fromtimestamp(int(signed.headers[TIMESTAMP]), UTC)
-    assert verify(canary("hookgoodsecret"), signed.headers, signed.body, now=signed_at)
+    assert verify_signature(canary("hookgoodsecret"), signed.headers, signed.body, now=signed_at)
     assert world.mail.mails
     assert all(mail.is_known for mail in world.mail.mails)
     assert "AUTH" in world.hostile_mail.steps

@@ -166,7 +166,7 @@ class World:
 def world():
     clock = HeldClock()
     publisher = PrometheusPublisher(version="1")
-    publisher.watch([], receivers=["pager"])
+    publisher.register([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
     alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)

@@ -150,7 +150,7 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
             new.replace(file)
         return build_user_table(*rows)
 
-    monkeypatch.setattr("monitor.sources.file.source.user_table", replaced_meanwhile)
+    monkeypatch.setattr("monitor.sources.file.source.build_user_table", replaced_meanwhile)
     assert users_of({"file": {"path": str(file), "user": "id"}}).users.tolist() == ["7"]
 
 

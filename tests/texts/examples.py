@@ -22,7 +22,7 @@ from monitor.model.interpretation import (
 )
 from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
-from monitor.model.pages import ReceiverRecord, SeriesPoint
+from monitor.model.pages import ReceiverHealth, SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import (
     OF_UNPAIRED,
@@ -333,9 +333,9 @@ def undecided(**values: Any) -> partial[str]:
 
 
 RECORDS = {
-    "hook": ReceiverRecord(last_success_at=SLOT),
-    "mail": ReceiverRecord(last_success_at=SLOT, last_error_at=SLOT + DAY, reason="refused"),
-    "pager": ReceiverRecord(),
+    "hook": ReceiverHealth(last_success_at=SLOT),
+    "mail": ReceiverHealth(last_success_at=SLOT, last_error_at=SLOT + DAY, reason="refused"),
+    "pager": ReceiverHealth(),
 }
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
 GAPS_OF_OUTCOMES = tuple(

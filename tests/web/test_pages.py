@@ -24,7 +24,7 @@ from monitor.model.daemon_state import (
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import RunStatus
@@ -351,8 +351,8 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     role = Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3)
     standby = DaemonState(role=role, refusals=(refusal,))
     status = replace(published.site().status(), daemon=standby, receivers=("pager", "chat"))
-    record = ReceiverRecord(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
-    monkeypatch.setattr(store.outbox, "records", lambda: {"pager": record})
+    record = ReceiverHealth(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
+    monkeypatch.setattr(store.outbox, "receiver_health", lambda: {"pager": record})
     with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
         texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
     for text in texts:

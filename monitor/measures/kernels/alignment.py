@@ -4,7 +4,7 @@ All pairwise metrics use this alignment. This module also ranks and counts the c
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -75,10 +75,13 @@ class Alignment:
         """The length of the longer list of each pair."""
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
-    @property
-    def common(self) -> Array:
+    @cached_property
+    def common(self) -> Ranks:
         """The number of items that the lists of each pair have in common."""
-        common: Array = self.agreement[-1]
+        if "agreement" in self.__dict__:
+            return self.agreement[-1]
+        is_common = (self.positions < self.k).view(np.uint8)
+        common: Ranks = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
         return common
 
     @cached_property
@@ -265,13 +268,17 @@ def row_blocks(batch: PairBatch) -> Iterator[slice]:
         yield slice(low, min(low + step, len(batch)))
 
 
-def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
-    """Align a batch in blocks that fit into the cache.
+def blocks(batch: PairBatch) -> list[tuple[slice, Alignment]]:
+    """Align a batch in blocks that fit into the cache, without scores, weights and labels.
 
-    The function yields the rows of each block and their alignment.
+    The function returns the rows of each block and their alignment. The batch keeps them. For lists
+    of at most 255 items they take an eighth of the memory of the lists.
     """
-    for rows in row_blocks(batch):
-        yield rows, align(batch.take(rows))
+    if not batch.alignments:
+        lists = replace(batch, scores=None, weights=None, labels=None)
+        for rows in row_blocks(batch):
+            batch.alignments.append((rows, align(lists.take(rows))))
+    return batch.alignments
 
 
 @immutable

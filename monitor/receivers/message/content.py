@@ -103,7 +103,7 @@ class MessageContent:
 
     status: MessageStatus
     severity: Severity
-    is_watched: bool  # False if the rules of all its alerts were removed
+    has_rules: bool  # False if the rules of all its alerts were removed
     is_urgent: bool  # whether somebody has to be called at once
     title: str  # at most 500 characters
     # Sentences: for whom, since when, whether it is still going on, how urgent it is, what to do
@@ -159,7 +159,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     content = MessageContent(
         status=message.status,
         severity=message.severity,
-        is_watched=is_watched(message),
+        has_rules=has_rules(message),
         title=_title(message, leads, named),
         is_urgent=_is_urgent(message, concern),
         situation=_situation(message, concern, leads[0], finding),
@@ -306,7 +306,7 @@ def _situation(
         if any(start.metric == DATABASE_LABEL for start in firing):
             lines.append(WITHOUT_DATABASE)
         return _bound(lines, _LONGEST_SENTENCE)
-    if not is_watched(message):
+    if not has_rules(message):
         return ()
     ends = message.ends
     since = min(end.since for end in ends)
@@ -415,8 +415,8 @@ def _still_firing(message: Message) -> tuple[Transition, ...]:
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
-def is_watched(message: Message) -> bool:
-    """Whether an alert of the message is still watched. False if all their rules were removed."""
+def has_rules(message: Message) -> bool:
+    """Whether an alert of the message still has a rule. False if all their rules were removed."""
     if message.status is not MessageStatus.RESOLVED:
         return True
     return any(change.removed is None for change in message.changes)

@@ -9,7 +9,7 @@ import yaml
 from monitor.model.errors import InputError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
-from monitor.model.runs import Claim, RunRecord, RunResult, RunStatus
+from monitor.model.runs import Claim, FinishedRun, RunResult, RunStatus
 from monitor.pipeline.run import execute
 from monitor.service.clock import SystemClock
 from monitor.service.composition import wire
@@ -86,11 +86,11 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     return result
 
 
-def as_record(result: RunResult) -> RunRecord:
+def as_finished_run(result: RunResult) -> FinishedRun:
     """Return the result as a run, which is shown like a stored run."""
     claim = result.claim
     all_users = result.coverage.all if result.coverage else None
-    return RunRecord(
+    return FinishedRun(
         id=claim.run_id,
         comparison=claim.comparison,
         slot=result.slot,

@@ -22,7 +22,7 @@ from monitor.pipeline.run import measure
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.runner import Watched
+from monitor.service.runner import WatchedComparison
 from monitor.sources import SampleOptions
 
 _WAIT_S = 60.0
@@ -68,7 +68,7 @@ class Preview:
         return "users"
 
 
-def preview_users(watched: Watched, count: int) -> Preview:
+def preview_users(watched: WatchedComparison, count: int) -> Preview:
     """Ask both arms of a comparison for the lists of a few users.
 
     An unpaired comparison asks for all users, because their number in each arm is shown.

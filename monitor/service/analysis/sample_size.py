@@ -32,7 +32,7 @@ from monitor.model.runs import Summary
 from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.pipeline.score import watches_rise
+from monitor.pipeline.score import means_too_similar
 from monitor.service.analysis.thresholds import newest_runs, pick_healthy
 from monitor.statistics.reference.prediction import WINDOW, refer
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
@@ -126,7 +126,9 @@ def read_rule_inputs(
     all_inputs = []
     for rule in comparison.judging.similarity_rules:
         is_drop = isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP
-        is_drop = is_drop and not watches_rise(rule.metric, str(rule.statistic), rule.direction)
+        is_drop = is_drop and not means_too_similar(
+            rule.metric, str(rule.statistic), rule.direction
+        )
         derived, of_metric = parse_derived(rule.metric)
         judged = of_metric if derived in GAPS else rule.metric
         alpha = alphas.get((rule.alert, segment))
@@ -252,7 +254,7 @@ def alpha_of_budget(comparison: Comparison | None) -> float:
     This assumes that only one rule is judged, in one segment. Without a comparison, one false alert
     in 90 runs is accepted.
     """
-    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alarm)
+    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alert)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 

@@ -21,7 +21,7 @@ from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.service.analysis.backtest import finished_records
+from monitor.service.analysis.backtest import all_finished_runs
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
@@ -70,7 +70,7 @@ def configured_comparison(
     interval = to_schedule(options).interval
     if every is None:
         return comparison, interval
-    judging = replace(comparison.judging, runs_per_false_alarm=every / interval)
+    judging = replace(comparison.judging, runs_per_false_alert=every / interval)
     return replace(comparison, judging=judging), interval
 
 
@@ -85,7 +85,7 @@ def suggest_thresholds(
     """Propose a threshold for each statistic of each metric, in each of the segments.
 
     The segment ``each`` means all segments. All thresholds together are expected to cause one false
-    alert in ``runs_per_false_alarm`` runs.
+    alert in ``runs_per_false_alert`` runs.
 
     The thresholds are learned from the newest healthy runs of this configuration, see
     `pick_healthy`. ``interval`` is the time between two runs. Raises ConfigError if there are no ok
@@ -94,7 +94,7 @@ def suggest_thresholds(
     past = newest_runs(comparison, history)
     looks = _all_series(comparison, past, statistics, segments)
     budget = Budget(
-        runs=max(1.0, comparison.judging.runs_per_false_alarm),
+        runs=max(1.0, comparison.judging.runs_per_false_alert),
         segments=list(dict.fromkeys(series.segment for series in looks)),
         looks={_name(series.rule): 1.0 for series in looks},
     )
@@ -115,8 +115,7 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
         config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
         runs=REMEMBERED,
-        # No run has this series. So the store returns all summaries of each run.
-        series={"none": ""},
+        wants_summaries=True,
     )
     past = history.memory_of(request).past
     if not past:
@@ -316,9 +315,9 @@ def _with_caught(
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
-    for record in finished_records(comparison.name, history, None):
-        if record.config_hash == comparison.config_hash:
-            for transition in rejudging.judge(record):
+    for run in all_finished_runs(comparison.name, history, None):
+        if run.config_hash == comparison.config_hash:
+            for transition in rejudging.judge(run):
                 if transition.is_start:
                     starts[transition.alert].append(transition)
     return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)

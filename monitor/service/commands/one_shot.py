@@ -22,7 +22,7 @@ from monitor.service.heaps import keep_free_memory
 from monitor.service.interrupts import termination_raised
 from monitor.service.runner import (
     Runner,
-    Watched,
+    WatchedComparison,
     backfill_runs,
     ignore,
     pick_comparison,
@@ -106,13 +106,13 @@ class OneShot:
         end: datetime,
         *,
         again: bool = False,
-    ) -> list[tuple[datetime, Watched]]:
+    ) -> list[tuple[datetime, WatchedComparison]]:
         """Return the slots from ``start`` to ``end``, both included, in the order of time.
 
         Raises ConfigError for slots in the future, and for slots that only ``again`` may replace.
         """
         self._require_past(end, "--until")
-        slots: list[tuple[datetime, Watched]] = []
+        slots: list[tuple[datetime, WatchedComparison]] = []
         for watched in select_watched(self.wiring.watched, comparison, again=again):
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 raise ConfigError(
@@ -128,7 +128,7 @@ class OneShot:
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(
-        self, slots: list[tuple[datetime, Watched]], *, is_announced: bool
+        self, slots: list[tuple[datetime, WatchedComparison]], *, is_announced: bool
     ) -> Iterator[RunResult]:
         """Run these slots in order.
 
@@ -229,7 +229,7 @@ class OneShot:
 
     def _answered_runs(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         start: datetime,
         end: datetime,
     ) -> list[Run]:
@@ -245,7 +245,7 @@ class OneShot:
 
     def _run(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         slot: datetime,
         *,
         is_announced: bool,
@@ -285,7 +285,7 @@ class OneShot:
         )
 
 
-def _write_answered(watched: Watched, answered: Sequence[Run], *, again: bool) -> str:
+def _write_answered(watched: WatchedComparison, answered: Sequence[Run], *, again: bool) -> str:
     """Write that the slots have already run, and whether they are run again now."""
     newest = answered[0]
     name = watched.comparison.name

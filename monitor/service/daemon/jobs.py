@@ -23,7 +23,7 @@ from monitor.service.daemon.scheduler import JobKind, JobPlan, JobScheduler
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
-from monitor.service.runner import STORING, Runner, Watched, backfill_runs
+from monitor.service.runner import STORING, Runner, WatchedComparison, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
@@ -169,7 +169,7 @@ class DaemonJobs:
                 self.publisher.count("runs_total", job, RunStatus.ABANDONED)
         self.runner.renew_sources(job)
 
-    def _take_turn(self, name: str, watched: Watched, call: Callable[[], object]) -> None:
+    def _take_turn(self, name: str, watched: WatchedComparison, call: Callable[[], object]) -> None:
         """Wait for a place, and make the call. Raises OverdueError if the call hangs."""
         deadline = watched.comparison.measuring.deadline
         newest = self.latest.of(name)
@@ -262,7 +262,7 @@ class DaemonJobs:
         if watched is not None:
             self._take_turn(f"-backfill-{name}", watched, partial(self._backfill, name, watched))
 
-    def _backfill(self, name: str, watched: Watched) -> None:
+    def _backfill(self, name: str, watched: WatchedComparison) -> None:
         """Measure late relevance run by run, until a stop or a reload."""
         wiring = self.wiring()
         measured = 0

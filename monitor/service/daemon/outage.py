@@ -28,7 +28,7 @@ UNREAD = timedelta(minutes=1)
 OPENING = timedelta(seconds=20)
 """The time limit for opening the database. The driver's connection timeout is shorter."""
 ALERT = "DatabaseAway"
-WATCHED = "rankwatch"
+COMPARISON = "rankwatch"
 """Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
 PAUSE_S = 30.0
@@ -303,7 +303,7 @@ def compose_outage_start(
     name = " ".join(filter(None, (ALERT, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
-        comparison=WATCHED,
+        comparison=COMPARISON,
         alert=ALERT,
         segment="all",
         slot=outage.since,
@@ -342,7 +342,7 @@ def compose_outage_end(start: Transition, now: datetime, place: str) -> Transiti
 def _outage_message(change: Transition, *, is_repetition: bool = False) -> Message:
     return Message(
         incident=change.incident or ALERT,
-        comparison=WATCHED,
+        comparison=COMPARISON,
         severity=Severity.CRITICAL,
         changes=() if is_repetition else (change,),
         firing=(change,) if change.is_start else (),

@@ -376,10 +376,10 @@ def read_run(
     everyone = np.arange(len(scores.users), dtype=np.intp)
     # For each segment, the rows of its users with stored scores, and the number of asked users.
     members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
-    record = history.record(run.id) if question.needs_panel else None
-    if users_at is not None and record is not None and record.coverage is not None:
+    finished = history.finished_run(run.id) if question.needs_panel else None
+    if users_at is not None and finished is not None and finished.coverage is not None:
         panel = _panel(run, history, question, scores.users, users_at)
-        for row in record.coverage.rows:
+        for row in finished.coverage.rows:
             members[row.segment] = (_rows(panel, row.segment, scores.users), row.asked)
         # Users that were added to reach a segment's minimum are the same in each run. They are
         # treated as fixed users.
@@ -407,10 +407,10 @@ def _read_arms(
     if len(scores.by_metric) < len(names):
         return None
     baseline, candidate = (scores.by_metric[name] for name in names)
-    record = history.record(run.id)
+    finished = history.finished_run(run.id)
     coverage: Mapping[str, CoverageRow] = {}
-    if record is not None and record.coverage is not None:
-        coverage = {row.segment: row for row in record.coverage.rows}
+    if finished is not None and finished.coverage is not None:
+        coverage = {row.segment: row for row in finished.coverage.rows}
     members: dict[str, Rows] = {ALL: np.arange(len(scores.users), dtype=np.intp)}
     if users_at is not None and question.needs_panel:
         panel = _panel(run, history, question, scores.users, users_at)

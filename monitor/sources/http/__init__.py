@@ -204,7 +204,7 @@ class HttpSourceOptions(HttpOptions):
 
     url: Annotated[SecretStr, readable_by(_check_url)]
     """The URL to request. rankwatch replaces `{user}`, `{k}` and `{slot:%Y-%m-%d}` with
-    percent-encoded values. It replaces `{users}` with a batch of users, separated by commas.
+    percent-encoded values. rankwatch replaces `{users}` with a batch of users, separated by commas.
     rankwatch does not follow redirects."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
     """The name of a profile with default options for a known API (docs/reference/http-profiles.md),
@@ -268,9 +268,9 @@ class HttpSourceOptions(HttpOptions):
     daemon together."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The maximum number of requests per day (UTC) to the host of `url`, from all sources that set
-    this key. Retries count as requests. When the maximum is reached, the remaining users of the day
-    are counted as `too_slow`. The daemon starts counting from zero when it starts, and so does each
-    command."""
+    this key. Retries count as requests. When the maximum is reached, rankwatch sends no more
+    requests on this day, and counts the remaining users as `too_slow`. The daemon starts counting
+    from zero when it starts, and so does each command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How many times a request is retried after a failed connection, a timeout, or a response with
     status 429 or 5xx. If the host asks for a pause (Retry-After), all requests to this host

@@ -345,8 +345,9 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
     exposure = np.zeros(items)
     lists = np.zeros(items, dtype=np.int64)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
-    for discount, codes_at_rank in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
-        counts = np.bincount(codes_at_rank[codes_at_rank >= 0], minlength=items)
+    by_rank = np.ascontiguousarray(codes.T)
+    for discount, codes_at_rank in zip(rank_discounts(codes.shape[1]), by_rank, strict=True):
+        counts = np.bincount(codes_at_rank + 1, minlength=items + 1)[1:]
         exposure += discount * counts
         lists += counts
     # Both are divided by the number of lists, so that sets of different size can be compared.

@@ -129,12 +129,14 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
     before_cut = _cut(before, shorter)
     after_cut = _cut(after, shorter)
     # A pair of the cut lists has the list of ``before`` as its baseline.
-    cut_pairs = PairBatch(
-        baseline=before_cut.candidate,
-        candidate=after_cut.candidate,
-        baseline_lengths=shorter,
-        candidate_lengths=shorter,
-    )
+    cut_pairs = after_cut
+    if before_cut.candidate is not after_cut.baseline:
+        cut_pairs = PairBatch(
+            baseline=before_cut.candidate,
+            candidate=after_cut.candidate,
+            baseline_lengths=shorter,
+            candidate_lengths=shorter,
+        )
     hybrid = _with_copies(after_cut)
     swapped = _with_copies(before_cut)
     for rows, alignment in blocks(cut_pairs):

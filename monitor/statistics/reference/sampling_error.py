@@ -253,7 +253,7 @@ def judge_rare(
     - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
     - ``past``: the angles and errors of past runs, (runs, m).
     - ``now``: the angles and errors of this run, (m,).
-    - ``shares`` (m,): the allowed chances of a false alarm.
+    - ``shares`` (m,): the allowed chances of a false alert.
     - ``by_angle``: the limits and p-values of series that are judged as angles.
     - ``always`` (m,): the number of users that are in every count. For example, at least one user
       always has the most common list. The count without these users is judged too, and the smaller

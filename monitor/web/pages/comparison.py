@@ -14,7 +14,7 @@ from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.notifications import Silence
-from monitor.model.pages import ReceiverRecord, SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.pages import ReceiverHealth, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
@@ -109,7 +109,7 @@ class ComparisonPage(Course):
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
     unjudged: int  # how many of the quiet alerts the newest run could not judge
-    records: Mapping[str, ReceiverRecord]  # by receiver
+    records: Mapping[str, ReceiverHealth]  # by receiver
     # These values come from the newest finished run.
     state: ComparisonState = ComparisonState.NO_DATA
     slot: datetime | None = None
@@ -144,7 +144,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
         quiet_states=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
         unjudged=sum(not state.is_judged for state in quiet),
-        records=_read_records(site),
+        records=_read_receiver_health(site),
     )
     if latest is None:
         return page
@@ -166,13 +166,13 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     return page
 
 
-def _read_records(site: Site) -> Mapping[str, ReceiverRecord]:
+def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
     """Return the last results of each configured receiver."""
     names = site.receivers()
     if not names:
         return {}
-    records = site.store.outbox.records()
-    return {name: records.get(name, ReceiverRecord()) for name in names}
+    records = site.store.outbox.receiver_health()
+    return {name: records.get(name, ReceiverHealth()) for name in names}
 
 
 def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:

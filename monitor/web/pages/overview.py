@@ -9,7 +9,7 @@ from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.daemon_state import DaemonState
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Delivery
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
@@ -227,7 +227,7 @@ class DaemonPage:
     bytes_by_kind: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     held: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    records: Mapping[str, ReceiverRecord] = field(default_factory=dict)
+    records: Mapping[str, ReceiverHealth] = field(default_factory=dict)
     deliveries: tuple[Delivery, ...] = ()
 
 
@@ -251,6 +251,6 @@ def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
         bytes_by_kind={str(kind): size_bytes for kind, size_bytes in sizes.items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
-        records=outbox.records(),
+        records=outbox.receiver_health(),
         deliveries=outbox.deliveries(receiver=None, given_up_limit=_DELIVERIES, limit=_DELIVERIES),
     )

@@ -10,7 +10,7 @@ from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm
-from monitor.model.runs import Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
+from monitor.model.runs import Evidence, EvidenceKind, FinishedRun, Run, Summary, items_of
 from monitor.model.statistics import arm_of_scores
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
@@ -28,7 +28,7 @@ class RunPage:
     """
 
     comparison: str
-    run: RunRecord
+    run: FinishedRun
     previous_slot: datetime | None
     next_slot: datetime | None
     is_same_input: bool
@@ -95,12 +95,12 @@ def _slot_of(run: Run | None) -> datetime | None:
     return None if run is None else run.slot
 
 
-def _with_results(site: Site, run: Run) -> RunRecord:
+def _with_results(site: Site, run: Run) -> FinishedRun:
     """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
     if latest is not None and latest.mark == run.mark:
         return latest
-    return site.store.history.record(run.id) or extend(RunRecord, run)
+    return site.store.history.finished_run(run.id) or extend(FinishedRun, run)
 
 
 def _mean_changes(
