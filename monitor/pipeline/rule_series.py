@@ -173,9 +173,9 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
             # The numbers have the shape (PARTS, rows, segments of the lessons).
             numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
             # Segments that are not judged any more have no column.
-            judged = [place for place, segment in enumerate(segments) if segment in columns]
-            judged_columns = [columns[segments[place]] for place in judged]
-            parts[np.ix_(range(PARTS), rows, judged_columns)] = numbers[:, :, judged]
+            places = [place for place, segment in enumerate(segments) if segment in columns]
+            columns_there = [columns[segments[place]] for place in places]
+            parts[np.ix_(range(PARTS), rows, columns_there)] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
         wanted = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):

@@ -356,7 +356,7 @@ def _average_habits(splits: Sequence[Split]) -> Habits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 shares_of_runs.setdefault((arm, habit), []).append(shares)
-    means: dict[str, dict[str, Sequence[float]]] = {}
+    means: dict[str, dict[str, tuple[float, ...]]] = {}
     for (arm, habit), runs in shares_of_runs.items():
         means.setdefault(arm, {})[habit] = pool_bins(runs)
     return means

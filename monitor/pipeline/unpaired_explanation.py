@@ -81,11 +81,13 @@ def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDif
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
     between = []
     for segment in users.segments:
-        counts = _count_lists(users, now, k, segment)
-        excess = between_excess(*counts.values(), p=PERSISTENCE, segment=segment)
+        baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
+        candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
+        excess = between_excess(baseline, candidate, PERSISTENCE, segment)
         if isfinite(excess.excess):
             between.append(excess)
-    counts = _count_lists(users, now, k, ALL)
+    baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)
+    candidate = _count_lists(now[users.rows(Arm.CANDIDATE)], k)
 
     def name(code: int) -> str:
         return users.name_item(int(codes[code]))
@@ -95,18 +97,15 @@ def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDif
     check = compare_before(before, is_candidate, hashes)
     return ArmDifferences(
         between=tuple(between),
-        items=find_shifted(*counts.values(), name=name),
-        counted={arm: counts_of_arm.users for arm, counts_of_arm in counts.items()},
+        items=find_shifted(baseline, candidate, name),
+        counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=check.p if isfinite(check.p) else None,
     )
 
 
-def _count_lists(users: DividedSample, lists: Codes, k: int, segment: str) -> dict[Arm, ListCounts]:
-    """Count the lists of the segment's users of each arm."""
-    counts = {}
-    for arm in Arm:
-        counts[arm] = ListCounts(k)
-        counts[arm].add(lists[users.rows(arm, segment)])
+def _count_lists(codes: Codes, k: int) -> ListCounts:
+    counts = ListCounts(k)
+    counts.add(codes)
     return counts
 
 

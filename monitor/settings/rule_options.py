@@ -269,8 +269,9 @@ class RuleOptions(Options):
     @property
     def _range(self) -> tuple[float, float]:
         """The lowest and the highest possible value of the statistic."""
-        is_share = self.metric is None or self.statistic.floor is not None
-        return (0.0, 1.0) if is_share else self.metric.bounds(None)
+        if self.metric is None or self.statistic.floor is not None:
+            return 0.0, 1.0
+        return self.metric.bounds(None)
 
 
 def _is_no_text(value: object) -> bool:

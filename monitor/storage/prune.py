@@ -12,7 +12,6 @@ from sqlalchemy import (
     Connection,
     Delete,
     Double,
-    Row,
     Select,
     Table,
     and_,
@@ -339,7 +338,7 @@ def _shares_and_histograms(
     return details
 
 
-def _read_summaries(connection: Connection, ids: Sequence[int]) -> Iterator[Row[Any]]:
+def _read_summaries(connection: Connection, ids: Sequence[int]) -> Iterator[Any]:
     """Read the summaries of these runs. Histograms are large, so only some runs are read at once."""
     columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
     for start in range(0, len(ids), _RUNS_AT_ONCE):
