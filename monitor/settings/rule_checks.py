@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicates, suggestion
-from monitor.measures.metrics import Need
+from monitor.measures.metrics import Need, drift_direction
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
@@ -262,7 +262,8 @@ def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
             f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "
             "share_below(x)",
         )
-    if rule.has("below") and judged.drifts is Direction.BELOW:
+    grows = drift_direction(str(judged), rule.statistic) is Direction.ABOVE
+    if rule.has("below") and grows:
         yield Problem(("below",), f"{rule.statistic} grows as the lists drift apart: write above")
 
 

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
 from monitor.boundary.options import LabelName, Options, must
-from monitor.measures.metrics import Metric
+from monitor.measures.metrics import Metric, drift_direction
 from monitor.model import rules
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
-from monitor.model.statistics import GAPS, UNPAIRED_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import DISTANCES, UNPAIRED_SERIES, DerivedMetric, parse_derived
 from monitor.settings import value_types
 
 _OF_EVERY_RULE = {
@@ -31,10 +31,6 @@ _NO_METRICS = {
     "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
     "metric, which has one score for each user",
 }
-
-
-_GROWING = {DerivedMetric.OVER_FLOOR, *GAPS}
-"""Series that grow as lists drift apart, whatever their metric does."""
 
 
 @immutable
@@ -65,18 +61,12 @@ class JudgedMetric:
         name = self.metric.name
         return name if self.derived is None else self.derived.of(name)
 
-    @property
-    def drifts(self) -> rules.Direction:
-        """The direction in which the scores change as lists drift apart."""
-        grows = self.derived in _GROWING or not self.metric.higher_is_more_alike
-        return rules.Direction.ABOVE if grows else rules.Direction.BELOW
-
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible score. With k, of lists of at most k items."""
         low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.FAR_GAP:
             return -1.0, 1.0
-        if self.derived in _GROWING:
+        if self.derived in DISTANCES:
             return low - high, high - low
         return low, high
 
@@ -246,32 +236,19 @@ class RuleOptions(Options):
     @property
     def _learned_limit(self) -> rules.LearnedLimit:
         """The learned limit: the side that alerts, and the last value on this side."""
-        direction = self._drift_direction
+        direction = rules.Direction.ABOVE
+        lowest, highest = 0.0, 1.0
+        if self.metric is not None:
+            direction = drift_direction(str(self.metric), self.statistic)
+            if self.statistic.floor is None:
+                lowest, highest = self.metric.bounds(None)
         if self.watch == "improvement":
             direction = direction.opposite
-        lowest, highest = self._range
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
             direction=direction,
             value=highest if direction is rules.Direction.ABOVE else lowest,
         )
-
-    @property
-    def _drift_direction(self) -> rules.Direction:
-        """The direction in which the statistic changes as the lists drift apart."""
-        if self.metric is None:
-            return rules.Direction.ABOVE
-        if self.statistic.floor is None:
-            return self.metric.drifts
-        # share_below(x) grows when scores become smaller.
-        return self.metric.drifts.opposite
-
-    @property
-    def _range(self) -> tuple[float, float]:
-        """The lowest and the highest possible value of the statistic."""
-        if self.metric is None or self.statistic.floor is not None:
-            return 0.0, 1.0
-        return self.metric.bounds(None)
 
 
 def _is_no_text(value: object) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.measures.metrics import Metric, Need, parse
+from monitor.measures.metrics import Metric, Need, drift_direction, parse
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -190,8 +190,7 @@ def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> Simi
 
     ``name`` is the word for the metric in the names of alerts.
     """
-    is_share = statistic.floor is not None
-    direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
+    direction = drift_direction(str(metric), statistic)
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
     for word in re.findall(r"[A-Za-z0-9]+", subject):
         name += word[0].upper() + word[1:]
