@@ -6,7 +6,7 @@ Spark's executors return parts as bytes, with one Arrow stream for each table.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from heapq import nsmallest
@@ -186,14 +186,30 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
     try:
         facts_table, sums_table, listed, lacking, scores_table, *users = _read_tables(data)
         facts = json.loads(facts_table["facts"][0].as_py())
+        ids = facts["ids"]
         _add_sums(sums, sums_table)
-        items = ListedItems(
-            listed=listed["id"].chunks,
-            lacking=lacking["id"].chunks,
-            users=facts["users"],
-            lacking_users=facts["lacking_users"],
+        part = RunPart(
+            sums=sums,
+            **{name: facts[name] for name in _JSON_FIELDS},
+            listed=ListedItems(
+                listed=listed["id"].chunks,
+                lacking=lacking["id"].chunks,
+                users=facts["users"],
+                lacking_users=facts["lacking_users"],
+            ),
+            ids=IdComparison(
+                batches=ids["batches"],
+                mismatched=ids["mismatched"],
+                spelling=_mismatch_from_json(ids["spelling"]),
+                padding=_mismatch_from_json(ids["padding"]),
+            ),
+            coverage=_counts(facts["coverage"]),
+            sampled=_counts(facts["sampled"]),
+            versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
+            users=users,
         )
-        part = _part_from_json(facts, sums, items, users)
+        for arm, reason, text, noted_users in facts["notes"]:
+            part.note(Arm(arm), CoverageReason(reason), text, noted_users)
         by_metric = {name: scores_table[name].to_numpy() for name in scores_table.column_names[1:]}
         return part, Scores(users=user_index(scores_table["user"]), by_metric=by_metric)
     except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
@@ -209,31 +225,6 @@ def _read_tables(data: bytes) -> list[pa.Table]:
         table.validate(full=True)
         tables.append(table)
     return tables
-
-
-def _part_from_json(
-    facts: Mapping[str, Any], sums: SummaryAccumulator, items: ListedItems, users: list[pa.Table]
-) -> RunPart:
-    """Return the part with the facts that `pack_part` wrote as JSON."""
-    ids = facts["ids"]
-    part = RunPart(
-        sums=sums,
-        **{name: facts[name] for name in _JSON_FIELDS},
-        listed=items,
-        ids=IdComparison(
-            batches=ids["batches"],
-            mismatched=ids["mismatched"],
-            spelling=_mismatch_from_json(ids["spelling"]),
-            padding=_mismatch_from_json(ids["padding"]),
-        ),
-        coverage=_counts(facts["coverage"]),
-        sampled=_counts(facts["sampled"]),
-        versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
-        users=users,
-    )
-    for arm, reason, text, noted_users in facts["notes"]:
-        part.note(Arm(arm), CoverageReason(reason), text, noted_users)
-    return part
 
 
 def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:

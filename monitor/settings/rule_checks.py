@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator
 
-from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicates, suggestion
+from monitor.boundary.options.problems import (
+    TWICE,
+    Partial,
+    Problem,
+    duplicates,
+    problem_of,
+    suggestion,
+)
 from monitor.measures.metrics import Need, drift_direction
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
@@ -48,7 +55,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     yield from _stored_lists(rule, comparison)
     compares_arms = rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
     if compares_arms and comparison.has("unpaired"):
-        yield Problem(("coverage",), f"{_BOTH_LISTS}: use another share")
+        yield problem_of("coverage", f"{_BOTH_LISTS}: use another share")
     if rule.has("frozen"):
         return  # such a rule has no other keys that could be wrong
     if rule.has("outcome"):
@@ -75,16 +82,16 @@ def _stored_lists(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a rule that needs the lists of the last run, if the comparison does not store them."""
     if rule.has("frozen"):
         if lacks_lists(comparison):
-            yield Problem(
-                ("frozen",),
+            yield problem_of(
+                "frozen",
                 "compares with the lists of the last run, which are not stored for all users: "
                 "remove keep_lists from the comparison",
             )
         return
     needs_lists = rule.coverage is not None and rule.coverage.lack in OF_EARLIER_LISTS
     if needs_lists and comparison.keep_lists is Keep.NONE:
-        yield Problem(
-            ("coverage",),
+        yield problem_of(
+            "coverage",
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
             "the comparison",
         )
@@ -105,7 +112,7 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
     for name, message in messages.items():
         # Some keys, such as `for`, have another name in the file.
         key = RuleOptions.model_fields[name].alias or name
-        yield Problem((key,), message)
+        yield problem_of(key, message)
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -114,32 +121,32 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     is_of_floor = judged.derived in _OF_FLOOR
     is_unpaired = comparison.has("unpaired")
     if is_unpaired and (is_of_floor or judged.derived is None):
-        yield Problem(
-            ("metric",),
+        yield problem_of(
+            "metric",
             f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
         )
     elif judged.derived and not is_of_floor and not is_unpaired:
-        yield Problem(("metric",), "needs unpaired, which this comparison does not have")
+        yield problem_of("metric", "needs unpaired, which this comparison does not have")
     elif is_of_floor and not comparison.has("noise_floor"):
-        yield Problem(
-            ("metric",),
+        yield problem_of(
+            "metric",
             "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
         )
     if judged.derived in GAPS and rule.has("statistic"):
-        yield Problem(
-            ("statistic",),
+        yield problem_of(
+            "statistic",
             f"does not go with {judged.derived}, which has one value for all users: remove this "
             "key",
         )
     metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:
-        yield Problem(
-            ("metric",),
+        yield problem_of(
+            "metric",
             f"is not measured here: add it to metrics, or use one of {', '.join(metrics)}",
         )
     if judged.metric.need is Need.RELEVANCE:
-        yield Problem(
-            ("metric",),
+        yield problem_of(
+            "metric",
             "needs relevance, which arrives after the rules have judged the run: use a metric "
             "that needs the lists only",
         )
@@ -156,8 +163,8 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
     if rule.outcome is not None and rule.outcome not in outcomes:
         named = ", ".join(outcomes) or "none"
-        yield Problem(
-            ("outcome",), f"is not among unpaired.outcomes, which has {named}: add it there"
+        yield problem_of(
+            "outcome", f"is not among unpaired.outcomes, which has {named}: add it there"
         )
     # `has` is true if the file has at least one of these fields.
     if not rule.has("below", "above"):
@@ -167,8 +174,8 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     margin = getattr(rule, side)
     is_margin = margin is None or (margin < 0 if side == "below" else margin > 0)
     if not is_margin:
-        yield Problem(
-            (side,),
+        yield problem_of(
+            side,
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
             "or above: 0.02",
         )
@@ -178,14 +185,14 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 def _learned(rule: Partial) -> Iterator[Problem]:
     """Report a kind of learning that does not go with what the rule is about."""
     if rule.has("coverage") and rule.learned == "drop":
-        yield Problem(
-            ("learned",),
+        yield problem_of(
+            "learned",
             "drop does not go with coverage, whose shares rise as more lists are at fault: write "
             "jump",
         )
     if not rule.has("coverage") and rule.learned == "jump":
-        yield Problem(
-            ("learned",),
+        yield problem_of(
+            "learned",
             "jump is only for coverage: write drop, which finds every run outside the normal range",
         )
 
@@ -196,8 +203,8 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
     A rule with both ``below`` and ``above`` is ignored here, because `_excluded` reports it.
     """
     if rule.has("watch"):
-        yield Problem(
-            ("watch",),
+        yield problem_of(
+            "watch",
             "is only for learned, because below and above name their own side: remove it",
         )
     thresholds = [side for side in ("below", "above") if rule.has(side)]
@@ -221,8 +228,8 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     if resolve_at is not None:
         is_in_breach = resolve_at < threshold if is_below else resolve_at > threshold
         if is_in_breach:
-            yield Problem(
-                (resolve,),
+            yield problem_of(
+                resolve,
                 f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of "
                 f"{side}, because otherwise the alert would end while the rule is in breach: "
                 "change it",
@@ -242,9 +249,9 @@ def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
     # No value is below the lowest possible value, or above the highest one.
     is_possible = low < threshold <= high if is_below else low <= threshold < high
     if not is_possible:
-        yield Problem((side,), message)
+        yield problem_of(side, message)
     elif resolve_at is not None and not low <= resolve_at <= high:
-        yield Problem((resolve,), message)
+        yield problem_of(resolve, message)
 
 
 def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
@@ -257,14 +264,14 @@ def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     low, high = judged.bounds(k)
     # ``floor`` is the x of ``share_below(x)``.
     if not low < rule.statistic.floor <= high:
-        yield Problem(
-            ("statistic",),
+        yield problem_of(
+            "statistic",
             f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "
             "share_below(x)",
         )
     grows = drift_direction(str(judged), rule.statistic) is Direction.ABOVE
     if rule.has("below") and grows:
-        yield Problem(("below",), f"{rule.statistic} grows as the lists drift apart: write above")
+        yield problem_of("below", f"{rule.statistic} grows as the lists drift apart: write above")
 
 
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
