@@ -133,7 +133,7 @@ def _count_same_ids(
 def _count_zeros(overlaps: Sequence[float], count: int) -> float:
     """Return how unlikely it is that all ``count`` users get equal lists by chance.
 
-    The result is z if the chance is at most 10^-z. It is 0 if there are too few runs to tell.
+    The result is z if the chance is at most 10^-z. It is 0 if there are too few runs.
     ``overlaps`` has the mean overlap of the two lists in each of the last runs.
 
     If a recommender always gave equal lists, the highest mean overlap is 1, and z is 0. Otherwise

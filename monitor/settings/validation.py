@@ -99,16 +99,16 @@ def report_lines(
     by_line = [(each.line or document.line(each.path), each) for each in problems]
     by_line.sort(key=itemgetter(0))
     for line, problem in by_line[:MAX_PROBLEMS]:
-        message = problem.message
+        shown = problem.message
         # Hide values before whitespace is changed, because a value may contain whitespace.
         for secret in secrets:
-            message = message.replace(secret, "...")
-        message = " ".join(message.split())
+            shown = shown.replace(secret, "...")
+        shown = " ".join(shown.split())
         path = problem.path
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
         # A problem of the whole file has no path.
-        parts = [f"{name}:{line}", dotted_path(path), message]
+        parts = [f"{name}:{line}", dotted_path(path), shown]
         yield ": ".join(filter(None, parts))
     if len(by_line) > MAX_PROBLEMS:
         yield f"{name}: and {len(by_line) - MAX_PROBLEMS} more problems"
