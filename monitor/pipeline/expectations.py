@@ -365,7 +365,7 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
     allowed chance of a false alert in one run, (series,). The flags have the shape (runs, series).
     """
     evidence = no_evidence(len(alpha))
-    is_drifting = np.zeros(resets.shape, dtype=np.bool_)
+    is_drifting = np.zeros(resets.shape, dtype=bool)
     for row, run_z in enumerate(z):
         evidence = update_evidence(evidence, run_z)
         # Only when the evidence of a series ends is it known which runs belong to the drift.

@@ -206,7 +206,7 @@ def find_alerting_runs(
 
     An alert counts for each series of its segment. An alert on all users counts for all series.
     """
-    alerting = np.zeros((len(past), len(series)), dtype=np.bool_)
+    alerting = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):
         # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
@@ -232,7 +232,7 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
 
 def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
     """Find past runs after which the alert of the series was firing, (runs, series)."""
-    firings = np.zeros((len(past), len(series)), dtype=np.bool_)
+    firings = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):
         if run.states:
             firings[row] = [run.states.get(judged.key) is State.FIRING for judged in series]
@@ -249,7 +249,7 @@ def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     now = slot.astimezone(UTC)
     hours = np.empty(len(past), dtype=np.intp)
     weekdays = np.empty(len(past), dtype=np.intp)
-    is_today = np.empty(len(past), dtype=np.bool_)
+    is_today = np.empty(len(past), dtype=bool)
     for row, run in enumerate(past):
         past_slot = run.slot.astimezone(UTC)
         hours[row] = past_slot.hour

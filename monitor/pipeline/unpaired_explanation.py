@@ -92,7 +92,7 @@ def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDif
     def name(code: int) -> str:
         return users.name_item(int(codes[code]))
 
-    is_candidate = np.zeros(len(batch), dtype=np.bool_)
+    is_candidate = np.zeros(len(batch), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     check = compare_before(before, is_candidate, hashes)
     return ArmDifferences(
@@ -266,7 +266,7 @@ def _make_scene(
         coverage=users.coverage.rows,
         changes=PairChanges(
             former=former,
-            is_known=np.ones(len(former), dtype=np.bool_),
+            is_known=np.ones(len(former), dtype=bool),
             lists=lists,
             by_arm={},
             is_still={arm: of_arm.is_same for arm, of_arm in lists.items()},

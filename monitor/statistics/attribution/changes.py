@@ -144,7 +144,7 @@ class OwnLists:
         """
         counts = self.item_counts
         if not len(counts.items):
-            return np.zeros(len(self.present_lengths), dtype=np.bool_)
+            return np.zeros(len(self.present_lengths), dtype=bool)
         most_moved = int(np.argmax(counts.weighed_changes))
         item = counts.items[most_moved]
         was_there = (self.former == item).any(axis=1)

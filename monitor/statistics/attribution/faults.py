@@ -288,7 +288,7 @@ def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: fl
     else:
         # All other habits show who was hit.
         return suspicion.hit
-    likely_hit = np.zeros(len(scene.batch), dtype=np.bool_)
+    likely_hit = np.zeros(len(scene.batch), dtype=bool)
     likely_hit[likeliest] = True
     return likely_hit
 

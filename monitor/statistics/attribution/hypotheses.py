@@ -202,7 +202,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
     if _is_increase(newly_shared, no_longer_shared, least):
-        everybody = np.ones(len(codes), dtype=np.bool_)
+        everybody = np.ones(len(codes), dtype=bool)
         suspicion = Suspicion(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
         )
@@ -227,7 +227,7 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
     was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
-    everybody = np.ones(len(codes), dtype=np.bool_)
+    everybody = np.ones(len(codes), dtype=bool)
     few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
     suspicion = _describe_shared(scene, few, group)
     return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
@@ -294,7 +294,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
         hit_users = round(outliers.hit_share * len(rows))
-    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit = np.zeros(len(bins), dtype=bool)
     hit[newly_similar_first[:hit_users]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
@@ -708,7 +708,7 @@ def _find_by_habit(
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
-    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
     return Suspicion(
         kind=kind,

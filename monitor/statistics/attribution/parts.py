@@ -143,7 +143,7 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
         # The alignment has k rows. Farther behind, all lists of the block are padded. An item that
         # the other list does not have is at the position k.
         k = alignment.k
-        was_common = np.zeros(before_cut.candidate[rows].shape, dtype=np.bool_)
+        was_common = np.zeros(before_cut.candidate[rows].shape, dtype=bool)
         is_common = np.zeros_like(was_common)
         was_common[:, :k] = (alignment.positions < k).T
         is_common[:, :k] = (alignment.candidate_positions < k).T

@@ -80,7 +80,7 @@ def refer(
     has_error = np.isfinite(past_errors) & (past_errors >= 0)
     past = np.where(np.isfinite(past) & has_error, past, np.nan)
     if alerts is None:
-        none = np.zeros(past.shape, dtype=np.bool_)
+        none = np.zeros(past.shape, dtype=bool)
         alerts = PastAlerts(healthy=~none, alerting=none, firing=none)
     seasonal = remove_seasons(past, phases, alerts.alerting, side)
     levels = find_levels(seasonal.values, alerts)

@@ -98,7 +98,7 @@ def remove_seasons(
     would alert a week after sudden similarity, because then normal lists are less similar.
     """
     if alerting is None:
-        alerting = np.zeros(values.shape, dtype=np.bool_)
+        alerting = np.zeros(values.shape, dtype=bool)
     if side is None:
         side = np.zeros(values.shape[1])
     total = _without_season(values)
@@ -233,10 +233,10 @@ def _find_patterns(
     """
     runs = len(rows)
     series = values.shape[1]
-    faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
+    faults, outdated, stays = (np.zeros((runs, series), dtype=bool) for _ in range(3))
     least = np.full(series, LEAST_IN_PHASE)
     echo = np.full(series, np.nan)
-    is_new = np.zeros(series, dtype=np.bool_)
+    is_new = np.zeros(series, dtype=bool)
     with_alerts = np.flatnonzero(alerting.any(axis=0))
     if with_alerts.size:
         cycle = runs * (rows.max() + 1) / len(blocks)
@@ -299,8 +299,8 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
     Returns which runs of such a phase are older than these blocks, (runs, m), and which blocks
     these are, (blocks, m).
     """
-    outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
-    recurring = np.zeros(ill.shape, dtype=np.bool_)
+    outdated = np.zeros((len(rows), ill.shape[1]), dtype=bool)
+    recurring = np.zeros(ill.shape, dtype=bool)
     for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
         of_phase = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(of_phase) + 1 - RECURRING):

@@ -304,7 +304,7 @@ def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]
     require_level(alpha)
     evidence = np.asarray(log_evidence, dtype=np.float64)
     count = len(evidence)
-    is_rejected = np.zeros(count, dtype=np.bool_)
+    is_rejected = np.zeros(count, dtype=bool)
     if not count:
         return is_rejected
     order = np.argsort(-evidence, kind="stable")
