@@ -513,7 +513,7 @@ def _compare(
             np.where(is_below, p_below, p_above),
         ),
         # Some list is always the most common one, so at least one user has it.
-        always=counts_most_common_list.astype(np.float64),
+        always=counts_most_common_list.astype(float),
     )
     limits = _mirror(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)

@@ -142,7 +142,7 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
     values_and_errors = [judged.read(figures) for judged in series]
-    table = np.array(values_and_errors, dtype=np.float64).reshape(len(series), 2)
+    table = np.array(values_and_errors, dtype=float).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
 
 

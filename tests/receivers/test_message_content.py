@@ -103,7 +103,9 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
 def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
     missing = start(alert="MissingLists", dedup_key="m", value=None)
     found = content(
-        message(missing, firing=(EVERYBODY, BRITISH, missing), wake_ups=2, worse="its severity rose")
+        message(
+            missing, firing=(EVERYBODY, BRITISH, missing), wake_ups=2, worse="its severity rose"
+        )
     )
     assert found.title == f"Worse: MissingLists firing on home-feed: {missing.reason}"
     assert found.more == (

@@ -100,7 +100,9 @@ def test_an_incident_that_becomes_worse_is_a_new_alert_there_in_place_of_the_one
     )
     assert list(pagerduty.alerts.values()) == ["resolved", "triggered"]
     send(
-        pagerduty, message(acknowledgement(), firing=(EVERYBODY,), wake_ups=2), message(end(), wake_ups=2)
+        pagerduty,
+        message(acknowledgement(), firing=(EVERYBODY,), wake_ups=2),
+        message(end(), wake_ups=2),
     )
     assert list(pagerduty.alerts.values()) == ["resolved", "resolved"]
     assert [event["event_action"] for event in pagerduty.events[4:]] == ["acknowledge", "resolve"]

@@ -121,7 +121,7 @@ def _limits(most: int) -> Floats:
 
     A limit is 0 if there are too few values for outliers.
     """
-    n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
+    n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=float)
     t = -scipy.special.stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
     return np.concatenate((np.zeros(LEAST_RUNS_FOR_OUTLIERS), limits))
