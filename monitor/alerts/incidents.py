@@ -1,4 +1,4 @@
-"""Decides which alerts report one fault, how many users they concern, and how often they wake people.
+"""Decides which alerts report one fault, how many users they concern, and when to wake people.
 
 docs/explanation/delivery.md explains the rules.
 """

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
-from monitor.model.rules import Comparison, Rule
+from monitor.model.rules import Comparison, Rule, RuleKind
 from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
@@ -195,6 +195,7 @@ def _transition(
         direction=rule.direction,
         threshold=state.threshold,
         users=state.users,
+        kind=rule.kind,
         metric=rule.subject.metric,
         statistic=rule.subject.statistic,
         severity=severity,
@@ -277,6 +278,7 @@ def _end(state: AlertState, cause: Transition | None, removed: Removed, at: date
         reason=write_removed(removed),
         removed=removed,
         threshold=state.threshold,
+        kind=RuleKind.SIMILARITY,
         metric="unknown",
         statistic="unknown",
         severity=state.severity,
@@ -289,6 +291,7 @@ def _end(state: AlertState, cause: Transition | None, removed: Removed, at: date
     return replace(
         end,
         direction=cause.direction,
+        kind=cause.kind,
         metric=cause.metric,
         statistic=cause.statistic,
         runbook_url=cause.runbook_url,

@@ -357,9 +357,9 @@ class Dispatch:
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
         """Decide on an end whose start was sent. It waits for the other alerts of the incident."""
         if self.treatment.updates is not Updates.EACH:
-            name = _incident_of(delivery.transition)
+            name = delivery.transition.incident
             for start in self.snapshot.firing:
-                if _incident_of(start) == name and start.dedup_key in delivered:
+                if start.incident == name and start.dedup_key in delivered:
                     return Decision(delivery, _HELD, write_waiting_end(start.alert))
         return Decision(delivery, _SENT)
 
@@ -394,11 +394,11 @@ def compose_messages(
     The messages have no briefing yet. A message wakes people up if the incident begins for the
     receiver or becomes worse (`count_wake_ups`). Other messages are updates.
     """
-    by_incident: dict[tuple[str, bool], list[Transition]] = {}
+    by_incident: dict[tuple[str | None, bool], list[Transition]] = {}
     # Acknowledgements get a message of their own, because some receivers show only the first
     # change.
     for change in sorted(changes, key=attrgetter("is_acknowledgement")):
-        by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
+        by_incident.setdefault((change.incident, change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
     messages = []
     for (name, _), members in by_incident.items():
@@ -407,7 +407,7 @@ def compose_messages(
 
 
 def _message(
-    name: str,
+    name: str | None,
     changes: tuple[Transition, ...],
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
@@ -416,19 +416,19 @@ def _message(
 
     ``begun`` has the starts among all changes that are sent now, by the key of the firing.
     """
-    sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
+    sent = [start for start in snapshot.sent_starts if start.incident == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
     # The starts are in the order in which they were sent. So a repeated message has the same first
     # start.
     starts = [*sent]
     for key, start in begun.items():
-        if _incident_of(start) == name and key not in sent_keys:
+        if start.incident == name and key not in sent_keys:
             starts.append(start)
     delivered = snapshot.delivered | begun.keys()
     firing = []
     for start in snapshot.firing:
-        if _incident_of(start) == name and start.dedup_key in delivered:
+        if start.incident == name and start.dedup_key in delivered:
             firing.append(start)
     before = count_wake_ups(sent_before)
     # If nothing has begun, the changes themselves say how severe the message is.
@@ -436,7 +436,7 @@ def _message(
     has_begun = any(change.is_start for change in changes)
     wakes_people = now.count > before.count
     return Message(
-        incident=name,
+        incident=name or "",  # each change that is sent has an incident
         comparison=changes[0].comparison,
         severity=now.severity,
         changes=changes,
@@ -448,8 +448,3 @@ def _message(
         worse=now.worse if has_begun and wakes_people and before.count else None,
         is_update=has_begun and not wakes_people,
     )
-
-
-def _incident_of(change: Transition) -> str:
-    # Old firings were stored without an incident. Each of them is an incident of its own.
-    return change.incident or change.dedup_key or ""

@@ -1,7 +1,7 @@
 """Describes errors of other programs in our own words, and says what to do.
 
 Texts of other programs can quote ids, and sometimes secrets. So rankwatch never shows, stores or
-logs them. `note_error` logs class, code and place of an error at the level debug. This module
+logs them. `log_error` logs class, code and place of an error at the level debug. This module
 imports no driver.
 """
 
@@ -64,7 +64,7 @@ def _describe_one(error: BaseException) -> str:
 _CODES = ("errno", "sqlstate", "sqlite_errorname")
 
 
-def note_error(error: BaseException) -> None:
+def log_error(error: BaseException) -> None:
     """Log the error without its text, so that people can search for its cause."""
     log.debug("error of another program: %s", describe_error(error))
 
@@ -189,7 +189,7 @@ _LONGEST_TLS_TEXT = 400
 
 def file_cause(error: BaseException) -> ForeignCause:
     """What DuckDB, Arrow or the system reported about a file."""
-    note_error(error)
+    log_error(error)
     return (
         system_cause(error)
         or _system_words_cause(error)
@@ -233,7 +233,7 @@ def _unknown(error: BaseException) -> ForeignCause:
 
 def store_cause(error: BaseException) -> ForeignCause:
     """What an object store or its library reported."""
-    note_error(error)
+    log_error(error)
     of_tls = tls_cause(error, TlsClient.STORE)
     if of_tls is not None:
         return of_tls
@@ -260,7 +260,7 @@ def sql_cause(
 
     ``query`` are the options of the database's URL.
     """
-    note_error(error)
+    log_error(error)
     cause = _sql_cause(error, query)
     if cause in (CAUSES["42P01"], CAUSES["42703"]):
         name = _name_in(str(error.args[-1]), statement)
@@ -339,7 +339,7 @@ _REJECTED_NAME = re.compile(r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|s
 
 def redis_cause(error: BaseException) -> ForeignCause:
     """What Redis or its client reported."""
-    note_error(error)
+    log_error(error)
     code = str(error).partition(" ")[0]
     cause = _by_name(error, OF_REDIS) or OF_REDIS.get(code)
     if cause is not None:

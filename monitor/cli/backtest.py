@@ -15,13 +15,13 @@ import typer
 from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons
 from monitor.cli.output import (
     cells_of,
-    instant,
-    number,
     print_json,
     print_line,
     print_objects,
     print_table,
     require_writable,
+    write_instant,
+    write_number,
     write_page,
 )
 from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
@@ -205,7 +205,7 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
             levels.append(Level(value=rule.threshold, name=rule.alert, kind="limit"))
     points = []
     for at in _worst_of_groups(values, rules[0].direction):
-        note = f"{instant(at)}: {number(values[at])}"
+        note = f"{write_instant(at)}: {write_number(values[at])}"
         points.append(Point(at=at, value=values[at], note=note))
     return draw_series(
         points,

@@ -169,7 +169,7 @@ def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> dict[str, Interpretation]:
     """Interpret the metric in each segment for which that is possible."""
-    from monitor.service.analysis.interpretation import interpret, measure_concentration
+    from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 
     name = str(metric)
     floors = {}
@@ -179,7 +179,7 @@ def _interpret(
     for summary in result.summaries:
         if summary.metric != name:
             continue
-        meaning = interpret(
+        meaning = interpret_summary(
             summary,
             by_chance=result.by_chance[name],
             identical=metric.identical,

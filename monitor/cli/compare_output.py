@@ -6,14 +6,14 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from monitor.cli.output import (
+    attributes_of,
     cells_of,
-    number,
-    pick,
     print_evidence,
     print_line,
     print_objects,
     scores_line,
     summary_dict,
+    write_number,
 )
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
@@ -159,7 +159,7 @@ def _apart_dict(result: FileComparison, segment: str) -> dict[str, object] | Non
         return None
     parts = None
     if breakdown.parts is not None:
-        parts = pick(breakdown.parts, "membership", "order", "length")
+        parts = attributes_of(breakdown.parts, "membership", "order", "length")
     return {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
 
 
@@ -233,9 +233,9 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     if parts is None:
         return kinds
     return (
-        f"{breakdown.metric} is {number(parts.whole)} away from its value for identical lists: "
-        f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
-        f"length {number(parts.length)}; {kinds}"
+        f"{breakdown.metric} is {write_number(parts.whole)} away from its value for identical "
+        f"lists: items replaced {write_number(parts.membership)}, "
+        f"order {write_number(parts.order)}, length {write_number(parts.length)}; {kinds}"
     )
 
 

@@ -88,11 +88,11 @@ def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
 
 
 def _slots(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    from monitor.cli.output import instant
+    from monitor.cli.output import write_instant
 
     with _database(ctx) as store:
         listed = store.history.runs(comparison=ctx.params.get("comparison"), limit=_MOST_SLOTS)
-        return [instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
+        return [write_instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
 
 
 complete_comparisons = _completed(_comparisons)

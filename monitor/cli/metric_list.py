@@ -11,13 +11,13 @@ import typer
 
 from monitor.cli.completion import complete_metrics
 from monitor.cli.output import (
-    cell,
-    pick,
+    attributes_of,
     print_error,
     print_json,
     print_line,
     print_objects,
     print_table,
+    write_cell,
 )
 from monitor.cli.parameters import AsJson
 from monitor.model.errors import MetricError
@@ -124,14 +124,14 @@ def _describe(metric: Metric) -> dict[str, object]:
         "metric": str(metric),
         "meaning": summary.rstrip(".").replace("`", ""),
         "parameters": _parameters(metric),
-        **pick(metric, "low", "high"),
+        **attributes_of(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
         "is_symmetric": metric.is_symmetric,
         "identical": _value_text(metric.identical),
         "disjoint": _value_text(metric.disjoint),
         "one_empty": _value_text(metric.one_empty),
         "both_empty": _value_text(metric.both_empty),
-        **pick(metric, "uneven", "ties"),
+        **attributes_of(metric, "uneven", "ties"),
         "need": metric.need,
         "source": metric.source,
     }
@@ -140,7 +140,7 @@ def _describe(metric: Metric) -> dict[str, object]:
 def _describe_arm(metric: ArmMetric) -> dict[str, object]:
     return {
         "metric": str(metric),
-        **pick(metric, "meaning", "low", "high", "arms"),
+        **attributes_of(metric, "meaning", "low", "high", "arms"),
         "need": metric.need,
         "source": metric.source,
     }
@@ -195,4 +195,4 @@ def _text(value: object) -> str:
         return ", ".join(parts)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
-    return cell(value)
+    return write_cell(value)

@@ -13,13 +13,13 @@ from monitor.cli.command_classes import Command, CommandGroup, ListingGroup
 from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     DELIVERY_EXIT,
-    instant,
+    attributes_of,
     log_errors_only,
-    pick,
     print_error,
     print_json,
     print_line,
     print_objects,
+    write_instant,
 )
 from monitor.cli.parameters import (
     AsJson,
@@ -262,20 +262,20 @@ def accept(  # noqa: PLR0913 - the command's options
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
                 raise ConfigError(
-                    f"{comparison} has no acceptance that begins with {instant(slot)}: see "
+                    f"{comparison} has no acceptance that begins with {write_instant(slot)}: see "
                     f"`rankwatch show {comparison}`"
                 )
         else:
             if not finished or (finished[0].slot, finished[0].status) != (slot, "ok"):
                 raise ConfigError(
-                    f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
-                    f"{comparison}`"
+                    f"no ok run of {comparison} has the slot {write_instant(slot)}: see `rankwatch "
+                    f"runs {comparison}`"
                 )
             signed = Signature(author=author_name(by), comment=comment, at=now)
             reason = signed.reason("accepted")
             level = store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_objects(
-        [pick(level, "comparison", "slot", "at", "reason")],
+        [attributes_of(level, "comparison", "slot", "at", "reason")],
         "comparison slot at reason",
         as_json=as_json,
     )

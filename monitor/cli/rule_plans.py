@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons, complete_segments
-from monitor.cli.output import instant, pick, print_json, print_line, print_objects
+from monitor.cli.output import attributes_of, print_json, print_line, print_objects, write_instant
 from monitor.cli.parameters import (
     AsJson,
     ComparisonArgument,
@@ -132,19 +132,19 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
     threshold = caught = None
     if suggestion.reason is None:
         threshold = rule.threshold
-        caught = [pick(each, "slot", "value") for each in suggestion.caught]
+        caught = [attributes_of(each, "slot", "value") for each in suggestion.caught]
     return {
-        **pick(rule, "alert", "metric"),
+        **attributes_of(rule, "alert", "metric"),
         "statistic": str(rule.statistic),
         "segment": suggestion.segment,
         "direction": rule.direction,
         "threshold": threshold,
         "min_users": rule.min_users,
-        **pick(suggestion, "runs", "expected"),
+        **attributes_of(suggestion, "runs", "expected"),
         "seen_with_50_percent": suggestion.usually,
         "seen_with_95_percent": suggestion.nearly_always,
         "caught": caught,
-        **pick(suggestion, "reason", "note"),
+        **attributes_of(suggestion, "reason", "note"),
     }
 
 
@@ -166,7 +166,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
     )
     for each in suggestions:
         if each.caught:
-            slots = ", ".join(instant(page.slot) for page in each.caught)
+            slots = ", ".join(write_instant(page.slot) for page in each.caught)
             print_line(f"{each.rule.alert} would have fired at {slots}")
     print_line()
 
@@ -357,12 +357,12 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
     inputs = plan.inputs
     search = plan.search
     return {
-        **pick(plan, "drop", "users", "runs", "chance"),
+        **attributes_of(plan, "drop", "users", "runs", "chance"),
         "power": search.power,
         "alpha": search.share,
         "reason": plan.reason,
         "alert": inputs.rule and inputs.rule.alert,
-        **pick(inputs, "mean", "sd", "wander", "learned"),
+        **attributes_of(inputs, "mean", "sd", "wander", "learned"),
         "usual_users": inputs.users,
         "least_drop_now": None if inputs.users is None else search.least_drop(inputs.users),
     }

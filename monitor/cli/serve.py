@@ -70,9 +70,9 @@ def _ignore(*_: object) -> None:
 
 
 def _follow_log_settings(settings: Settings) -> None:
-    from monitor.service.logs import configure
+    from monitor.service.logs import configure_logs
 
-    configure(settings.log.format, settings.log.level)
+    configure_logs(settings.log.format, settings.log.level)
 
 
 def _obey(daemon: Daemon, signals: int) -> None:
@@ -157,9 +157,9 @@ def demo(
     from rich.console import Console
 
     from monitor.demo import run_demo, run_recommenders
-    from monitor.service.logs import configure
+    from monitor.service.logs import configure_logs
 
-    configure("auto", "critical")
+    configure_logs("auto", "critical")
     console = Console()
     if recommenders is None:
         raise typer.Exit(run_demo(fast=fast, directory=directory, console=console))

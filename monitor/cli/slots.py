@@ -14,18 +14,18 @@ import typer
 from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     SOURCE_EXIT,
-    instant,
+    attributes_of,
     log_errors_only,
-    number,
-    pick,
     print_error,
     print_json,
     print_line,
     print_table,
-    progress,
+    progress_bar,
     report_unwritten,
     show_pull,
     summary_dict,
+    write_instant,
+    write_number,
 )
 from monitor.cli.parameters import (
     AsJson,
@@ -130,7 +130,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     stored: list[Run] = []
     errors: list[MonitorError | OSError] = []
     with open_one_shot(config, reconciles=True, say=print_error) as service:
-        with progress() as bars:
+        with progress_bar() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
             outcomes = shown.run_once(
                 comparison,
@@ -203,7 +203,7 @@ def replay(  # noqa: PLR0913 - the command's options
     results: list[RunResult] = []
     with (
         open_one_shot(config, reconciles=False, say=print_error) as service,
-        progress() as bar,
+        progress_bar() as bar,
     ):
         slots = service.slots(comparison, first, last, again=again)
         if not slots:
@@ -212,7 +212,7 @@ def replay(  # noqa: PLR0913 - the command's options
         try:
             for result in service.replay(slots, is_announced=notify):
                 results.append(result)
-                name = f"replay {result.claim.comparison} {instant(result.claim.slot)}"
+                name = f"replay {result.claim.comparison} {write_instant(result.claim.slot)}"
                 bar.update(task, advance=1, description=name)
                 if as_json:
                     print_json(result_dict(result))
@@ -243,13 +243,14 @@ def result_dict(result: RunResult) -> dict[str, object]:
     """Return a run for JSON, with its coverage, summaries and transitions."""
     counts: dict[str, object] = {"asked": None, "paired": None, "users_by_reason": {}}
     if result.coverage is not None:
-        counts = pick(result.coverage.all, "asked", "paired", "users_by_reason")
+        counts = attributes_of(result.coverage.all, "asked", "paired", "users_by_reason")
     transitions = [
-        pick(change, "alert", "segment", "from_state", "to_state") for change in result.transitions
+        attributes_of(change, "alert", "segment", "from_state", "to_state")
+        for change in result.transitions
     ]
     return {
-        **pick(result.claim, "slot", "comparison"),
-        **pick(result, "status", "reason"),
+        **attributes_of(result.claim, "slot", "comparison"),
+        **attributes_of(result, "status", "reason"),
         **counts,
         "gap_s": result.gap_s,
         "summaries": list(map(summary_dict, _believable(result))),
@@ -281,12 +282,14 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
         for each in result.transitions:
             changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
         means = _means(_believable(result))
-        begin = (instant(result.claim.slot), result.claim.comparison, result.status, *users)
+        begin = (write_instant(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))
     _print_means("slot comparison status asked> paired>", rows, "alerts")
     for result in results:
         if result.reason:
-            print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
+            print_line(
+                f"{result.claim.comparison} {write_instant(result.claim.slot)}: {result.reason}"
+            )
     _print_while_learning(results)
 
 
@@ -327,7 +330,7 @@ def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
         if before is None or result.input_hash is None:
             continue
         if result.input_hash == before.input_hash:
-            print_line(write_same_lists(claim.comparison, instant(before.slot)))
+            print_line(write_same_lists(claim.comparison, write_instant(before.slot)))
 
 
 def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
@@ -337,7 +340,7 @@ def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
         finished = store.history.finished_run(run.id)
         summaries = finished.summaries if finished is not None and run.status == "ok" else ()
         users = (f"{run.asked or 0:,}", f"{run.paired or 0:,}")
-        begin = (instant(run.slot), run.comparison, run.status, *users)
+        begin = (write_instant(run.slot), run.comparison, run.status, *users)
         rows.append((begin, _means(summaries), ("run before",)))
     return rows
 
@@ -361,7 +364,7 @@ def _print_means(columns: str, rows: Sequence[_Row], last_columns: str) -> None:
         metrics |= dict.fromkeys(means)
     cells = []
     for begin, means, end in rows:
-        cells.append((*begin, *(number(means.get(metric)) for metric in metrics), *end))
+        cells.append((*begin, *(write_number(means.get(metric)) for metric in metrics), *end))
     titles = [column.replace("_", " ") for column in columns.split()]
     named = [f"{metric}>" for metric in metrics]
     print_table((*titles, *named, *last_columns.split()), cells)
@@ -411,7 +414,7 @@ def _outcome(filled: BackfilledRun) -> str:
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     """Return the outcome for one run as JSON."""
     return {
-        **pick(filled.run, "comparison", "slot"),
+        **attributes_of(filled.run, "comparison", "slot"),
         "status": _outcome(filled),
         "reason": filled.reason,
         "labels_until": filled.run.labels_until,
@@ -433,9 +436,9 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
         if summaries:
             users = f"{max(summary.n for summary in summaries):,}"
         elif each.run.labels_until is not None:
-            waits_until = instant(each.run.labels_until)
+            waits_until = write_instant(each.run.labels_until)
         means = {summary.metric: summary.mean for summary in summaries}
-        begin = (instant(slot), _outcome(each), waits_until)
+        begin = (write_instant(slot), _outcome(each), waits_until)
         rows.append((begin, means, (users, each.reason or "")))
     if rows:
         _print_means("slot outcome waits_until", rows, "users> reason")
@@ -443,5 +446,5 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
     verb = "waits" if len(waiting) == 1 else "wait"
     status = f"{count_of(labelled, 'run')} labelled now, {len(waiting)} still {verb}"
     if waiting:
-        status += f", the oldest since {instant(min(waiting))}"
+        status += f", the oldest since {write_instant(min(waiting))}"
     print_line(status)

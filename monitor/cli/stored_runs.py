@@ -10,7 +10,6 @@ import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import (
-    instant,
     log_errors_only,
     print_evidence,
     print_json,
@@ -20,6 +19,7 @@ from monitor.cli.output import (
     print_written,
     require_writable,
     summary_dict,
+    write_instant,
     write_whole,
 )
 from monitor.cli.parameters import (
@@ -140,13 +140,13 @@ def show(
     print_run(run, titles, same_lists_since)
     for change in transitions:
         if change.alert == ACCEPTED:
-            since = instant(change.slot)
-            at = instant(change.at)
+            since = write_instant(change.slot)
+            at = write_instant(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")
     print_evidence(worst, titles)
     for name in attempts:
         print_line(
-            f"an earlier attempt is stored: rankwatch show {name} --slot {instant(run.slot)}"
+            f"an earlier attempt is stored: rankwatch show {name} --slot {write_instant(run.slot)}"
         )
 
 
@@ -226,7 +226,7 @@ def _write_no_run(comparison: str, slot: datetime | None) -> str:
     if slot is None:
         return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
     return (
-        f"no finished run of {comparison} has the slot {instant(slot)}: choose a slot from "
+        f"no finished run of {comparison} has the slot {write_instant(slot)}: choose a slot from "
         f"`rankwatch runs {comparison}`"
     )
 
@@ -254,7 +254,7 @@ def print_run(
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
-    print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
+    print_line(f"{run.comparison}  slot {write_instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
         print_line(run.reason)
     for note in write_run_notes(run, same_lists_since):

@@ -190,8 +190,8 @@ class Publication:
 class PrometheusPublisher(DaemonMetrics):
     """All series of the daemon. Threads may share it. No method raises or waits.
 
-    Call ``register`` and ``reloaded`` at the start and after each reload. Without a ``clock``, values
-    from the database are shown for ever.
+    Call ``register`` and ``reloaded`` at the start and after each reload. Without a ``clock``,
+    values from the database are shown for ever.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:

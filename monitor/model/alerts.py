@@ -10,7 +10,6 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,
-    KIND_OF_LABEL,
     OF_UNPAIRED,
     Condition,
     Direction,
@@ -21,10 +20,6 @@ from monitor.model.rules import (
 
 # A transition that accepts a new level has this text in place of an alert's name.
 ACCEPTED = "(accepted)"
-DATABASE_LABEL = "database"
-"""The label `metric` of the alert about rankwatch's database."""
-TEST_LABEL = "test"
-"""The label `metric` of an alert that only tests a receiver."""
 # The reason of a verdict contains this text if nobody has accepted the new level yet.
 NEW_NORMAL = "new normal since"
 # How many changes of an arm's lists rankwatch must see before it knows how often they change.
@@ -210,6 +205,7 @@ class Transition:
     direction: Direction = Direction.BELOW
     threshold: float = 0.0
     users: int = 0
+    kind: RuleKind
     metric: str
     statistic: str
     severity: Severity = Severity.INFO
@@ -233,17 +229,12 @@ class Transition:
     removed: Removed | None = None  # for an end: what was removed, if the alert is no longer judged
 
     @property
-    def kind(self) -> RuleKind:
-        """What the rule judges. No metric has the same name as the label of another kind."""
-        return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
-
-    @property
     def is_about_rankwatch(self) -> bool:
         """Whether the alert is about rankwatch itself.
 
         Such an alert has no comparison and no run.
         """
-        return self.metric in (DATABASE_LABEL, TEST_LABEL)
+        return self.kind in (RuleKind.DATABASE, RuleKind.TEST)
 
     @property
     def is_about_test(self) -> bool:
@@ -307,6 +298,7 @@ def accepted_level(
         from_state=State.QUIET,
         to_state=State.QUIET,
         reason=reason,
+        kind=RuleKind.SIMILARITY,
         metric="level",
         statistic=ACCEPTED,
         since=slot,

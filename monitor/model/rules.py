@@ -99,21 +99,18 @@ Limit: TypeAlias = FixedLimit | LearnedLimit
 
 
 class RuleKind(StrEnum):
-    """What a rule judges."""
+    """What an alert is about. It is also the label `metric` of alerts that judge no metric.
+
+    ``database`` and ``test`` have no rule. They are about rankwatch itself: about its database, and
+    about a receiver that is tested.
+    """
 
     SIMILARITY = "similarity"
     COVERAGE = "coverage"
-    STANDSTILL = "standstill"
+    STANDSTILL = "frozen"
     CONDITION = "condition"
-
-
-# The label `metric` of alerts on no metric
-METRIC_LABELS: Mapping[RuleKind, str] = {
-    RuleKind.COVERAGE: "coverage",
-    RuleKind.STANDSTILL: "frozen",
-    RuleKind.CONDITION: "condition",
-}
-KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
+    DATABASE = "database"
+    TEST = "test"
 
 
 class Subject(NamedTuple):
@@ -202,7 +199,7 @@ class CoverageRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The share of coverage."""
-        return Subject(METRIC_LABELS[self.kind], str(self.share))
+        return Subject(self.kind, str(self.share))
 
 
 @immutable
@@ -219,7 +216,7 @@ class StandstillRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The arm."""
-        return Subject(METRIC_LABELS[self.kind], self.arm)
+        return Subject(self.kind, self.arm)
 
     @property
     def threshold(self) -> float:
@@ -238,7 +235,7 @@ class ConditionRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The condition."""
-        return Subject(METRIC_LABELS[self.kind], self.condition)
+        return Subject(self.kind, self.condition)
 
 
 # A rule that compares the value of a series with a limit in each run

@@ -1,4 +1,4 @@
-"""Runs of a comparison, their results, and the leases to run them."""
+"""Runs of a comparison, their results, and the claims to run them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
@@ -14,73 +13,68 @@ from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
-from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
 from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
-from monitor.pipeline.pull import Arms, SourceAnswers, UnpairedArms, draw_panel, join_all, pull_all
-from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.pull import (
+    Arms,
+    SlotUsers,
+    SourceAnswers,
+    UnpairedArms,
+    draw_panel,
+    join_all,
+    pull_all,
+)
 from monitor.pipeline.user_batches import cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
 @contextmanager
-def open_answers(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
-    stopwatch: Stopwatch,
-    memory: Memory,
-) -> Iterator[SourceAnswers]:
+def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
 
     Raises SourceError if the users cannot be read.
     """
-    sample = comparison.measuring.sample
-    limit = comparison.measuring.deadline
+    comparison = users.comparison
+    measuring = comparison.measuring
+    arms = users.arms
+    sample = measuring.sample
     needs_last_lists = (
-        comparison.measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None
+        measuring.noise_floor is NoiseFloor.TEMPORAL and users.memory.last_lists is not None
     )
     if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
             # The stage ends before the answers are read.
-            with stopwatch.stage("users"):
-                joined = join_all(
-                    comparison, arms, arms.joined, slot, stopwatch.seconds_left(limit)
-                )
+            with users.stopwatch.stage("users"):
+                joined = join_all(comparison, arms, arms.joined, users.slot, users.seconds_left())
                 answers = reading.enter_context(joined)
             yield answers
         return
-    unpaired = arms.unpaired
-    if unpaired is not None:
+    if arms.unpaired is not None:
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
-    with stopwatch.stage("users"):
-        panel = draw_panel(comparison, arms, slot, stopwatch.seconds_left(limit))
-    if unpaired is not None:
-        yield _pull_arms(comparison, arms, unpaired, panel, slot, stopwatch)
-        return
-    with stopwatch.stage("pull"):
-        stops_early = sample is not None and sample.stops_early
-        pull = pull_until_certain if stops_early else pull_all
-        answers = pull(comparison, arms, panel, slot, stopwatch.seconds_left(limit), memory)
+    with users.stopwatch.stage("users"):
+        panel = draw_panel(comparison, arms, users.slot, users.seconds_left())
+    with users.stopwatch.stage("pull"):
+        if arms.unpaired is not None:
+            answers = _pull_arms(users, arms.unpaired, panel)
+        elif sample is not None and sample.stops_early:
+            answers = pull_until_certain(users, panel)
+        else:
+            answers = _pull(users, arms, panel, users.seconds_left())
     yield answers
 
 
-def _pull_arms(
-    comparison: Comparison,
-    arms: Arms,
-    unpaired: UnpairedArms,
-    panel: Panel,
-    slot: datetime,
-    stopwatch: Stopwatch,
-) -> SourceAnswers:
+def _pull(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
+    return pull_all(users.comparison, arms, panel, users.slot, timeout_s, users.memory)
+
+
+def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
     Raises SourceError if an arm has no users.
     """
-    lacks: dict[str, None] = {}
     segments = dict(panel.segments)
     rows_of_arm = {}
     for arm in Arm:
@@ -91,48 +85,48 @@ def _pull_arms(
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
 
+    def ask(arm: Arm, arms: Arms) -> SourceAnswers:
+        of_arm = replace(arms, candidate=unpaired.lists[arm])
+        return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
+
+    first = ask(Arm.BASELINE, users.arms)
+    lacks = dict.fromkeys(first.lacks)  # the candidate adds to these
+
     def batches(size: int) -> Iterator[UserBatch]:
-        for arm, rows in rows_of_arm.items():
-            users = cut_panel(everybody, rows)
-            of_arm = replace(arms, candidate=unpaired.lists[arm])
-            left_s = stopwatch.seconds_left(comparison.measuring.deadline)
-            answers = pull_all(comparison, of_arm, users, slot, left_s)
-            lacks.update(dict.fromkeys(answers.lacks))
-            for batch in answers.batches(size):
-                yield replace(batch, arm=arm)
+        for batch in first.batches(size):
+            yield replace(batch, arm=Arm.BASELINE)
+        # The weights are the same for both arms, so they are read once.
+        answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
+        lacks.update(dict.fromkeys(answers.lacks))
+        for batch in answers.batches(size):
+            yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
 
     return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
         lacks=lacks.keys(),
-        weights=None,
+        weights=first.weights,
         relevance=None,
     )
 
 
-def pull_until_certain(
-    comparison: Comparison,
-    arms: Arms,
-    panel: Panel,
-    slot: datetime,
-    timeout_s: float,
-    memory: Memory,
-) -> SourceAnswers:
+def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
 
-    All rounds together may take ``timeout_s`` seconds. A round asks the next users of the panel in
-    random order, and begins when the scores of the earlier rounds have been computed.
+    A round asks the next users of the panel in random order, and begins when the scores of the
+    earlier rounds have been computed.
     """
-    deadline = Deadline.after(timeout_s)
+    arms = users.arms
+    deadline = Deadline.after(users.seconds_left())
     ends = round_ends(len(panel))
-    seed = (comparison.measuring.seed, int(slot.timestamp()))
+    seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
-    users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    judged_scores = _JudgedScores(comparison, cut_panel(replace(panel, users=users), order))
+    shown = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    judged_scores = _JudgedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
 
     def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return pull_all(comparison, asked_arms, part, slot, deadline.remaining_s, memory)
+        return _pull(users, asked_arms, part, deadline.remaining_s)
 
     first = ask(0, ends[0], arms)
     # The later rounds add to these.

@@ -36,10 +36,10 @@ from monitor.statistics.reference.history import find_median, find_scale, median
 from monitor.statistics.reference.prediction import (
     WINDOW,
     Reference,
+    compute_p_values,
+    compute_reference,
     predict,
-    refer,
-    surprise,
-    to_normal,
+    z_of_p_value,
 )
 from monitor.statistics.reference.sampling_error import judge_rare
 from monitor.statistics.reference.season import (
@@ -151,7 +151,7 @@ def compute_expectations(
         accepted=sorted(levels),
         settled=_runs_of_a_new_normal(past, findings.slot),
     )
-    reference = refer(
+    reference = compute_reference(
         lessons.values,
         lessons.errors,
         phases=rule_series.find_phases(past, findings.slot),
@@ -490,11 +490,11 @@ def _compare(
     rules = [judged.rule for judged in series]
     normal = _allow_return(series, reference)
     # Limits are shown even if the run has no value, so they need an error that is a number. With
-    # the error 0, the limits are those of past runs. `surprise` gets NaN and returns NaN, because
-    # such a run is not judged.
+    # the error 0, the limits are those of past runs. `compute_p_values` gets NaN and returns NaN,
+    # because such a run is not judged.
     prediction = predict(normal, np.nan_to_num(errors), alpha)
-    p_below = surprise(normal, values, errors, direction=Direction.BELOW)
-    p_above = surprise(normal, values, errors, direction=Direction.ABOVE)
+    p_below = compute_p_values(normal, values, errors, direction=Direction.BELOW)
+    p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
     is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
     # `judge_rare` looks for shares that are too high. A share that falls is judged by the share of
@@ -517,7 +517,7 @@ def _compare(
     )
     limits = _mirror(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)
-    z = np.where(normal.runs >= MIN_HEALTHY_RUNS, to_normal(p), np.nan)
+    z = np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan)
     # A few users may get the most common list by chance. Whether they do in one run says nothing
     # about the next run. So while this share is rare, its runs are independent.
     is_independent = counts_most_common_list & is_counted

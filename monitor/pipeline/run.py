@@ -16,13 +16,12 @@ from monitor.pipeline.alert_explanations import add_explanations, recall_fault
 from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
 from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_assessment import add_last_ok, assess
+from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
-from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_scores import RunScores, select_stored, write_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.unpaired_measurement import measure_unpaired
 from monitor.texts.model_versions import write_changes
 from monitor.texts.run_reasons import write_run_reasons
 
@@ -47,22 +46,6 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     )
 
 
-def measure(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
-    memory: Memory,
-    stopwatch: Stopwatch,
-    scores: RunScores | None = None,
-) -> Measurement:
-    """Measure one slot of a paired or an unpaired comparison.
-
-    Raises SourceError if the users cannot be read.
-    """
-    measure_users = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
-    return measure_users(comparison, arms, slot, memory, stopwatch, scores=scores)
-
-
 def execute(
     comparison: Comparison,
     arms: Arms,
@@ -82,7 +65,7 @@ def execute(
     """
     stopwatch = Stopwatch(clock)
     try:
-        measurement = measure(comparison, arms, claim.slot, memory, stopwatch, scores)
+        measurement = measure_slot(comparison, arms, claim.slot, memory, stopwatch, scores=scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -93,7 +76,7 @@ def execute(
             stage_seconds=stopwatch.seconds,
         )
     run = measurement.run
-    status, reasons = assess(comparison, measurement, memory)
+    status, reasons = assess_run(comparison, measurement, memory)
     if arms.scores_to is not None:
         with stopwatch.stage("write"):
             write_error = write_scores(comparison, arms.scores_to, claim, status, run.scores)

@@ -37,7 +37,7 @@ LEADS = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
 
-def divided(arm: Arm, segment: str) -> str:
+def name_divided_segment(arm: Arm, segment: str) -> str:
     """Return the name of a segment's users of one arm, inside a run."""
     return f"{arm} {segment}"
 
@@ -52,7 +52,7 @@ class DividedSample:
 
     def rows(self, arm: Arm, segment: str = ALL) -> Rows:
         """Return the rows of the segment's users of this arm."""
-        return self.sample.segments[divided(arm, segment)]
+        return self.sample.segments[name_divided_segment(arm, segment)]
 
     def name_item(self, code: int) -> str:
         """Return the item's id."""

@@ -23,7 +23,7 @@ from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
-from monitor.service.runner import WatchedComparison, ignore
+from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of
@@ -93,7 +93,7 @@ class Wiring:
                 self.watched[comparison] = self.reopen(each)
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) -> Wiring:
+def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
     """Open the sources and receivers of the settings.
 
     ``on_ping`` gets the outcome of each ping.
@@ -281,7 +281,7 @@ def _installed(
     return replace(comparison, judging=judging)
 
 
-def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
+def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
     An alert ends if its rule or its comparison is no longer configured. Receivers are notified of

@@ -85,7 +85,7 @@ def _write_fault(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
     stream.write(f": {describe_fault(exc_info[1])}")
 
 
-def configure(
+def configure_logs(
     format_: Literal["auto", "console", "json"],
     level: str,
     stream: TextIO | None = None,

@@ -59,11 +59,11 @@ _LOGGED_S = 10
 log = structlog.get_logger(__name__)
 
 
-def ignore(*_: object) -> None:
+def do_nothing(*_: object) -> None:
     """Do nothing: the default of callbacks."""
 
 
-def whoami() -> str:
+def process_name() -> str:
     """Return the name of this process. Processes that share a database have different names."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
@@ -163,7 +163,7 @@ class Runner:
 
     store: SqlStore
     clock: Clock
-    owner: str = field(default_factory=whoami)
+    owner: str = field(default_factory=process_name)
     publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0  # how long each statement waits for the database
     # These pings get the start and the end of each run, but no end if the claim was released or
@@ -172,8 +172,8 @@ class Runner:
     claims: dict[int, Claim] = field(default_factory=dict)  # the claims of runs at work
     # How far the pulls of present runs are, by comparison.
     progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
-    on_progress: Callable[[str, PullProgress], object] = ignore
-    renew_sources: Callable[[str], object] = ignore  # called if a run of the comparison hangs
+    on_progress: Callable[[str, PullProgress], object] = do_nothing
+    renew_sources: Callable[[str], object] = do_nothing  # called if a run of the comparison hangs
     left_behind: int = 0  # the number of runs that hung
 
     def run(
@@ -279,7 +279,7 @@ class Runner:
                 watched.answers.run_stored(claim.slot, claim.comparison)
             return result
 
-    def _note_progress(self, claim: Claim, pull: PullProgress) -> None:
+    def _keep_progress(self, claim: Claim, pull: PullProgress) -> None:
         """Keep how far a pull of the run is, for pages. Every `_LOGGED_S` seconds also log it."""
         if claim.run_id not in self.claims:  # the run was abandoned
             return
@@ -370,7 +370,7 @@ class Runner:
 
         If the thread hangs, nobody waits for it, but the sources stay locked until it ends.
         """
-        arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
+        arms = replace(watched.arms, on_progress=partial(self._keep_progress, claim))
         if watched.answers is not None:
             arms = replace(arms, answers_path=watched.answers.place)
 

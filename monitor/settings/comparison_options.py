@@ -13,7 +13,7 @@ from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
-from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.rule_options import AnyRule, RulesOrDefault
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     ItemTitlesOptions,
@@ -284,7 +284,7 @@ class ComparisonOptions(Options):
     false_alarm_every: Duration = timedelta(days=90)
     """Taken together, the learning rules of the comparison raise on average at most one false alert
     in this time."""
-    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
+    rules: Annotated[tuple[AnyRule, ...], RulesOrDefault] = Field(default=(), max_length=200)
     """The rules that decide when to alert. `rules: default` adds the default rules, which learn
     what is normal and so need no thresholds."""
     default_rules: bool = False
@@ -376,8 +376,8 @@ class ComparisonOptions(Options):
         for key, source in self.candidates.items():
             yield self._named(key, candidate=source)
         if self.pairs:
-            for (key, first), (other, second) in combinations(self.candidates.items(), 2):
-                yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
+            for (key, source), (other_key, other) in combinations(self.candidates.items(), 2):
+                yield self._named(key, other_key, baseline=source, candidate=other, **_UNJUDGED)
 
     def _named(self, *keys: str, **changes: object) -> Self:
         """Return a copy whose name ends with the keys of its candidates."""

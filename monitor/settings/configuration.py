@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -75,7 +74,9 @@ class PrivacyOptions(Options):
     lists."""
 
     def _problems(self) -> Iterator[str]:
-        if (self.users == "hmac") is not (self.key_file is not None):
+        needs_key = self.users == "hmac"
+        has_key = self.key_file is not None
+        if needs_key != has_key:
             yield "give users: hmac and key_file together, or neither"
 
     @property
@@ -149,8 +150,10 @@ class RouteOptions(Options):
 
     def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
         """A copy of the route in which each name is replaced by the receivers that it means."""
-        receivers = tuple(chain.from_iterable(map(peers.__getitem__, self.receivers)))
-        return self.model_copy(update={"receivers": receivers})
+        receivers: list[str] = []
+        for name in self.receivers:
+            receivers += peers[name]
+        return self.model_copy(update={"receivers": tuple(receivers)})
 
 
 class MaintenanceOptions(Options):
@@ -310,9 +313,9 @@ class Settings(Options):
     @property
     def host_names(self) -> frozenset[str]:
         """The daemon's own names, in lower case: those in `listen` and `external_url`."""
-        of_pages = urlsplit(self.external_url or "").hostname
-        names = (self.listen_address[0], of_pages)
-        return frozenset(name.lower() for name in names if name)
+        listen_host, _ = self.listen_address
+        page_host = urlsplit(self.external_url or "").hostname
+        return frozenset(name.lower() for name in (listen_host, page_host) if name)
 
     @property
     def listen_address(self) -> tuple[str, int]:

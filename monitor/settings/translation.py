@@ -227,10 +227,11 @@ def _meaning(value: object) -> object:
         parts = urlsplit(value.get_secret_value())
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if isinstance(value, Mapping):
-        entries = value.items()
-        return {
-            str(key): _meaning(item) for key, item in entries if not isinstance(item, SecretStr)
-        }
+        meaning: dict[str, object] = {}
+        for key, item in value.items():
+            if not isinstance(item, SecretStr):
+                meaning[str(key)] = _meaning(item)
+        return meaning
     if isinstance(value, list | tuple):
         return [_meaning(item) for item in value]
     if isinstance(value, str | int | float | bool | None):

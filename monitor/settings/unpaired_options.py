@@ -91,7 +91,8 @@ class UnpairedOptions(Options):
 
     def lists_of(self, *arms: Arm) -> SourceOptions:
         """The newest lists that these arms served since the test began."""
-        # Without assignments, users that both arms served are left out of the run.
+        # With assignments, users have an arm even if both arms served them. So each arm's newest
+        # list is read. Without assignments, such users are left out of the run.
         has_both = self.assignments is not None
         return self._select(self.log, arms, has_both=has_both, since=self.begins_at)
 

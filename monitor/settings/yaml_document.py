@@ -83,18 +83,18 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
-        value = _find_value(match, environ)
+        value = _expand_variable(match, environ)
         values.append(value)
         return value
 
     return _REFERENCE.sub(replace, text), values
 
 
-def _find_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    """Return the value of the variable in this match of `_REFERENCE`.
+def _expand_variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    """The value of the variable in this match of `_REFERENCE`.
 
-    If the variable is missing or empty, its default is returned. Raises ValueError if a missing
-    variable has no default, or if the reference is incomplete.
+    An empty or missing variable has its default. Raises ValueError if there is neither a value nor
+    a default, or if the reference is incomplete.
     """
     name = match["name"]
     default = match["default"]
@@ -102,14 +102,15 @@ def _find_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
         raise ValueError(
             "a ${ has no name or no }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
         )
+    value = environ.get(name)
     if default is not None:
-        return environ.get(name) or str(default)
-    if name not in environ:
+        return value or str(default)
+    if value is None:
         raise ValueError(
             f"environment variable {name} is not set: set it, or give a default: "
             f"${{{name}:-default}}"
         )
-    return environ[name]
+    return value
 
 
 class EmptyConfigError(ConfigError):
@@ -290,10 +291,11 @@ class _Builder:
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
         """Return the key's text. Reports a key that is no text, and returns None."""
-        message = _IS_UNFIT
         if not isinstance(node, ScalarNode):
             message = "a key must be plain text; put text with {braces} in quotes"
-        elif not _UNFIT.search(node.value):
+        elif _UNFIT.search(node.value):
+            message = _IS_UNFIT
+        else:
             return str(node.value)
         self._report(path, node.start_mark.line + 1, message)
         return None

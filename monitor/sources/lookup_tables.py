@@ -27,7 +27,7 @@ from monitor.measures.reading.ids import (
 from monitor.measures.reading.lists import Cells, read_lists
 from monitor.measures.reading.numbers import is_numeric, number_column, value_array
 from monitor.measures.reading.tally import Tally
-from monitor.measures.sampling import split
+from monitor.measures.sampling import split_into_segments
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.rankings import (
@@ -175,7 +175,7 @@ class SegmentValues:
         if has_unknown:
             codes.append(-1)
         labels = {name: self._categorical(np.array(codes))}
-        segments = split(len(codes), labels, {name: range(len(self.values))})
+        segments = split_into_segments(len(codes), labels, {name: range(len(self.values))})
         self.names = list(segments)[1:]  # all except `all`
 
     def code(self, values: pa.Array) -> "pd.Categorical[str]":
@@ -205,7 +205,7 @@ def split_by_values(
     for column, segment_values in values.items():
         coded[segment_values.dimension] = segment_values.code(labels[column])
         ranges[segment_values.dimension] = range(len(segment_values.values))
-    return split(n, coded, ranges)
+    return split_into_segments(n, coded, ranges)
 
 
 def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: str) -> ItemWeights:

@@ -17,12 +17,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from monitor.boundary.foreign_errors import (
     find_tls_fault,
     find_unreadable_tls_file,
-    note_error,
+    log_error,
     sqlstate_of,
 )
 from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 from monitor.model.tls_faults import TlsClient
-from monitor.storage.database_url import describe, file_of
+from monitor.storage.database_url import describe_url, file_of
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 
 _T = DatabaseTrouble
@@ -163,14 +163,14 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
     except driver as error:
         raise translate(error, url) from None
     except PoolTimeout:
-        msg = f"{describe(url)}: every connection of the pool is in use: try again"
+        msg = f"{describe_url(url)}: every connection of the pool is in use: try again"
         raise DatabaseError(msg, permanent=False, trouble=_T.OVERLOADED) from None
     except StatementError as error:
         # The caller passed a value that the column refuses, such as a naive datetime.
         raise (error.orig or error) from None
     except SQLAlchemyError as error:
         msg = (
-            f"{describe(url)}: {type(error).__name__}: this is a fault of rankwatch: please "
+            f"{describe_url(url)}: {type(error).__name__}: this is a fault of rankwatch: please "
             "report it"
         )
         raise DatabaseError(msg) from error
@@ -186,9 +186,11 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
     else:
         problem = _postgres_problem(error, url)
     if problem is None:
-        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
+        return SchemaError(
+            f"{describe_url(url)} lacks tables or columns of this version: {UPGRADE}"
+        )
     return DatabaseError(
-        f"{describe(url)} {problem.text}",
+        f"{describe_url(url)} {problem.text}",
         permanent=problem.is_permanent,
         trouble=problem.trouble,
     )
@@ -255,7 +257,7 @@ def _problem_of_connecting(error: BaseException | None, url: URL) -> DatabasePro
 def _unforeseen(error: BaseException | None, code: str) -> DatabaseProblem:
     """Log the error, and describe it by its code only, because its text may contain secrets."""
     if error is not None:
-        note_error(error)
+        log_error(error)
     return DatabaseProblem(
         f"refused a statement ({code}): read the database's log", _T.OTHER, is_permanent=True
     )

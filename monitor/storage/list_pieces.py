@@ -20,7 +20,7 @@ from monitor.model.alerts import State
 from monitor.model.errors import DatabaseError
 from monitor.model.pages import UserLists
 from monitor.model.rankings import Arm
-from monitor.model.rules import METRIC_LABELS, RuleKind
+from monitor.model.rules import RuleKind
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.storage.rows import to_row
 from monitor.storage.run_results import newest_ok
@@ -134,9 +134,7 @@ def onset_of(connection: Connection, comparison: str) -> datetime | None:
 def _onset() -> Select[Any]:
     """Select when the oldest current drift alert began, in all comparisons."""
     # Alerts on conditions, such as missing users, may last for months without a fault in the lists.
-    conditions = select(transitions.c.alert).where(
-        transitions.c.metric == METRIC_LABELS[RuleKind.CONDITION]
-    )
+    conditions = select(transitions.c.alert).where(transitions.c.kind == RuleKind.CONDITION)
     is_drift = and_(alert_states.c.state != State.QUIET, alert_states.c.alert.not_in(conditions))
     return select(func.min(alert_states.c.since)).where(is_drift)
 

@@ -1,4 +1,4 @@
-"""SqlOutbox leases deliveries and stores their outcomes."""
+"""SqlOutbox claims deliveries and stores their outcomes."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -49,8 +49,8 @@ from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
 from monitor.texts.model_versions import write_models
 
-_LONGEST_LEASE = timedelta(minutes=10)
-"""The longest time for which a process leases a delivery."""
+_LONGEST_CLAIM = timedelta(minutes=10)
+"""The longest time for which a process claims a delivery."""
 _LONGEST_PAUSE = timedelta(hours=2)
 """The longest time until the next attempt of a delivery."""
 _RETRIED_FOR = timedelta(days=1)
@@ -102,7 +102,7 @@ class SqlOutbox:
             comparison = _comparison_due_longest(connection, receiver, now)
             if comparison is None:
                 return ()
-            is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_leased(now))
+            is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_claimed(now))
             # If there are more than ``limit``, deliveries that are due come before others.
             due_first = case((_is_due(now), 0), else_=1)
             waiting = (
@@ -114,8 +114,8 @@ class SqlOutbox:
             )
             rows = connection.execute(waiting).all()
             is_claimed = deliveries.c.id.in_([row.delivery_id for row in rows])
-            lease = update(deliveries).where(is_claimed)
-            connection.execute(lease.values(leased_by=owner, leased_until=until))
+            claim = update(deliveries).where(is_claimed)
+            connection.execute(claim.values(claimed_by=owner, claimed_until=until))
         # ``id`` is the transition's.
         return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
@@ -176,14 +176,14 @@ class SqlOutbox:
     ) -> None:
         is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
         mark = update(deliveries).where(is_in_message)
-        # Sending takes time, so all leases of the process on these receivers are renewed.
+        # Sending takes time, so all claims of the process on these receivers are renewed.
         receivers = {delivery.receiver for delivery in sending}
-        is_leased = and_(
-            deliveries.c.receiver.in_(receivers), deliveries.c.leased_by == owner, _IS_WAITING
+        is_of_owner = and_(
+            deliveries.c.receiver.in_(receivers), deliveries.c.claimed_by == owner, _IS_WAITING
         )
         with self._database.write() as connection:
             connection.execute(mark.values(may_be_known=True, message_key=message_key))
-            connection.execute(update(deliveries).where(is_leased).values(leased_until=until))
+            connection.execute(update(deliveries).where(is_of_owner).values(claimed_until=until))
 
     def record(self, *notifications: Notification) -> None:
         with self._database.write() as connection:
@@ -363,12 +363,12 @@ def _last_by_receiver(
     return {row.receiver: row for row in connection.execute(query)}
 
 
-def end_leases(connection: Connection, owner: str) -> None:
-    """End the leases of a process that can no longer record outcomes."""
+def end_delivery_claims(connection: Connection, owner: str) -> None:
+    """End the claims of a process that can no longer record outcomes."""
     # If the owner sent a message without recording it, another process sends the message again.
-    is_leased = and_(_IS_WAITING, deliveries.c.leased_by == owner)
+    is_of_owner = and_(_IS_WAITING, deliveries.c.claimed_by == owner)
     connection.execute(
-        update(deliveries).where(is_leased).values(leased_by=None, leased_until=None)
+        update(deliveries).where(is_of_owner).values(claimed_by=None, claimed_until=None)
     )
 
 
@@ -395,16 +395,16 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
     """Return the comparison with the delivery that has been due for the longest time.
 
-    Comparisons with a leased delivery are left out, because it is being sent now. Returns None if
+    Comparisons with a claimed delivery are left out, because it is being sent now. Returns None if
     no other comparison has a due delivery.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
-    leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
+    claimed = _select(transitions.c.comparison).where(is_waiting, _is_claimed(now))
     due = _select(transitions.c.comparison).where(
         is_waiting,
         _is_due(now),
-        ~_is_leased(now),
-        transitions.c.comparison.not_in(leased),
+        ~_is_claimed(now),
+        transitions.c.comparison.not_in(claimed),
     )
     first = due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
     comparison: str | None = connection.scalar(first)
@@ -417,11 +417,11 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
     return or_(next_attempt_at <= now, next_attempt_at > now + _LONGEST_PAUSE)
 
 
-def _is_leased(now: datetime) -> ColumnElement[bool]:
-    # A delivery without a lease counts as one whose lease ends now.
-    ends_at = func.coalesce(deliveries.c.leased_until, now)
-    # A lease that ends too late was taken before a clock was set back.
-    return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
+def _is_claimed(now: datetime) -> ColumnElement[bool]:
+    # A delivery without a claim counts as one whose claim ends now.
+    ends_at = func.coalesce(deliveries.c.claimed_until, now)
+    # A claim that ends too late was taken before a clock was set back.
+    return and_(ends_at > now, ends_at <= now + _LONGEST_CLAIM)
 
 
 def _sent_rows(

@@ -26,10 +26,10 @@ from sqlalchemy import (
 from monitor.model.alerts import State, Transition, normal_band
 from monitor.model.explanation import Explanation
 from monitor.model.pages import (
-    Attempt,
     IncidentFilter,
     IncidentHistory,
     IncidentStart,
+    ReceiverAnswer,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
@@ -262,7 +262,7 @@ class SqlPageStore:
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
-        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all attempts."""
+        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers."""
         is_of_incident = transitions.c.incident == key
         changes = (
             select(transitions)
@@ -287,19 +287,18 @@ class SqlPageStore:
             rows = connection.execute(changes).all()
             outcomes = connection.execute(log).all()
         positions = {row.id: position for position, row in enumerate(rows)}
-        # One attempt may deliver several transitions, with one outcome for each of them. An attempt
+        # One answer may be about several transitions, with one outcome for each of them. An answer
         # is returned even if all its transitions are beyond the limit.
-        attempts: dict[Attempt, list[int]] = {}
+        answers: dict[ReceiverAnswer, list[int]] = {}
         for row in outcomes:
-            attempt = from_row(Attempt, row, positions=())
-            delivered = attempts.setdefault(attempt, [])
+            answer = from_row(ReceiverAnswer, row, positions=())
+            delivered = answers.setdefault(answer, [])
             if row.id in positions:
                 delivered.append(positions[row.id])
         return IncidentHistory(
             transitions=from_rows(Transition, rows),
-            attempts=tuple(
-                replace(attempt, positions=tuple(delivered))
-                for attempt, delivered in attempts.items()
+            answers=tuple(
+                replace(answer, positions=tuple(delivered)) for answer, delivered in answers.items()
             ),
         )
 

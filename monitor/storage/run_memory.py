@@ -14,7 +14,7 @@ from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
-from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
+from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, RunStatus, Summary
 from monitor.model.unpaired import UnpairedFindings
 from monitor.storage import run_results
@@ -293,7 +293,7 @@ def _last_ok_runs(
         select(columns.alert, columns.segment, columns.slot, columns.to_state)
         .where(
             columns.comparison == request.comparison,
-            columns.metric != METRIC_LABELS[RuleKind.CONDITION],
+            columns.kind != RuleKind.CONDITION,
         )
         .order_by(columns.slot, columns.id)
     )

@@ -28,10 +28,10 @@ from monitor.web.forms import (
     OUTCOMES,
     Form,
     FormTokens,
-    act,
     answer_gate,
     describe_failures,
     describe_gate,
+    execute_form,
     read_form,
     require_user,
 )
@@ -238,7 +238,7 @@ def _form_endpoint(
             fields = await read_form(request)
             issued = tokens.verify(fields.get("token", ""), user)
             form = Form(user=user, issued=issued, key=alert_key, fields=fields)
-            outcome = await run_sync(act, site, form, limiter=limiter)
+            outcome = await run_sync(execute_form, site, form, limiter=limiter)
         except ConfigError as error:
             return _error_page(site, 422, "nothing was changed", str(error))
         except DatabaseError as error:

@@ -37,7 +37,7 @@ from monitor.model.notifications import (
     Updates,
 )
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, ConditionRule, Severity
+from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
@@ -214,7 +214,7 @@ def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
     for lack, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
-        coverage = replace(START, metric="coverage", statistic=lack)
+        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=lack)
         assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (HELD if is_held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
     sent = (
@@ -282,7 +282,9 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
 
 ROSE = "its severity rose from warning to critical"
 ANOTHER = replace(START, alert="B", dedup_key="b", slot=LATER)
-COVERAGE = replace(ANOTHER, metric="coverage", statistic="missing", value=0.2)
+COVERAGE = replace(
+    ANOTHER, kind=RuleKind.COVERAGE, metric="coverage", statistic="missing", value=0.2
+)
 FRENCH_HUNDRED = replace(SEGMENT, slot=SLOT, users=100)
 JOINING = {
     "start": START,
@@ -380,7 +382,12 @@ def test_a_fault_that_does_not_grow_pages_at_most_twice_and_what_was_paged_stays
 
 def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again():
     missing = replace(
-        ANOTHER, metric="coverage", statistic="missing(candidate)", value=0.02, users=1000
+        ANOTHER,
+        kind=RuleKind.COVERAGE,
+        metric="coverage",
+        statistic="missing(candidate)",
+        value=0.02,
+        users=1000,
     )
     (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
     assert (message.wake_ups, message.worse) == (2, "another fault joined: users get no list")
@@ -411,12 +418,6 @@ def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alon
     ]
     assert [each.segment for each in find_leads([*parts, whole])] == [leads]
     assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
-
-
-def test_what_was_stored_before_there_were_incidents_is_one_of_its_own():
-    old = replace(START, incident=None)
-    (message,) = compose_messages([old], situation(old))
-    assert (message.incident, message.firing) == (KEY, (old,))
 
 
 CONDITIONS = (

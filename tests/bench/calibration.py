@@ -24,7 +24,11 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_waiting
 from monitor.statistics.reference.history import median_z_while_firing
-from monitor.statistics.reference.prediction import refer, surprise, to_normal
+from monitor.statistics.reference.prediction import (
+    compute_p_values,
+    compute_reference,
+    z_of_p_value,
+)
 from monitor.statistics.reference.sampling_error import judge_rare, to_angle
 from monitor.statistics.reference.season import (
     Phases,
@@ -36,7 +40,7 @@ from monitor.statistics.reference.season import (
     update_evidence,
 )
 from monitor.statistics.reference.spread import PastAlerts
-from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose
+from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose_thresholds
 
 Floats = npt.NDArray[np.float64]
 
@@ -290,8 +294,10 @@ class Watch:
         far = self.z > NORMAL_AGAIN[Learning.DROP]
         past = PastAlerts(healthy=healthy, alerting=self.alarms, firing=self.fired, far=far)
         is_low = np.full(now.size, -1.0)
-        reference = refer(self.values, self.errors, phases=phases, alerts=past, side=is_low)
-        p = surprise(reference, now, errors)
+        reference = compute_reference(
+            self.values, self.errors, phases=phases, alerts=past, side=is_low
+        )
+        p = compute_p_values(reference, now, errors)
         series = np.arange(now.size) % len(SERIES)
         is_share = (series >= FIRST_SHARE) & (series <= LAST_SHARE)
         taught = (
@@ -308,7 +314,7 @@ class Watch:
             always=always,
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
-        z = to_normal(p)
+        z = z_of_p_value(p)
         correlation = np.where(
             is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share)
         )
@@ -567,8 +573,12 @@ def count_pages_of_suggested(world, history, seed=2):
     share = shares(world, STATED, dict.fromkeys(SERIES[:SUGGESTED_SERIES], 1.0))
     share = share.reshape(world.copies, -1, len(SERIES))[..., :SUGGESTED_SERIES].ravel()
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
-    limit = propose(
-        refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf
+    limit = propose_thresholds(
+        compute_reference(*past),
+        np.nanmax(past[1], axis=0),
+        share,
+        direction=Direction.BELOW,
+        worst=-np.inf,
     ).limit
     below = values[history:].reshape(HELD_BACK, -1) < limit
     return count_begun(np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2))

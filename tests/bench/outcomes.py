@@ -13,7 +13,7 @@ from monitor.statistics.sequential.gate import ScoreCounts, log_capital
 from monitor.statistics.unpaired.outcomes import (
     ALPHA,
     OutcomeMoments,
-    boundary,
+    half_width,
     relative_difference,
 )
 
@@ -102,7 +102,7 @@ def look(rng, world, users, *, share=0.5, with_before=True):
     lacks: list[bool] = []
     plain: list[bool] = []
     for day, (baseline, candidate) in enumerate(zip(*arms, strict=True), start=1):
-        width = boundary(baseline.n + candidate.n, day)
+        width = half_width(baseline.n + candidate.n, day)
         for errors, missed in ((width, lacks), (1.959964, plain)):
             difference = relative_difference(baseline, candidate, errors)
             missed.append(difference.low > TRUE or difference.high < TRUE)

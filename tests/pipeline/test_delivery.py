@@ -11,7 +11,7 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.model.errors import DeliveryError, DeliveryTrouble
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
-from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drain
+from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, deliver_all
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 from servers.pagerduty import KEY, pagerduty  # noqa: F401 - a fixture
@@ -104,7 +104,7 @@ class Scene:
             retry_at=pause and pause.until,
         )
 
-    def lease(self, lasts=LEASE):
+    def lease(self, lasts=CLAIM):
         """Somebody else is about to tell what is owed."""
         until = self.clock.at + lasts
         return self.store.outbox.claim_deliveries(
@@ -224,10 +224,10 @@ def test_an_end_never_overtakes_its_start(scene):
 
 def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
     scene.fire()
-    assert scene.lease(DAY + LEASE)
+    assert scene.lease(DAY + CLAIM)
     scene.end(DAY)
     assert scene.deliver().sent == 0
-    scene.deliver(after=LEASE)
+    scene.deliver(after=CLAIM)
     assert scene.receiver.sent == []  # it ended before anybody told of it
 
 
@@ -444,7 +444,7 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
 
 
 def drained(scene, *receivers, budget_s=30):
-    drain(
+    deliver_all(
         [scene.outlet(receiver) for receiver in receivers],
         budget_s=budget_s,
         pause=scene.clock.pass_by,

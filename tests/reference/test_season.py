@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.statistics.reference.prediction import refer, surprise
+from monitor.statistics.reference.prediction import compute_p_values, compute_reference
 from monitor.statistics.reference.season import (
     DRIFTS,
     MOST_Z,
@@ -62,7 +62,7 @@ def test_hours_and_days_are_removed_one_after_the_other():
     hour, day = run % 24, run // 24 % 7
     values = (np.sin(hour / 4) + (day < 5))[:, np.newaxis] + 0.1 * draw(len(run), 20)
     cycles = [Phases(past=hour, now=0), Phases(past=day, now=0)]
-    assert np.median(refer(values, 0 * values, phases=cycles).spread) == pytest.approx(
+    assert np.median(compute_reference(values, 0 * values, phases=cycles).spread) == pytest.approx(
         0.1, abs=0.02
     )
 
@@ -80,7 +80,7 @@ def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
     past = PastAlerts(healthy=~alarms, alerting=alarms, firing=alarms)
     sides = np.full(values.shape[1], side)
-    found = refer(values, 0 * values, phases=[phases], alerts=past, side=sides)
+    found = compute_reference(values, 0 * values, phases=[phases], alerts=past, side=sides)
     return float(np.median(found.center))
 
 
@@ -146,8 +146,10 @@ def test_a_phase_that_varies_more_is_granted_more():
 def test_the_rate_holds_with_a_season():
     values, day = weekly(35, 40_000, 0.5)
     past, now = values[:-1], values[-1]
-    p = surprise(
-        refer(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]), now, 0 * now
+    p = compute_p_values(
+        compute_reference(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]),
+        now,
+        0 * now,
     )
     for share in (0.01, 0.001):
         assert np.mean(p < share) < 1.4 * share + 4 * np.sqrt(share / 40_000)

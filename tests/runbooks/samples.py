@@ -20,7 +20,7 @@ from factories import transition
 from monitor.model.alerts import RootCause
 from monitor.model.errors import DatabaseTrouble
 from monitor.model.notifications import Message
-from monitor.model.rules import METRIC_LABELS, Condition, RuleKind
+from monitor.model.rules import Condition
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.daemon.outage import Outage, compose_outage_start
@@ -141,7 +141,7 @@ def _stale():
     headline = write_stale(since, cause, has_succeeded=True)
     start = transition(
         alert="Stale",
-        metric=METRIC_LABELS[RuleKind.CONDITION],
+        metric="condition",
         statistic=Condition.STALE.value,
         reason=write_missed(headline, 3),
         headline=headline,

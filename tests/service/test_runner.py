@@ -27,7 +27,7 @@ from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module
-from monitor.service.logs import configure
+from monitor.service.logs import configure_logs
 from monitor.service.runner import Runner, WatchedComparison
 from monitor.settings.schedule import Every
 from monitor.storage import open_store, score_spool
@@ -93,7 +93,7 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
 ):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    configure("json", "info")
+    configure_logs("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
     watched = WatchedComparison(
         comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True

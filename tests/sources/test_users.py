@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from monitor.model.errors import ConfigError, SourceError
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.configuration import Settings
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file import FileUsersOptions
@@ -178,7 +178,7 @@ def test_a_comparison_whose_query_binds_users_is_wired():
     feed = {"name": "feed", "every": "1h", "baseline": BINDING, "candidate": BINDING}
     feed["users"] = {"file": {"path": "users.csv", "user": "u"}}
 
-    with closing(wire(Settings.model_validate({"comparisons": [feed]}))) as wiring:
+    with closing(open_wiring(Settings.model_validate({"comparisons": [feed]}))) as wiring:
         assert list(wiring.watched) == ["feed"]
 
 

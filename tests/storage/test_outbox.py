@@ -61,7 +61,7 @@ def fail(store, *deliveries, at, reason="503", again):
     store.outbox.record(*failed)
 
 
-def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_else_was_told(owed):
+def test_all_that_waits_of_a_comparison_is_claimed_at_once_oldest_first_whoever_else_was_told(owed):
     leased = lease(owed, NOW)
 
     told = [(each.transition.segment, each.transition.is_start) for each in leased]

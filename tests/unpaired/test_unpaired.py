@@ -14,7 +14,7 @@ from monitor.measures.kernels.rbo.untied import rbo_truncated
 from monitor.measures.summaries import summarize_one
 from monitor.model.errors import InputError
 from monitor.model.rankings import PairBatch
-from monitor.statistics.sequential.gate import Scale, UserSample, gate_samples, tally
+from monitor.statistics.sequential.gate import Scale, UserSample, count_scores, gate_samples
 from monitor.statistics.unpaired import arms_differed, far
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
@@ -306,6 +306,6 @@ def test_the_gate_judges_the_self_gap_by_pairs():
     scale = Scale(-1, 1)
     for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
         scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
-        sample = UserSample(tally(scale.to_unit(scores)))
+        sample = UserSample(count_scores(scale.to_unit(scores)))
         (result,) = gate_samples({"all": sample}, scale, 0.05, 0.01)
         assert result.verdict.value == verdict

@@ -351,8 +351,8 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     role = Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3)
     standby = DaemonState(role=role, refusals=(refusal,))
     status = replace(published.site().status(), daemon=standby, receivers=("pager", "chat"))
-    record = ReceiverHealth(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
-    monkeypatch.setattr(store.outbox, "receiver_health", lambda: {"pager": record})
+    health = ReceiverHealth(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
+    monkeypatch.setattr(store.outbox, "receiver_health", lambda: {"pager": health})
     with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
         texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
     for text in texts:

@@ -33,7 +33,7 @@ from monitor.measures.metrics import (
     typical_length,
 )
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
-from monitor.measures.pairing.ids import decode, find_users
+from monitor.measures.pairing.ids import decode_row, find_users
 from monitor.measures.reading.lists import without_items
 from monitor.model.arrays import Array, Rows
 from monitor.model.errors import InputError, MetricError
@@ -231,8 +231,8 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     for name, values in score_all(batch, wanted).items():
         pair_scores[name] = float(values[0])
     pair_scores.lists = (
-        decode(batch.baseline[0], pairs.vocabulary),
-        decode(batch.candidate[0], pairs.vocabulary),
+        decode_row(batch.baseline[0], pairs.vocabulary),
+        decode_row(batch.candidate[0], pairs.vocabulary),
     )
     return pair_scores
 

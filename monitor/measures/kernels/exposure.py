@@ -359,8 +359,9 @@ def flag_similar_lists(batch: PairBatch) -> tuple[Floats, Floats]:
     for rows, alignment in blocks(batch):
         differences = alignment.long - count_shared(alignment) + count_discordant(alignment)
         allowed = np.maximum(1, alignment.long // _PLACES_A_DIFFERENCE)
-        place = np.arange(alignment.k)[:, np.newaxis]
-        deepest = np.maximum.accumulate(alignment.positions, axis=0)
+        half = int(alignment.short.max()) // 2
+        place = np.arange(half, dtype=np.int32)[:, np.newaxis]
+        deepest = np.maximum.accumulate(alignment.positions[:half], axis=0)
         is_in_half = place < alignment.short // 2
         is_too_deep = is_in_half & (deepest >= 2 * (place + 1))
         is_known = alignment.short > 1

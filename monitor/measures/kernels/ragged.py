@@ -33,15 +33,30 @@ def pad(
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1
-    padded = np.empty((n, k), dtype=np.int32)
+    view = _view_matrix(codes, offsets, k)
+    padded = np.empty((n, k), dtype=np.int32) if view is None else view
     lengths = np.minimum(np.diff(offsets), k).astype(np.int32)
     had_duplicates = np.zeros(n, dtype=np.bool_)
     step = max(1, _BLOCK_CELLS // k)
     for low in range(0, n, step):
         rows = slice(low, min(low + step, n))
-        _fill(padded[rows], codes, offsets[rows], lengths[rows])
-        had_duplicates[rows] = _drop_duplicates(padded[rows], lengths[rows])
+        if view is None:
+            _fill(padded[rows], codes, offsets[rows], lengths[rows])
+        had_duplicates[rows] = _has_duplicates(padded[rows])
+        changed = low + np.flatnonzero(had_duplicates[rows])
+        if len(changed):
+            padded = np.require(padded, requirements="W")  # copies a view
+            padded[changed], lengths[changed] = _keep_first(padded[changed])
     return padded, lengths, had_duplicates
+
+
+def _view_matrix(codes: Integers, offsets: Offsets, k: int) -> Codes | None:
+    """The lists as a matrix (n, k) that cannot be written. None unless all have k codes."""
+    if codes.dtype != np.int32 or not (np.diff(offsets) == k).all():
+        return None
+    matrix: Codes = codes[offsets[0] : offsets[-1]].reshape(-1, k)
+    matrix.flags.writeable = False
+    return matrix
 
 
 def offsets_of(lengths: Iterable[int] | Array) -> Offsets:
@@ -111,15 +126,6 @@ def _fill(
     columns = np.arange(k)
     block[:] = codes.take(starts[:, None] + columns, mode="clip")
     block[columns >= lengths[:, None]] = PAD
-
-
-def _drop_duplicates(block: Codes, lengths: Codes) -> Flags:
-    """Drop duplicates from a block in place, and correct ``lengths``. Returns the changed rows."""
-    has_duplicates = _has_duplicates(block)
-    rows = np.flatnonzero(has_duplicates)
-    if len(rows):
-        block[rows], lengths[rows] = _keep_first(block[rows])
-    return has_duplicates
 
 
 def _has_duplicates(block: Codes) -> Flags:

@@ -78,14 +78,37 @@ def sort_users(users: pa.Table, is_selected: pa.ChunkedArray) -> pa.Table:
 
 def _take(column: pa.ChunkedArray, rows: Rows) -> pa.Array:
     """These rows of a column. Lists of numbers are taken by numpy, which is faster than Arrow."""
-    values = one_array(column)
-    kind = values.type
+    kind = column.type
     has_numbers = pa.types.is_large_list(kind) and not pa.types.is_large_string(kind.value_type)
-    if not has_numbers or values.null_count:
-        return values.take(pa.array(rows))
-    lengths, flat = flatten_lists(values)
-    taken, offsets = take_lists(flat.to_numpy(), offsets_of(lengths), rows)
-    return list_column(offsets, taken)
+    if not has_numbers or column.null_count:
+        return one_array(column).take(pa.array(rows))
+    taken = _take_full(column, rows)
+    if taken is not None:
+        return taken
+    lengths, flat = flatten_lists(column)
+    items, offsets = take_lists(flat.to_numpy(), offsets_of(lengths), rows)
+    return list_column(offsets, items)
+
+
+def _take_full(column: pa.ChunkedArray, rows: Rows) -> pa.Array | None:
+    """These rows of a column of lists, if all lists have the same length. None otherwise.
+
+    The chunks are not joined, because that would copy all lists once more.
+    """
+    lengths = pc.min_max(pc.list_value_length(column)).as_py()
+    width = lengths["max"]
+    if not width or lengths["min"] < width:
+        return None
+    place = np.full(len(column), -1)
+    place[rows] = np.arange(len(rows))
+    items = np.empty((len(rows), width), dtype=column.type.value_type.to_pandas_dtype())
+    first = 0
+    for chunk in column.chunks:
+        places = place[first : first + len(chunk)]
+        first += len(chunk)
+        matrix = chunk.flatten().to_numpy().reshape(-1, width)
+        items[places[places >= 0]] = matrix[places >= 0]
+    return list_column(width * np.arange(len(rows) + 1), items.ravel())
 
 
 def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: int) -> pa.Array:

@@ -302,7 +302,7 @@ class Outbox(Protocol):
         until: datetime,
         limit: int,
     ) -> tuple[Delivery, ...]:
-        """Lease waiting and held deliveries of one comparison to this receiver, oldest first.
+        """Claim waiting and held deliveries of one comparison to this receiver, oldest first.
 
         Selects the comparison whose delivery has been due for the longest time. Leaves out
         comparisons for which another process sends to this receiver now. If there are more than
@@ -340,7 +340,7 @@ class Outbox(Protocol):
     ) -> None:
         """Mark deliveries before they are sent in the message with this key.
 
-        If no outcome is recorded later, the deliveries may have arrived. Extends the owner's leases
+        If no outcome is recorded later, the deliveries may have arrived. Extends the owner's claims
         to ``until``.
         """
 

@@ -6,7 +6,7 @@ from itertools import islice, zip_longest
 
 from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
 from monitor.measures.presentation import explanation_title
-from monitor.model.alerts import DATABASE_LABEL, Transition
+from monitor.model.alerts import Transition
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -303,7 +303,7 @@ def _situation(
                 lines.append(contacts)
             if first_step is not None and message.starts:
                 lines.append(first_step)
-        if any(start.metric == DATABASE_LABEL for start in firing):
+        if any(start.kind is RuleKind.DATABASE for start in firing):
             lines.append(WITHOUT_DATABASE)
         return _bound(lines, _LONGEST_SENTENCE)
     if not has_rules(message):

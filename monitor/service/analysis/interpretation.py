@@ -25,7 +25,7 @@ _LEAST_SHARED = 10
 _ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
-def interpret(
+def interpret_summary(
     summary: Summary,
     *,
     by_chance: float | None,

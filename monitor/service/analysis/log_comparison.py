@@ -12,7 +12,7 @@ from monitor.model.memory import Memory
 from monitor.model.runs import Claim, FinishedRun, RunResult, RunStatus
 from monitor.pipeline.run import execute
 from monitor.service.clock import SystemClock
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.loader import parse_settings
 from monitor.sources.file import FileSourceOptions
 
@@ -70,7 +70,9 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         "unpaired": unpaired,
     }
     text = yaml.safe_dump({"comparisons": [comparison]})
-    watched = wire(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[_NAME]
+    watched = open_wiring(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[
+        _NAME
+    ]
     claim = Claim(
         run_id=0,
         comparison=_NAME,

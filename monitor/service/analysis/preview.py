@@ -18,7 +18,7 @@ from monitor.model.runs import Evidence, Findings, items_of
 from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.pull import Arms, draw_panel
 from monitor.pipeline.respelled import compare_users
-from monitor.pipeline.run import measure
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
@@ -82,7 +82,7 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
-        measured = measure(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:

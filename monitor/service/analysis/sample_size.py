@@ -34,7 +34,7 @@ from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.pipeline.score import means_too_similar
 from monitor.service.analysis.thresholds import newest_runs, pick_healthy
-from monitor.statistics.reference.prediction import WINDOW, refer
+from monitor.statistics.reference.prediction import WINDOW, compute_reference
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
@@ -198,14 +198,15 @@ def _read(
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
-    # Each measure is a value and its sampling error. `refer` takes a column for each series.
+    # `measure_all` returns values and sampling errors. `compute_reference` takes a column for each
+    # series.
     key = (series.segment, series.rule.metric)
     figures = [Figures.of(run.summaries) for run in past]
     figures = [each for each in figures if each.summaries.get(key) in healthy]
     values, errors = np.array([series.read(each) for each in figures]).T[..., np.newaxis]
     if np.isnan(errors).all():
         return None, 0
-    reference = refer(values, errors)
+    reference = compute_reference(values, errors)
     # The variance over runs includes the sampling error. Without this error it is the variance of
     # the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))

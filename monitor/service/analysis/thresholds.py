@@ -26,8 +26,8 @@ from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
-from monitor.statistics.reference.prediction import refer
-from monitor.statistics.reference.thresholds import Budget, Threshold, propose
+from monitor.statistics.reference.prediction import compute_reference
+from monitor.statistics.reference.thresholds import Budget, Threshold, propose_thresholds
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import (
     write_not_stored,
@@ -221,13 +221,15 @@ def _suggest(
     # Each measure is a value and its sampling error. Without runs the shape must be (0, 2).
     measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
     values, errors = measured.T[..., np.newaxis]
-    reference = refer(values, errors)
+    reference = compute_reference(values, errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
     share = budget.share(series.segment, _name(look.rule))
     largest = np.nanmax(errors, axis=0)
-    threshold = propose(reference, largest, share, direction=series.rule.direction, worst=worst)
+    threshold = propose_thresholds(
+        reference, largest, share, direction=series.rule.direction, worst=worst
+    )
     least_share = float(threshold.least_share[0])
     if least_share > share:
         # So few runs cannot show what is as rare as the accepted false alerts.

@@ -15,7 +15,7 @@ from prometheus_client.exposition import basic_auth_handler
 from prometheus_client.metrics_core import Metric
 
 from monitor.boundary.deadline import OverdueError, call_in_time
-from monitor.boundary.foreign_errors import note_error, system_cause
+from monitor.boundary.foreign_errors import log_error, system_cause
 from monitor.boundary.options import web_url_of
 from monitor.export.exposition import (
     FamilyCollector,
@@ -70,7 +70,7 @@ class Gateway:
                 permanent=False,
             ) from None
         except (OSError, HTTPException, ValueError) as error:
-            note_error(error)
+            log_error(error)
             if isinstance(error, HTTPError):
                 error.close()  # this closes the connection
                 reason = f"it answered with status {error.code}"

@@ -14,20 +14,26 @@ from monitor.model.instants import format_instant
 from monitor.model.ports import Clock
 from monitor.model.runs import PullProgress, Run, RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun
-from monitor.pipeline.delivery import OutboxSender, drain
+from monitor.pipeline.delivery import OutboxSender, deliver_all
 from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
-from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
+from monitor.service.composition import (
+    Wiring,
+    adapt_store,
+    open_wiring,
+    set_known_names,
+    show_outbox,
+)
 from monitor.service.heaps import keep_free_memory
 from monitor.service.interrupts import termination_raised
 from monitor.service.runner import (
     Runner,
     WatchedComparison,
     backfill_runs,
-    ignore,
+    do_nothing,
     pick_comparison,
+    process_name,
     select_watched,
-    whoami,
 )
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
@@ -55,7 +61,7 @@ class OneShot:
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], object] = str
-    on_progress: Callable[[str, PullProgress], object] = ignore
+    on_progress: Callable[[str, PullProgress], object] = do_nothing
 
     def run_once(
         self,
@@ -176,7 +182,7 @@ class OneShot:
                 receiver=receiver,
                 clock=self.clock,
                 publisher=self.publisher,
-                owner=whoami(),
+                owner=process_name(),
                 policy=self.wiring.policy,
                 picture_of=pictures.draw,
             )
@@ -190,7 +196,7 @@ class OneShot:
                 sender.repeat_due()
             except DeliveryError as error:
                 troubles.append(str(error))
-        drain(senders, budget_s=DRAIN_S)
+        deliver_all(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
         late = []
         for name in self.wiring.receiver_names:
@@ -312,11 +318,11 @@ def open_one_shot(
     with (
         # SIGTERM ends the block like Ctrl-C, so that the present slot is released.
         termination_raised(),
-        closing(wire(load_settings(config))) as wiring,
+        closing(open_wiring(load_settings(config))) as wiring,
         closing(open_store(wiring.settings.database, create=True)) as store,
     ):
         if reconciles:
-            reconcile(wiring, store, SystemClock())
+            adapt_store(wiring, store, SystemClock())
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         for receiver in wiring.receivers:
             if isinstance(receiver, Alertmanager):

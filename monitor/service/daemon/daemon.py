@@ -29,10 +29,10 @@ from monitor.service.composition import (
     PINGS_S,
     TitleCache,
     Wiring,
-    reconcile,
+    adapt_store,
+    open_wiring,
     require_reloadable,
     set_known_names,
-    wire,
 )
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
@@ -43,7 +43,7 @@ from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
-from monitor.service.runner import Runner, ignore
+from monitor.service.runner import Runner, do_nothing
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import unopened_store
@@ -83,7 +83,7 @@ class Daemon:
         config: Path,
         *,
         clock: Clock | None = None,
-        on_reload: Callable[[Settings], object] = ignore,
+        on_reload: Callable[[Settings], object] = do_nothing,
     ) -> None:
         self._config = config
         self._on_reload = on_reload
@@ -124,7 +124,9 @@ class Daemon:
                 file_name=settings.web_config_file,
                 hosts=settings.host_names,
             )
-            self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
+            self._wiring = open_wiring(
+                settings, on_ping=partial(self._publisher.count, "pings_total")
+            )
             # This is a lambda, because a reload replaces the wiring.
             opened.callback(lambda: self._wiring.close(PINGS_S))
             self.store = unopened_store(settings.database)
@@ -340,9 +342,9 @@ class Daemon:
                     hosts=settings.host_names,
                     old=self._web.access,
                 )
-                new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
+                new = open_wiring(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
-                    reconcile(new, self.store, self._clock)
+                    adapt_store(new, self.store, self._clock)
             except Exception as error:  # a bug must not end the daemon
                 reason = str(error)
                 if not isinstance(error, MonitorError):
@@ -383,7 +385,7 @@ class Daemon:
             self._jobs.refresh()
         if self._role.leads:
             with errors_logged("alerts of removed rules were not ended"):
-                reconcile(self._wiring, self.store, self._clock)
+                adapt_store(self._wiring, self.store, self._clock)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:

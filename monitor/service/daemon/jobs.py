@@ -14,7 +14,7 @@ from monitor.model.ports import Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.service.clock import SKEW
-from monitor.service.composition import Wiring, reconcile, show_outbox
+from monitor.service.composition import Wiring, adapt_store, show_outbox
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.leadership import DaemonRole
@@ -160,7 +160,7 @@ class DaemonJobs:
             return
         self.runner.store.database.renew()  # replace connections that may hang
         if plan.kind is JobKind.HOUSEKEEPING:
-            self.outage_alert.database.note_hung("the database does not answer")
+            self.outage_alert.database.hung("the database does not answer")
             return
         # The claim of the hung run has expired. If the run continues, it cannot store anything.
         for claim in list(self.runner.claims.values()):
@@ -247,7 +247,7 @@ class DaemonJobs:
             # If the run began before a reload, it may have started alerts of rules that the reload
             # removed.
             with errors_logged("alerts of removed rules were not ended"):
-                reconcile(self.wiring(), self.runner.store, self.runner.clock)
+                adapt_store(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.deliver_now()

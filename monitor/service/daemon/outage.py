@@ -12,13 +12,13 @@ import structlog
 from monitor.alerts.machine import INSTALLATION
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.alerts import DATABASE_LABEL, State, Transition
+from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
 from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
-from monitor.model.rules import Severity
+from monitor.model.rules import RuleKind, Severity
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
@@ -105,7 +105,7 @@ class OutageMonitor:
         self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
-    def note_hung(self, reason: str) -> None:
+    def hung(self, reason: str) -> None:
         """Record that the database does not answer."""
         self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
 
@@ -155,7 +155,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         prepare = partial(store.maintenance.prepare, create=True)
         call_in_time(prepare, OPENING, name="open-database")
     except OverdueError:
-        database.note_hung(f"{store.place} does not answer")
+        database.hung(f"{store.place} does not answer")
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
@@ -240,7 +240,7 @@ class OutageAlert:
         try:
             receiver.send(message, now=now)
         except DeliveryError as error:
-            self._note_failure(state, message, error)
+            self._remember_failure(state, message, error)
             publisher.count("delivery_errors_total", name, error.trouble)
             publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
@@ -274,7 +274,9 @@ class OutageAlert:
             return None
         return _outage_message(state.start, is_repetition=state.sent_s is not None)
 
-    def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
+    def _remember_failure(
+        self, state: _ReceiverState, message: Message, error: DeliveryError
+    ) -> None:
         """Remember what the receiver may have got, and when to send again."""
         pause_s = REFUSED_PAUSE_S if error.permanent else PAUSE_S
         pause_s = max(pause_s, error.retry_after_s or 0.0)
@@ -315,7 +317,8 @@ def compose_outage_start(
             "alert begins"
         ),
         headline=outage.reason,
-        metric=DATABASE_LABEL,
+        kind=RuleKind.DATABASE,
+        metric=RuleKind.DATABASE,
         statistic="away",
         severity=Severity.CRITICAL,
         since=min(outage.since, now),

@@ -35,7 +35,7 @@ from monitor.service.gate.question import (
 )
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
-from monitor.statistics.sequential.gate import UserSample, gate_samples, tally
+from monitor.statistics.sequential.gate import UserSample, count_scores, gate_samples
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
@@ -217,7 +217,7 @@ def _judge(
     for name in names:
         parts = [run.segments.get(name, _NOBODY) for run in runs]
         excesses = np.concatenate([part.unit for part in parts])
-        samples[name] = UserSample(tally(excesses), sum(part.missing for part in parts))
+        samples[name] = UserSample(count_scores(excesses), sum(part.missing for part in parts))
     share = alpha_share(question, looks)
     return gate_samples(
         samples, question.excess.scale, question.margin, question.alpha, share=share

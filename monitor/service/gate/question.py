@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.measures.metrics import Metric, Need, parse
-from monitor.measures.sampling import draw, select_kept
+from monitor.measures.sampling import draw_users, select_kept
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.gate import LeftOut
@@ -457,7 +457,7 @@ def _panel(
     if stored is not None and scored.isin(stored.panel.users).all():
         return stored.panel
     # If the source has not changed, this draws the same users again.
-    panel = draw(users_at(run.slot), question.comparison, run.slot)
+    panel = draw_users(users_at(run.slot), question.comparison, run.slot)
     # In an unpaired comparison, users that switched arms are users of the source, but not asked.
     is_other = len(panel.segments[ALL]) != run.asked and not question.is_unpaired
     if is_other or not scored.isin(panel.users).all():

@@ -24,7 +24,7 @@ from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import ColumnKind, require_readable
 from monitor.sources.columns import require_columns
-from monitor.sources.expressions import finder, shape_of
+from monitor.sources.expressions import make_finder, shape_of
 from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.sources.lookup_tables import build_user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
@@ -109,8 +109,8 @@ class RedisSource:
     def __init__(self, options: RedisSourceOptions) -> None:
         self._options = options
         self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
-        self._items = finder(options.items)
-        self._scores = finder(options.scores) if isinstance(options.scores, str) else None
+        self._items = make_finder(options.items)
+        self._scores = make_finder(options.scores) if isinstance(options.scores, str) else None
 
     def pull(self, request: PullRequest) -> Pull:
         """The lists of the requested users."""

@@ -281,6 +281,7 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
 
 # Rounding can make two equal sums over ranks differ by at most this.
 _DUST = 1e-12
+_RANKS_AT_ONCE = 16  # 16 codes are in one line of the cache
 
 
 @immutable
@@ -345,11 +346,14 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
     exposure = np.zeros(items)
     lists = np.zeros(items, dtype=np.int64)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
-    by_rank = np.ascontiguousarray(codes.T)
-    for discount, codes_at_rank in zip(rank_discounts(codes.shape[1]), by_rank, strict=True):
-        counts = np.bincount(codes_at_rank + 1, minlength=items + 1)[1:]
-        exposure += discount * counts
-        lists += counts
+    discounts = rank_discounts(codes.shape[1])
+    for first in range(0, len(discounts), _RANKS_AT_ONCE):
+        ranks = slice(first, first + _RANKS_AT_ONCE)
+        by_rank = np.ascontiguousarray(codes[:, ranks].T)
+        for discount, codes_at_rank in zip(discounts[ranks], by_rank, strict=True):
+            counts = np.bincount(codes_at_rank + 1, minlength=items + 1)[1:]
+            exposure += discount * counts
+            lists += counts
     # Both are divided by the number of lists, so that sets of different size can be compared.
     return exposure / max(1, len(codes)), lists / max(1, len(codes))
 

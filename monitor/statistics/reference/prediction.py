@@ -54,7 +54,7 @@ class Reference:
     before: Floats  # the level before, if nobody has accepted the newest level, otherwise NaN
 
 
-def refer(
+def compute_reference(
     values: Floats,
     errors: Floats,
     *,
@@ -138,7 +138,7 @@ def predict(reference: Reference, errors_now: Floats, share: Floats | float) -> 
     return Prediction(low=center - reach, high=center + reach, scale=scale, df=df)
 
 
-def surprise(
+def compute_p_values(
     reference: Reference,
     values_now: Floats,
     errors_now: Floats,
@@ -156,7 +156,7 @@ def surprise(
     return p
 
 
-def to_normal(p: Floats) -> Floats:
+def z_of_p_value(p: Floats) -> Floats:
     """Convert a one-sided p-value to a standard normal z. A small p gives a large z.
 
     z is finite even for p = 0 and p = 1.

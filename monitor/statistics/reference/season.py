@@ -93,7 +93,7 @@ def remove_seasons(
     So a fault that heals is not learned as a season.
 
     ``side`` (m,) is 1 for a series whose high values alert, -1 if its low values do, and 0 if both
-    do. A single recurrence with an alert moves a series only to this side. Otherwise a rule on drops
+    do. One recurrence with an alert moves a series only to this side. Otherwise a rule on drops
     would alert a week after sudden similarity, because then normal lists are less similar.
     """
     if alerting is None:
@@ -423,8 +423,8 @@ def no_evidence(series: int) -> TrendEvidence:
 def update_evidence(evidence: TrendEvidence, z: Floats) -> TrendEvidence:
     """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
 
-    z is positive on the side that alerts. It is cut to MOST_Z. For a drift of size d, the evidence is
-    M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
+    z is positive on the side that alerts. It is cut to MOST_Z. For a drift of size d, the evidence
+    is M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
 
     A rule fires if the evidence reaches 1 / alpha. If the z of healthy runs are independent
     N(0, 1), the mean time until this happens is at least 1 / alpha runs. The weaker condition

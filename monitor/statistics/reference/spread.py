@@ -201,7 +201,7 @@ class PastAlerts:
     far: Flags | None = None
     # Pairs of rows: the first row of an accepted level, and the first row after it was accepted
     accepted: Sequence[tuple[int, int]] = ()
-    # After this many runs with an alert at one level, the level is normal. It includes the judged run
+    # After this many runs with an alert at one level, the level is normal. The judged run is one
     settled: int = SETTLED_RUNS
 
 

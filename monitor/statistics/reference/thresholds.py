@@ -1,4 +1,4 @@
-"""Divides the budget of false alerts, proposes thresholds, and computes which drops are detected."""
+"""Divides the budget of false alerts, proposes thresholds, and finds which drops are detected."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,13 +37,13 @@ _NORMAL_DF = 1e4
 class Budget:
     """The allowed chance of false alerts of one comparison, divided among segments and looks.
 
-    ``runs`` is the wanted mean time between false alerts, in runs. A look is what one rule judges in
-    a segment. Half of the budget goes to ``all``. The other half is divided equally among the other
-    segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
+    ``runs`` is the wanted mean time between false alerts, in runs. A look is what one rule judges
+    in a segment. Half of the budget goes to ``all``. The other half is divided equally among the
+    other segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
     other segments share the whole budget.
 
-    For healthy histories, the mean time to the first false alert is at least SAFETY * ``runs``. This
-    is true for any dependence between series, for these reasons:
+    For healthy histories, the mean time to the first false alert is at least SAFETY * ``runs``.
+    This is true for any dependence between series, for these reasons:
 
     - The shares sum to 1 / (SAFETY * runs).
     - Whatever the past was, the chance that a drop rule breaches in a healthy run is at most its
@@ -93,7 +93,7 @@ class Threshold:
     least_share: Floats
 
 
-def propose(
+def propose_thresholds(
     reference: Reference,
     errors: Floats,
     share: Floats | float,

@@ -144,7 +144,7 @@ class ScoreCounts:
         return ScoreCounts(1.0 - self.values, self.counts)
 
 
-def tally(unit: Floats) -> ScoreCounts:
+def count_scores(unit: Floats) -> ScoreCounts:
     """Count scores on [0, 1], of any shape."""
     values, counts = np.unique(unit, return_counts=True)
     return ScoreCounts(values.astype(float), counts.astype(float))
@@ -248,7 +248,7 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
     return decided
 
 
-def bounds(least: ScoreCounts, most: ScoreCounts, alpha: float) -> tuple[float, float]:
+def bound_mean(least: ScoreCounts, most: ScoreCounts, alpha: float) -> tuple[float, float]:
     """Lower and upper bound of the mean in [0, 1], each with error probability alpha.
 
     The lower bound comes from ``least`` and the upper bound from ``most``. Both tallies are equal
@@ -292,7 +292,7 @@ def _round_up(scores: ScoreCounts) -> ScoreCounts:
     return ScoreCounts(values, np.bincount(cells, weights=scores.counts).astype(float))
 
 
-def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
+def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
     """Decide which of K null hypotheses are rejected, by the e-BH procedure.
 
     ``log_evidence`` has the natural logarithm of the e-value of each hypothesis. The procedure
@@ -323,7 +323,7 @@ def gate_samples(
     *,
     share: float = 1.0,
 ) -> tuple[GateResult, ...]:
-    """Judge the samples of all segments together, by e-BH over their evidence. See `reject`.
+    """Judge the samples of all segments together, by e-BH over their evidence. See `reject_nulls`.
 
     This decision uses the part ``share`` of alpha. The verdicts ``safe`` and ``breach`` may each
     use this whole part, because for one mean only one of them can be wrong. No data can give both
@@ -341,8 +341,8 @@ def gate_samples(
     limit = scale.margin(margin)
     below = [log_capital(sample.most, limit) for sample in samples.values()]
     above = [log_capital(sample.least.flipped(), 1 - limit) for sample in samples.values()]
-    is_safe = reject(below, level)
-    is_breach = reject(above, level)
+    is_safe = reject_nulls(below, level)
+    is_breach = reject_nulls(above, level)
     results = []
     for place, (segment, sample) in enumerate(samples.items()):
         verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
@@ -352,7 +352,7 @@ def gate_samples(
             verdict = GateVerdict.BREACH
         else:
             reason = _explain_open(sample, limit, level)
-        low, high = bounds(sample.least, sample.most, level)
+        low, high = bound_mean(sample.least, sample.most, level)
         result = GateResult(
             segment=segment,
             users=sample.n,

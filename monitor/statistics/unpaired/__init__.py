@@ -11,7 +11,8 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   is far.
 - `gaps.angle_gap(baseline, candidate) -> Gap`: the same gaps as angles, for learned limits.
 - `outcomes.relative_difference(baseline, candidate, width) -> Difference`: how much an outcome such
-  as clicks differs, from the `Moments` of each arm. `outcomes.boundary(users, days)` is the width.
+  as clicks differs, from the `OutcomeMoments` of each arm. `outcomes.half_width(users, days)` is
+  the width.
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
   `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
   of different arms are than two users of one arm.

@@ -64,7 +64,7 @@ class Difference:
     high: float = math.nan
 
 
-def moments(now: Floats, before: Floats) -> OutcomeMoments:
+def measure_moments_of_arm(now: Floats, before: Floats) -> OutcomeMoments:
     """The moments of the users of one arm, (n,) each."""
     covariance = np.full((2, 2), math.nan)
     if len(now) > 1:
@@ -82,7 +82,7 @@ def moments(now: Floats, before: Floats) -> OutcomeMoments:
     )
 
 
-def boundary(users: int, days: float) -> float:
+def half_width(users: int, days: float) -> float:
     """Half of the interval's width in standard errors. Infinite if the test has not begun."""
     clock = _SCALE * users * days
     if clock <= 0:

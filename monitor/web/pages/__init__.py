@@ -3,7 +3,6 @@
 A module reads the data of a page, and a template shows it. `PAGES` lists both.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +39,9 @@ class Page:
     @property
     def api(self) -> str:
         """The path of the data as JSON. For the overview it is /api/v1/comparisons."""
-        return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
+        if self.path == "/":
+            return "/api/v1/comparisons"
+        return f"/api/v1{self.path}".replace("/v1/c/", "/v1/comparisons/")
 
 
 PAGES = (

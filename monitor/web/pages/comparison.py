@@ -281,11 +281,13 @@ def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, Comp
     configured = site.comparisons().values()
     members = [comparison for comparison in configured if comparison.family == family]
     grid: dict[str, dict[str, ComparisonRow]] = {}
-    if len(members) > 1:
-        rows = {row.comparison: row for row in read_overview_page(site).rows}
-        for member in members:
-            first, second = (arm.removeprefix(f"{family}.") for arm in member.arms)
-            grid.setdefault(first, {})[second] = rows[member.name]
+    if len(members) <= 1:
+        return grid
+    rows = {row.comparison: row for row in read_overview_page(site).rows}
+    for member in members:
+        baseline, candidate = (arm.removeprefix(f"{family}.") for arm in member.arms)
+        rows_of_baseline = grid.setdefault(baseline, {})
+        rows_of_baseline[candidate] = rows[member.name]
     return grid
 
 
@@ -301,9 +303,13 @@ def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[Ale
 
     It is the blamed segment if the alert fires only in segments, and otherwise all users.
     """
-    lasting = [state for state in states if state.alert == alert and state.state is State.FIRING]
-    is_local = lasting and all(state.segment != ALL for state in lasting)
-    return blamed if blamed and is_local else ALL
+    firing_segments = set()
+    for state in states:
+        if state.alert == alert and state.state is State.FIRING:
+            firing_segments.add(state.segment)
+    if blamed is None or not firing_segments or ALL in firing_segments:
+        return ALL
+    return blamed
 
 
 def _choose_time(

@@ -105,7 +105,8 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
     severity = len(_SEVERITIES)
     if row.firing:
         severity = _SEVERITIES.index(row.firing[0].severity)
-    return _ORDER.index(row.state), severity, -len(row.firing) - row.more_firing, row.comparison
+    firing_alerts = len(row.firing) + row.more_firing
+    return _ORDER.index(row.state), severity, -firing_alerts, row.comparison
 
 
 def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
@@ -193,11 +194,11 @@ def state_of(latest: LatestRun) -> ComparisonState:
         return ComparisonState.NO_DATA
     if State.PENDING in states:
         return ComparisonState.PENDING
-    expected = {each.expected for each in latest.expectations if each.segment == ALL}
-    # The set is {None} if there are rules that learn, and none has learned yet what to expect.
-    # If there are no such rules, the set is empty, and the comparison is quiet.
-    is_learning = expected == {None}
-    return ComparisonState.LEARNING if is_learning else ComparisonState.QUIET
+    # Each rule that learns has an expectation. It has no value until the rule has learned one.
+    expected = [each.expected for each in latest.expectations if each.segment == ALL]
+    if expected and all(value is None for value in expected):
+        return ComparisonState.LEARNING
+    return ComparisonState.QUIET
 
 
 def find_rule_on_drop(configured: Comparison | None, metric: str | None) -> str | None:

@@ -201,10 +201,11 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             layout="section.html",
             anchor=anchor,
         )
-        if section.template == "user.html" and size + len(html.encode()) > MOST_BYTES:
+        section_size = len(html.encode())
+        if section.template == "user.html" and size + section_size > MOST_BYTES:
             left_out += 1
             continue
-        size += len(html.encode())
+        size += section_size
         parts.append(html)
         anchors[section.address] = anchor
         contents.append((anchor, section.title))

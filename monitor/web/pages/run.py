@@ -203,7 +203,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         previous_slot=_slot_of(before),
         next_slot=_slot_of(after),
         lists=lists,
-        moves=list_moves(lists, titles) if lists else (),
+        moves=find_item_moves(lists, titles) if lists else (),
         titles=titles,
         urls=site.item_urls(name, items),
         scores=scores,
@@ -220,13 +220,13 @@ def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLis
     """Return other examples of the explanation's group of users with this user, if there is one."""
     groups = explanation.groups if explanation is not None else ()
     for group in groups:
-        others = [example for example in group.examples if example.user != user]
-        if len(others) < len(group.examples):
+        if any(example.user == user for example in group.examples):
+            others = [example for example in group.examples if example.user != user]
             return tuple(others[:_LIKE])
     return ()
 
 
-def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
+def find_item_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
     """Return how each item moved from the baseline's list to the candidate's list.
 
     The candidate's items come first, in their order. Items that only the baseline has follow.
