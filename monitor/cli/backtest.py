@@ -53,8 +53,8 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with the key rules and, optionally, false_alarm_every. You can also "
-            "use a complete configuration.",
+            help="YAML file with the key `rules` and, optionally, the key `false_alarm_every`. "
+            "You can also use a complete configuration.",
         ),
     ],
     since: Since = None,
@@ -104,16 +104,14 @@ def _as_dict(result: Backtest) -> dict[str, object]:
     """Return the result as JSON."""
     new_starts = _count_starts(result.transitions)
     stored_starts = _count_starts(result.stored)
+    rules = {}
+    for rule in result.comparison.judging.rules:
+        lacking = result.lacking.get(rule.alert, 0)
+        rules[rule.alert] = {"starts": new_starts[rule.alert], "runs_not_judged": lacking}
     return {
         "comparison": result.comparison.name,
         "runs_by_status": {status.value: count for status, count in result.runs.items()},
-        "rules": {
-            rule.alert: {
-                "starts": new_starts[rule.alert],
-                "runs_not_judged": result.lacking.get(rule.alert, 0),
-            }
-            for rule in result.comparison.judging.rules
-        },
+        "rules": rules,
         "stored_rules": {alert: {"starts": count} for alert, count in stored_starts.items()},
         "transitions": _announced(result.transitions),
         "stored_transitions": _announced(result.stored),
@@ -195,9 +193,10 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
         (result.stored, "fired", "silenced"),
         (result.transitions, "would fire", "firing"),
     ):
-        for each in alert_spans(_starts_and_ends(transitions, subject), (), min(values)):
-            name = f"{each.alert} {verb} for {each.segment}"
-            spans.append(Span(start=each.started_at, end=each.ended_at, name=name, kind=kind))
+        changes = _starts_and_ends(transitions, subject)
+        for firing in alert_spans(changes, (), since=min(values)):
+            name = f"{firing.alert} {verb} for {firing.segment}"
+            spans.append(Span(start=firing.started_at, end=firing.ended_at, name=name, kind=kind))
     rules = [rule for rule in result.comparison.judging.similarity_rules if rule.subject == subject]
     levels = []
     for rule in rules:

@@ -91,8 +91,16 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         one_item_in_each_row = {**common, "item": item, "rank": rank, "in_order": in_order}
         shapes = [one_item_in_each_row, {**common, "items": items}]
     if unpaired is not None:
-        refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
-        refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
+        refuse_options(
+            {
+                "BASELINE": baseline,
+                "--users": users,
+                "--catalogue": catalogue,
+                "--retrained": retrained,
+                "--html": html,
+                "--titles": titles,
+            }
+        )
         test = read_test(
             unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
         )

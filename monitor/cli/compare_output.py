@@ -93,12 +93,13 @@ def compared_page(compared: Compared) -> dict[str, object]:
             bars.append(Bar(name=name, amount=share, figure=_percent(share), kind="total"))
     distributions = []
     for summary in result.summaries:
-        if summary.segment == ALL:
-            chance = result.by_chance[summary.metric]
-            distributions.append(draw_distribution(summary, chance))
-            floor = _find_floor(compared, summary)
-            if floor is not None:
-                distributions.append(draw_distribution(floor, chance))
+        if summary.segment != ALL:
+            continue
+        chance = result.by_chance[summary.metric]
+        distributions.append(draw_distribution(summary, chance))
+        floor = _find_floor(compared, summary)
+        if floor is not None:
+            distributions.append(draw_distribution(floor, chance))
     users = []
     for each in result.worst:
         pair = draw_pair(each.baseline, each.candidate, compared.titles, scores_line(each))

@@ -134,7 +134,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     """Check the database: its tables, and its file if it is SQLite.
 
     The command checks that the tables have the form that this version expects, and that a SQLite
-    file is not damaged. It reads the complete file, which takes about ten seconds for each
+    file is not damaged. The command reads the complete file, which takes about ten seconds for each
     gigabyte. The exit code is 0 if no problem is found. Otherwise the exit code is 4, and the
     command prints the problems.
     """
@@ -245,7 +245,8 @@ def _print_pruned(pruned: Pruned) -> None:
 
 
 def _size_row(size: KindSize) -> tuple[str, ...]:
-    oldest = run = "-"
+    oldest = "-"
+    run = "-"
     if size.oldest is not None:
         oldest = size.oldest.strftime("%Y-%m-%d %H:%M")
     if size.bytes_per_run is not None:

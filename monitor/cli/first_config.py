@@ -111,8 +111,20 @@ class Sources:
     files: tuple[str, ...] = ()  # the files with lists
 
 
-_Ask = Callable[[str, str], str]
-"""Returns the answer to a question, or the default answer."""
+@immutable
+class _Ask:
+    """Asks questions in the terminal. If nobody can answer, it returns the default answers."""
+
+    reaches_person: bool
+
+    def __call__(self, question: str, default: str) -> str:
+        """Return the answer to the question."""
+        if not self.reaches_person:
+            return default
+        try:
+            return str(typer.prompt(question, default=default)).strip()
+        except typer.Abort:  # Ctrl-C or the end of the input
+            raise typer.Exit(INTERRUPTED_EXIT) from None
 
 
 def init(  # noqa: PLR0913 - the command's options
@@ -151,7 +163,7 @@ def init(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             metavar="LISTS",
-            help="Lists of a second training of the baseline's model, as the noise floor.",
+            help="Lists of a second training of the baseline's model, to measure the noise floor.",
         ),
     ] = None,
     user: UserColumn = None,
@@ -165,10 +177,11 @@ def init(  # noqa: PLR0913 - the command's options
     rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Write the short file without asking questions.")
+        bool, typer.Option("--minimal", help="Write a short file, and ask no questions.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Write a long file with all settings and comments.")
+        bool,
+        typer.Option("--full", help="Write a long file, which contains all settings and comments."),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -203,13 +216,12 @@ def init(  # noqa: PLR0913 - the command's options
         _write(target, example_text(), force=force)
         print_line(write_first_config(str(target), _option(target)))
         return
-    is_asked = _is_terminal() and not minimal and not is_answered
-    ask = _prompt if is_asked else _default
+    ask = _Ask(reaches_person=_is_terminal() and not (minimal or is_answered))
     if kind is None:
         kind = _ask_kind(ask)
     sources = _SOURCES[kind](answers, ask)
     _write(target, _short_text(answers.name, sources), force=force)
-    missing = [path for path in sources.files if find_file_problem(Path(path)) is not None]
+    missing = [file for file in sources.files if find_file_problem(Path(file)) is not None]
     compared = 0
     if sources.files and not missing:
         compared = try_config(target)
@@ -244,19 +256,6 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         raise ConfigError(f"cannot write {target}: {error.strerror}. Name another file") from None
 
 
-def _prompt(question: str, default: str) -> str:
-    """Ask the question in the terminal."""
-    try:
-        return str(typer.prompt(question, default=default)).strip()
-    except typer.Abort:  # Ctrl-C or the end of the input
-        raise typer.Exit(INTERRUPTED_EXIT) from None
-
-
-def _default(_: str, default: str) -> str:
-    """Return the default answer without asking."""
-    return default
-
-
 def _short_text(name: str, sources: Sources) -> str:
     """Return the short configuration."""
     noise_floor = ""
@@ -276,7 +275,7 @@ def _short_text(name: str, sources: Sources) -> str:
 def _ask_kind(ask: _Ask) -> ListSource:
     """Ask where the lists are. Raises BadParameter for an unknown kind."""
     kinds = list(ListSource)
-    if ask is _prompt:
+    if ask.reaches_person:
         print_line("Where are the lists?")
         for number, label in enumerate(_LABELS.values(), start=1):
             print_line(f"  {number}  {label}")
@@ -295,7 +294,7 @@ def _ask_files(answers: InitAnswers, ask: _Ask) -> Sources:
     baseline = answers.baseline or ask("File with the lists in use", "baseline.csv")
     candidate = answers.candidate or ask("File with the lists on trial", "candidate.csv")
     # A person did not name the default files, so they may be written later.
-    is_named = ask is _prompt or answers.baseline is not None
+    is_named = ask.reaches_person or answers.baseline is not None
     files = [baseline, candidate]
     retrained = None
     if answers.retrained is not None:
@@ -319,7 +318,7 @@ def _ask_http(answers: InitAnswers, ask: _Ask) -> Sources:
     candidate = answers.candidate or ask("URL of the service on trial, with {user}", other)
     items = answers.columns.items or ask("JMESPath to the item ids in an answer", "@")
     users = answers.users or ask("File with the users to ask for", "users.csv")
-    is_named = ask is _prompt or answers.users is not None
+    is_named = ask.reaches_person or answers.users is not None
     _require_user(baseline)
     _require_user(candidate)
     return Sources(
@@ -433,7 +432,7 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
     try:
         options = _recognize(path, columns)
     except InputError as error:
-        if ask is not _prompt:
+        if not ask.reaches_person:
             raise
         print_line(str(error))
         options = _recognize(path, _ask_columns(ask))

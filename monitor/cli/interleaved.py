@@ -30,7 +30,7 @@ def interleaved(
         str,
         typer.Option(
             metavar="A,B",
-            help="The values of the baseline and of the candidate in the column team.",
+            help="The values that the column team contains for the baseline and for the candidate.",
         ),
     ] = "baseline,candidate",
     user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,

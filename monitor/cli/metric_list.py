@@ -58,8 +58,9 @@ def metrics(
     if name is not None:
         _show(_find(name), as_json=as_json)
         return
-    pairwise = [_describe(kind()) for kind in (METRICS | METRICS.installed()).values()]
-    arm_wide = list(map(_describe_arm, ARM_METRICS.values()))
+    kinds = METRICS | METRICS.installed()
+    pairwise = [_describe(kind()) for kind in kinds.values()]
+    arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
     for problem in METRICS.problems():
         print_error(problem)
     if as_json:

@@ -254,10 +254,11 @@ def accept(  # noqa: PLR0913 - the command's options
             after=slot - timedelta(microseconds=1),
             limit=1,
         )
-        if not finished:
+        run = finished[0] if finished else None
+        if run is None:
             require_known(comparison, configured)
-        if finished and is_time_ago(since):
-            slot = finished[0].slot
+        elif is_time_ago(since):
+            slot = run.slot
         if undo:
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
@@ -266,7 +267,7 @@ def accept(  # noqa: PLR0913 - the command's options
                     f"`rankwatch show {comparison}`"
                 )
         else:
-            if not finished or (finished[0].slot, finished[0].status) != (slot, "ok"):
+            if run is None or run.slot != slot or run.status != "ok":
                 raise ConfigError(
                     f"no ok run of {comparison} has the slot {write_instant(slot)}: see `rankwatch "
                     f"runs {comparison}`"

@@ -111,7 +111,7 @@ SomeAlerts = Annotated[
         "--alert",
         "-a",
         autocompletion=complete_alerts,
-        help="Name of an alert. Repeat the option to name several. Default: all.",
+        help="Name of an alert. To name several alerts, repeat the option. Default: all.",
     ),
 ]
 HtmlFile = Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")]

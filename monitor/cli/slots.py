@@ -57,8 +57,8 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Run stored slots again, although live sources return different lists now. The "
-        "stored run is kept under the name NAME@ATTEMPT.",
+        help="Run stored slots again, although live sources return different lists now. rankwatch "
+        "keeps the stored run under the comparison name NAME@ATTEMPT.",
     ),
 ]
 
@@ -117,8 +117,12 @@ def run_once(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    chosen = None if slot is None else parse_instant(slot)
-    is_ago = slot is not None and is_time_ago(slot)
+    chosen = None
+    at = None
+    if slot is not None and is_time_ago(slot):
+        at = parse_instant(slot)
+    elif slot is not None:
+        chosen = parse_instant(slot)
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
@@ -132,13 +136,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     with open_one_shot(config, reconciles=True, say=print_error) as service:
         with progress_bar() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
-            outcomes = shown.run_once(
-                comparison,
-                None if is_ago else chosen,
-                at=chosen if is_ago else None,
-                again=again,
-            )
-            for outcome in outcomes:
+            for outcome in shown.run_once(comparison, chosen, at=at, again=again):
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
                 elif isinstance(outcome, Run):
@@ -224,7 +222,8 @@ def replay(  # noqa: PLR0913 - the command's options
                 service.deliver()
     unjudged = 0
     for result in results:
-        unjudged += any(state.judged_slot > result.claim.slot for state in result.states)
+        if any(state.judged_slot > result.claim.slot for state in result.states):
+            unjudged += 1
     if unjudged:
         print_error(
             f"{unjudged} of {len(results)} runs were measured but not judged, because newer slots "
@@ -311,15 +310,18 @@ def _find_while_learning(result: RunResult) -> str | None:
     from monitor.texts.explanations import write_cause
     from monitor.texts.interpretation import write_shared
 
-    is_learning = all(each.expected is None for each in result.expectations)
+    if result.status != "ok" or not result.expectations:
+        return None
+    has_learned = any(each.expected is not None for each in result.expectations)
     is_firing = any(state.state is State.FIRING for state in result.states)
-    if result.status != "ok" or not result.expectations or not is_learning or is_firing:
+    if has_learned or is_firing:
         return None
     explanation = result.explanation
     if explanation is not None and explanation.finding is not None:
         return f"{write_cause(explanation.finding)}."
     shared = [score for score in result.arm_scores if score.metric == Lack.SHARED]
-    return next(iter(write_shared(find_common_list_shares(shared))), None)
+    sentences = write_shared(find_common_list_shares(shared))
+    return sentences[0] if sentences else None
 
 
 def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
@@ -384,12 +386,12 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance data that arrived after the runs.
+    """Compute relevance metrics from data that arrived after the runs.
 
     The command uses the lists that are stored with each run. By default, it measures all runs that
-    are still waiting for relevance data. No rule judges the result. The output lists the runs that
-    this command measured, and the runs that are still waiting for relevance data. The exit code is
-    3 if relevance data has arrived but could not be used.
+    are still waiting for relevance data. No rule judges relevance metrics. The output lists the
+    runs that this command measured, and the runs that are still waiting for relevance data. The
+    exit code is 3 if relevance data has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -92,7 +92,8 @@ def show(
             "--users",
             min=0,
             max=1_000_000,
-            help="Number of users to show. These are the users with the least similar lists.",
+            help="Number of users to show. The command shows the users with the least similar "
+            "lists.",
         ),
     ] = 3,
     as_json: AsJson = False,

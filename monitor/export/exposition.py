@@ -61,8 +61,11 @@ class Format:
         lines = {}
         for family in families:
             page = self.encoder(FamilyCollector((family,))).removesuffix(_END)
+            # The parts are heads and samples in turn. Before the first head there is nothing.
             _, *parts = _HEAD.split(page)
-            lines[family.name] = tuple(zip(parts[::2], parts[1::2], strict=True))
+            heads = parts[::2]
+            samples = parts[1::2]
+            lines[family.name] = tuple(zip(heads, samples, strict=True))
         return lines
 
     def page(self, groups: Iterable[Lines], hidden: Container[str] = ()) -> bytes:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from itertools import chain
 
 import prometheus_client
 import structlog
@@ -81,8 +80,11 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
                 removable[labels[position]].append((name, labels))
     panel = gauges.samples.get("panel_users", {})
     users = {segment: count for (_, segment), count in panel.items()}
-    by_size = sorted(removable.items(), key=lambda item: (-users.get(item[0], 0), item[0]))
-    return dict(by_size)
+
+    def largest_first(segment: str) -> tuple[float, str]:
+        return -users.get(segment, 0), segment
+
+    return {segment: removable[segment] for segment in sorted(removable, key=largest_first)}
 
 
 def choose_segments(
@@ -137,8 +139,10 @@ class RunSeries:
     def group(self, shown: set[str]) -> FamilyGroup:
         """Return the series. Of the segments, only the ``shown`` ones are included."""
         if self._group is None or self._group[0] != shown:
-            hidden = self.segments.keys() - shown
-            left_out = set(chain.from_iterable(map(self.segments.__getitem__, hidden)))
+            left_out: set[SampleKey] = set()
+            for segment, samples in self.segments.items():
+                if segment not in shown:
+                    left_out.update(samples)
             gauges = self._gauges
             gauges.set("series_cut", (self.comparison,), len(left_out))
             # The group has no reference to this object, so that both are freed after the next run.

@@ -148,7 +148,7 @@ _TABLE = {
     "noise_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "Noise floor: mean similarity of two lists of the baseline for the same user.",
+        "The noise floor: the mean similarity of two lists of the baseline for the same user.",
     ),
     "noise_floor_users": _series(
         _GAUGE, _SIMILARITY, "Number of users with a candidate list and two baseline lists."
@@ -162,14 +162,14 @@ _TABLE = {
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "The mean excess of the users that noise_floor_users counts. A user's excess is the "
-        "distance between candidate and baseline, minus the distance between two lists of the "
-        "baseline.",
+        "The mean excess over the users that are counted in `rankwatch_noise_floor_users`. A "
+        "user's excess is the distance between candidate and baseline, minus the distance between "
+        "two lists of the baseline.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE,
         _SIMILARITY,
-        "The standard error of over_floor_mean, computed from the excess of each user.",
+        "The standard error of `rankwatch_over_floor_mean`, computed from the excess of each user.",
     ),
     "unpaired_mean": _series(
         _GAUGE,
@@ -178,11 +178,13 @@ _TABLE = {
         "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` "
         "compare the lists of an arm's users with the same users' lists before the test. "
         "`self_gap` and `far_gap` are differences between the arms. `outcome` is the relative "
-        "difference between the arms in an outcome, with the name of the outcome in the label "
-        "`metric`. `outcome_low` and `outcome_high` are the ends of its confidence interval.",
+        "difference between the arms in an outcome, whose name is in the label `metric`. "
+        "`outcome_low` and `outcome_high` are the ends of its confidence interval.",
     ),
     "unpaired_standard_error": _series(
-        _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
+        _GAUGE,
+        f"{_SIMILARITY} series",
+        "The standard error of `rankwatch_unpaired_mean`, computed over users.",
     ),
     "assigned_users": _series(
         _GAUGE,
@@ -216,8 +218,8 @@ _TABLE = {
     "model_version_info": _series(
         _GAUGE,
         "comparison arm model_version",
-        "Always 1. Version of an arm's model in the newest finished run, as a label. Absent "
-        "if the version is unknown.",
+        "Always 1. The label `model_version` contains the version of an arm's model in the newest "
+        "finished run. Absent if the version is unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
     "panel_users": _series(
@@ -250,26 +252,27 @@ _TABLE = {
     "alert_users": _series(
         _GAUGE,
         _ALERT,
-        "The number of users from whom alert_value was computed. Absent if alert_value is absent.",
+        "The number of users from whom `rankwatch_alert_value` was computed. Absent if "
+        "`rankwatch_alert_value` is absent.",
     ),
     "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
     "alert_expected": _series(
         _GAUGE,
         _ALERT,
-        "The value that a learned rule expected of the newest finished run. Absent while the rule "
-        "learns.",
+        "The value that a learning rule expected in the newest finished run. Absent while the "
+        "rule learns.",
     ),
     "alert_normal_lower": _series(
         _GAUGE,
         _ALERT,
-        "The lower end of the range that a learned rule expected of the newest finished run. Absent "
-        "while the rule learns.",
+        "The lower end of the range in which a learning rule expected the value of the newest "
+        "finished run. Absent while the rule learns.",
     ),
     "alert_normal_upper": _series(
         _GAUGE,
         _ALERT,
-        "The upper end of the range that a learned rule expected of the newest finished run. Absent "
-        "while the rule learns.",
+        "The upper end of the range in which a learning rule expected the value of the newest "
+        "finished run. Absent while the rule learns.",
     ),
     # Runs.
     "run_status": _series(
@@ -299,9 +302,9 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "The alert `Stale` fires if no run has been ok for this many seconds. The time covers "
-        "`conditions.stale.after` consecutive runs, plus the `deadline` of one run. `Stale` does "
-        "not fire if the configuration ignores it.",
+        "The alert `Stale` fires if no run has been ok for this many seconds. The value is the "
+        "time in which `conditions.stale.after` consecutive runs are due, plus the `deadline` of "
+        "one run. `Stale` does not fire if the configuration ignores this condition.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
@@ -367,7 +370,7 @@ _TABLE = {
         values=(Arm, CoverageReason),
     ),
     # Leadership.
-    "leader": _series(_GAUGE, "", "1 while this daemon is certain that it leads, else 0."),
+    "leader": _series(_GAUGE, "", "1 while this daemon is certain that it is the leader, else 0."),
     "lease_epoch": _series(
         _GAUGE,
         "",

@@ -40,7 +40,7 @@ class BasicAuth(Options):
     """User and password for HTTP basic authentication."""
 
     username: str = Field(min_length=1, pattern=r"^[^:]*$")
-    """User name, without a colon."""
+    """The user name. It must not contain a colon."""
     password: SecretStr
     """Password."""
 

@@ -367,19 +367,25 @@ class TitleCache:
 
         Omits titles if the source fails or does not answer in two seconds.
         """
-        wanted = {item for item in items if (comparison, item) not in self._titles}
-        watched = self._wiring().watched.get(comparison)
+        missing = {item for item in items if (comparison, item) not in self._titles}
         is_paused = self._monotonic() < self._paused_until_s.get(comparison, 0.0)
-        if wanted and watched is not None and not is_paused:
-            titles, trouble = pull_titles(watched.arms.titles, slot, wanted, _WAIT_S)
-            if trouble is not None:
-                self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
-            if len(self._titles) + len(titles) > _MOST:
-                self._titles.clear()  # the cache must not grow for ever
-            for item, title in titles.items():
-                self._titles[comparison, item] = title
+        if missing and not is_paused:
+            self._read(comparison, slot, missing)
         titles = {}
         for item in items:
             if (comparison, item) in self._titles:
                 titles[item] = self._titles[comparison, item]
         return titles
+
+    def _read(self, comparison: str, slot: datetime, items: Collection[str]) -> None:
+        """Read the titles of these items from the source of the comparison into the cache."""
+        watched = self._wiring().watched.get(comparison)
+        if watched is None:
+            return
+        titles, trouble = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
+        if trouble is not None:
+            self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
+        if len(self._titles) + len(titles) > _MOST:
+            self._titles.clear()  # the cache must not grow for ever
+        for item, title in titles.items():
+            self._titles[comparison, item] = title

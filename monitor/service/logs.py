@@ -154,7 +154,10 @@ def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
 def _shown_chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        error = cause
 
 
 def _print_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:

@@ -149,13 +149,13 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
     names: list[tuple[KeyPath, str]] = []
     for index, route in enumerate(settings.routes or ()):
         if route is not None:
-            for place, name in enumerate(route.receivers):
-                names.append((("routes", index, "receivers", place), name))
+            for position, name in enumerate(route.receivers):
+                names.append((("routes", index, "receivers", position), name))
     for name, fallback in (settings.fallbacks or {}).items():
-        path: KeyPath = ("fallbacks", name)
-        names += [(path, name), (path, fallback)]
+        place = ("fallbacks", name)
+        names += [(place, name), (place, fallback)]
         if name == fallback:
-            yield Problem(path, "a receiver cannot be its own fallback: name another receiver")
+            yield Problem(place, "a receiver cannot be its own fallback: name another receiver")
     choices = ", ".join(sorted(receivers)) or "none"
     for path, name in names:
         if name not in receivers:

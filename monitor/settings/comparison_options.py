@@ -36,7 +36,7 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """The alert for a condition. While runs meet the condition, rules cannot judge drift."""
+    """Whether and how to alert on a condition. Rules cannot judge drift in such runs."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
     """`alert` raises a separate alert for the condition, and alerts about drift keep their states.
@@ -164,8 +164,8 @@ class NoiseFloorOptions(OneOf):
     """Compares the baseline's lists with the baseline's lists from the previous run, which
     rankwatch stores."""
     retrain: SourceOptions | None = None
-    """Compares the baseline's lists with lists from a second training of the same model. The value
-    is the source of the second training's lists."""
+    """Compares the baseline's lists with lists from a second training of the same model. Set this
+    key to the source that contains the lists of the second training."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -302,8 +302,8 @@ class ComparisonOptions(Options):
     """What happens while runs cannot be judged. A key that you set here overrides the same key in
     the top-level `conditions`."""
     group_for: Duration | None = None
-    """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert. The default is 1d, or three intervals of the comparison if these are
+    """An alert joins an incident if the alert begins no later than seven times this duration after
+    the incident's first alert. The default is 1d, or three intervals of the comparison if these are
     longer than 1d."""
     deadline: Duration | None = None
     """The longest time that a run may take. The deadline must be shorter than the interval

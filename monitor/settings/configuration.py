@@ -98,7 +98,7 @@ class RetentionOptions(Options):
     whole day at a time."""
     lists: Duration | None = None
     """How long the lists of all compared users are stored (default: as long as `scores`). rankwatch
-    deletes lists earlier if they are no longer needed."""
+    deletes these lists before that time if they are no longer needed."""
     evidence: Duration = timedelta(days=90)
     """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
@@ -222,8 +222,9 @@ class Settings(Options):
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
     Alerts get the name as the label `installation`. The name also becomes part of the keys of
-    incidents. Without a name, alerts have no such label, and the keys contain a random id from the
-    database. If the name changes, firing alerts keep their keys."""
+    incidents. If you do not set a name, alerts have no label `installation`, and the keys of
+    incidents contain a random id from the database. If the name changes, firing alerts keep their
+    keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
     over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""
@@ -247,7 +248,7 @@ class Settings(Options):
     `/SimilarityDrop`. By default the URL is `/docs/runbooks` at `external_url`, where the daemon
     serves the runbooks. The setting `runbook_url` of a rule has priority."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What rankwatch does in every comparison while the comparison's runs cannot be judged."""
+    """What rankwatch does, in all comparisons, while runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
         alias="comparisons", min_length=1, max_length=1000
     )

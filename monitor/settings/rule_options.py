@@ -282,22 +282,22 @@ class CoverageRuleOptions(_LearnedKeys):
     coverage: value_types.CoverageName = Field(
         examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """Judges a share of users in place of a `metric`. By default, the rule looks at the candidate's
-    lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`. The first six of
-    the following values are shares of all users whose lists the run requested. `missing` counts
-    users without a list. `empty` counts users with an empty list. `short` counts users with a list
-    of fewer than `k` items. `duplicated` counts users with an item twice in the list. `failed`
-    counts users whose request failed. `unpaired` counts users that were not compared. All other
-    values are shares of the compared users. `shared_list` counts users with the arm's most common
-    list. `unchanged_list` counts users with the same list as in the last run, although lists of
-    other users changed. `exposure_jump` is the largest change of one item's share of the lists, or
-    of the first places: (now - before)² / (now + before), minus 40 times the mean of this value
-    over other items. If the item is new or gone, the result is nearly the share of the lists that
-    contain the item, or that contained it before. `shifted_list` counts users whose former first
-    item is gone, or users whose first item is new, whichever are more. `exposure_jump` and
-    `shifted_list` compare the lists with the last run before the firing alerts began.
-    `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed` counts
-    users whose first three items are the same in both arms, but in mostly reversed order.
+    """In place of a `metric`: judges a share of users. By default, the rule looks at the
+    candidate's lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`. The
+    first six of the following values are shares of all users whose lists the run requested.
+    `missing` counts users without a list. `empty` counts users with an empty list. `short` counts
+    users with a list of fewer than `k` items. `duplicated` counts users with an item twice in the
+    list. `failed` counts users whose request failed. `unpaired` counts users that were not
+    compared. All other values are shares of the compared users. `shared_list` counts users with the
+    arm's most common list. `unchanged_list` counts users with the same list as in the last run,
+    although lists of other users changed. `exposure_jump` is the largest change of one item's share
+    of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean
+    of this value over all other items. If the item is new or gone, the result is nearly the share
+    of the lists that contain the item, or that contained it before. `shifted_list` counts users
+    whose former first item is gone, or users whose first item is new, whichever number is larger.
+    `exposure_jump` and `shifted_list` compare the lists with the last run before the firing alerts
+    began. `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed`
+    counts users whose first three items are the same in both arms, but in mostly reversed order.
     `first_differs` counts users whose first item differs between the arms. `identical_list` counts
     users with the same list in both arms. `alike_list` counts users with nearly the same list.
     `interleaved_list` counts users whose list from the candidate has the baseline's first items
@@ -325,7 +325,7 @@ class FrozenRuleOptions(RuleOptions):
     excluding: ClassVar[str] = "which learns how often an arm's lists change: remove this key"
 
     frozen: Arm = Field(examples=["candidate"])
-    """Judges how long the lists of this arm stay the same, in place of a `metric`. The rule is in
+    """In place of a `metric`: judges how long the lists of this arm stay the same. The rule is in
     breach if the lists have not changed for an unusually long time while the other arm's lists
     change. Such a rule needs stored lists, so rankwatch stores lists."""
 
@@ -342,7 +342,7 @@ class OutcomeRuleOptions(_BelowKeys):
     excluding: ClassVar[str] = "which has one interval for all users of both arms: remove this key"
 
     outcome: str = Field(examples=["clicks"])
-    """Judges an outcome of an unpaired comparison, in place of a `metric`. The outcome is a column
+    """In place of a `metric`: judges an outcome of an unpaired comparison. The outcome is a column
     that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach if the
     candidate's outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the
     rule is in breach if the candidate's outcome is surely more than 2 % higher."""

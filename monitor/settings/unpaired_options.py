@@ -23,9 +23,9 @@ _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
 class UnpairedOptions(Options):
     """An unpaired comparison: each user is served by one arm only, as in an A/B test.
 
-    An unpaired comparison cannot detect that the lists of both arms changed in different ways, but
-    by the same amount. If the candidate can also return lists for the baseline's users, prefer a
-    paired comparison.
+    An unpaired comparison does not detect a change of both arms if the lists of both arms change by
+    the same amount, even in different ways. If the candidate can also return lists for the
+    baseline's users, prefer a paired comparison.
     """
 
     stays_partial: ClassVar[bool] = True
@@ -36,9 +36,9 @@ class UnpairedOptions(Options):
     arm: ColumnName
     """The column that contains the arm, both in the log and in `assignments`."""
     baseline: _ArmValue
-    """The value that means the baseline in the column that is set under `arm`."""
+    """The value that rows of the baseline have in the column that is set under `arm`."""
     candidate: _ArmValue
-    """The value that means the candidate in the column that is set under `arm`."""
+    """The value that rows of the candidate have in the column that is set under `arm`."""
     split: Annotated[
         dict[str, Annotated[float, Field(gt=0, lt=1)]],
         NOT_IN_HASH,

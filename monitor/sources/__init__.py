@@ -96,9 +96,9 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long rankwatch waits after a run's slot before it first reads the relevant items. Choose
-    a time after which the data is complete, because rankwatch keeps the first data that is not
-    empty. Without `after`, rankwatch first reads the items during the run."""
+    """How long rankwatch waits after a run's slot before it reads the relevant items for the first
+    time. Choose a time after which the data is complete, because rankwatch keeps the first data
+    that is not empty. Without `after`, rankwatch already tries to read the items during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
     """How long a run waits for the relevant items, counted from the run's slot."""
 
@@ -174,8 +174,8 @@ class UsersOptions(OneOf):
     is set under `users`. With `users: {all: true}`, the columns are in the baseline's file or
     table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """How many users a run requests lists for. If the value is a number, a run uses the same users
-    every time. Without `sample`, a run requests lists for all users."""
+    """The number of users whose lists a run requests. If the value is a number, a run uses the same
+    users every time. Without `sample`, a run requests lists for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:

@@ -80,11 +80,11 @@ def backtest_rules(
         transitions += changes
         if status is RunStatus.OK:
             lacking.update(lacks)
-        of_all = {each.metric: each for each in completed.summaries if each.segment == ALL}
+        by_metric = {each.metric: each for each in completed.summaries if each.segment == ALL}
         for rule in comparison.judging.similarity_rules:
             metric, statistic = rule.subject
-            value = of_all[metric].value(statistic) if metric in of_all else None
-            measured.setdefault(rule.subject, {})[slot] = value
+            by_slot = measured.setdefault(rule.subject, {})
+            by_slot[slot] = by_metric[metric].value(statistic) if metric in by_metric else None
     return Backtest(
         comparison=comparison,
         runs=runs,

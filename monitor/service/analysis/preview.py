@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
-from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.model.errors import ConfigError, MonitorError, SourceError
@@ -87,15 +86,15 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(problems=(str(error),))
-    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
-    problems = dict.fromkeys(filter(None, [untitled]))
+    titles, trouble = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    problems = [] if trouble is None else [trouble]
     if measured.run.unpaired is not None:
-        problems |= dict.fromkeys(measured.left_out)  # such as outcomes without numbers
+        problems += measured.left_out  # such as outcomes without numbers
     return preview(
         coverage=measured.coverage,
         unpaired=measured.run.unpaired,
         evidence=measured.run.evidence,
-        problems=tuple(problems),
+        problems=tuple(dict.fromkeys(problems)),
         matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),
@@ -112,14 +111,18 @@ def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iter
             candidate_users = arms.listed[Arm.CANDIDATE].users(slot, ()).users
             yield _match(IdKind.USER, users, candidate_users)
     if evidence:
-        items = chain(*(each.baseline for each in evidence))
-        candidate_items = chain(*(each.candidate for each in evidence))
+        items: list[str] = []
+        candidate_items: list[str] = []
+        for lists in evidence:
+            items += lists.baseline
+            candidate_items += lists.candidate
         yield _match(IdKind.ITEM, items, candidate_items)
 
 
 def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
-    ours = set(baseline)
-    return Match(ids=ids, matching=len(ours & set(candidate)), of=len(ours))
+    baseline_ids = set(baseline)
+    matching = baseline_ids & set(candidate)
+    return Match(ids=ids, matching=len(matching), of=len(baseline_ids))
 
 
 def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMismatch, ...]:
@@ -128,9 +131,13 @@ def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMisma
     Item ids come from the run. User ids come from all users of both arms, because the few users of
     the run may match by chance.
     """
-    of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
-    of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
-    return (*filter(None, of_users), *of_items)
+    mismatches = []
+    for arm in Arm:
+        mismatch = compare_users(arms, arm, slot, _WAIT_S)
+        if mismatch is not None:
+            mismatches.append(mismatch)
+    mismatches += [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
+    return tuple(mismatches)
 
 
 def _find_unmatched(

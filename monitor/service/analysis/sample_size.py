@@ -125,18 +125,23 @@ def read_rule_inputs(
     name = None if metric is None else str(parse(metric))
     all_inputs = []
     for rule in comparison.judging.similarity_rules:
-        is_drop = isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP
-        is_drop = is_drop and not means_too_similar(
-            rule.metric, str(rule.statistic), rule.direction
-        )
-        derived, of_metric = parse_derived(rule.metric)
-        judged = of_metric if derived in GAPS else rule.metric
         alpha = alphas.get((rule.alert, segment))
-        if is_drop and alpha is not None and name in (None, judged):
+        if alpha is None or not _detects_drop(rule):
+            continue
+        derived, metric_of_gap = parse_derived(rule.metric)
+        judged = metric_of_gap if derived in GAPS else rule.metric
+        if name is None or name == judged:
             inputs, _ = _read(RuleSeries(rule, segment), past)
             if inputs is not None:
                 all_inputs.append(replace(inputs, rule=rule, alpha=float(alpha)))
     return all_inputs
+
+
+def _detects_drop(rule: SimilarityRule) -> bool:
+    """Return whether the rule learns its limit, and alerts if one run is less similar."""
+    if not isinstance(rule.limit, LearnedLimit) or rule.limit.learning is not Learning.DROP:
+        return False
+    return not means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
 def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSeries[SeriesRuleT]]:
@@ -201,9 +206,11 @@ def _read(
     # `measure_all` returns values and sampling errors. `compute_reference` takes a column for each
     # series.
     key = (series.segment, series.rule.metric)
-    figures = [Figures.of(run.summaries) for run in past]
-    figures = [each for each in figures if each.summaries.get(key) in healthy]
-    values, errors = np.array([series.read(each) for each in figures]).T[..., np.newaxis]
+    all_figures = [Figures.of(run.summaries) for run in past]
+    figures = [each for each in all_figures if each.summaries.get(key) in healthy]
+    measures = np.array([series.read(each) for each in figures])
+    values = measures[:, :1]
+    errors = measures[:, 1:]
     if np.isnan(errors).all():
         return None, 0
     reference = compute_reference(values, errors)

@@ -11,6 +11,7 @@ import numpy as np
 
 from monitor.measures.metrics import Metric, Need, drift_direction, parse
 from monitor.model.alerts import Transition
+from monitor.model.arrays import Floats
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.memory import MemoryRequest, PastRun
@@ -192,11 +193,12 @@ def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> Simi
     """
     direction = drift_direction(str(metric), statistic)
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    alert = name
     for word in re.findall(r"[A-Za-z0-9]+", subject):
-        name += word[0].upper() + word[1:]
-    change = "Drop" if direction is Direction.BELOW else "Rise"
+        alert += word[0].upper() + word[1:]
+    change = "Drop" if falls else "Rise"
     return SimilarityRule(
-        alert=name[: 100 - len(change)] + change,
+        alert=alert[: 100 - len(change)] + change,
         metric=str(metric),
         statistic=statistic,
         limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
@@ -219,9 +221,9 @@ def _suggest(
     users = int(np.median([each.n for each in healthy])) if healthy else 0
     series = replace(look, rule=replace(look.rule, min_users=max(1, users // 2)))
     # Each measure is a value and its sampling error. Without runs the shape must be (0, 2).
-    measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
-    values, errors = measured.T[..., np.newaxis]
-    reference = compute_reference(values, errors)
+    measures = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
+    errors = measures[:, 1:]
+    reference = compute_reference(measures[:, :1], errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
@@ -285,24 +287,23 @@ def _with_threshold(
     proposed: Threshold,
 ) -> Suggestion:
     """Return the proposed threshold in the unit of the statistic, for runs with so many users."""
-    expected, limit, usually, nearly_always = (
-        series.show(float(each[0]), users) or 0.0
-        for each in (proposed.expected, proposed.limit, proposed.usually, proposed.nearly_always)
-    )
+
+    def show(figure: Floats) -> float:
+        return series.show(float(figure[0]), users) or 0.0
+
+    expected = show(proposed.expected)
     direction = series.rule.direction
     # Round to four decimals. Round away from healthy values, so that rounding causes no alert.
     round_away = math.floor if direction is Direction.BELOW else math.ceil
-    threshold = round_away(limit * _STEPS) / _STEPS
+    threshold = round_away(show(proposed.limit) * _STEPS) / _STEPS
+    limit = FixedLimit(direction=direction, value=threshold, resolve_at=threshold)
     return Suggestion(
-        rule=replace(
-            series.rule,
-            limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold),
-        ),
+        rule=replace(series.rule, limit=limit),
         segment=series.segment,
         runs=runs,
         expected=expected,
-        usually=abs(usually - expected),
-        nearly_always=abs(nearly_always - expected),
+        usually=abs(show(proposed.usually) - expected),
+        nearly_always=abs(show(proposed.nearly_always) - expected),
     )
 
 
@@ -317,8 +318,9 @@ def _with_caught(
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
     for run in all_finished_runs(comparison.name, history, None):
-        if run.config_hash == comparison.config_hash:
-            for transition in rejudging.judge(run):
-                if transition.is_start:
-                    starts[transition.alert].append(transition)
+        if run.config_hash != comparison.config_hash:
+            continue
+        for transition in rejudging.judge(run):
+            if transition.is_start:
+                starts[transition.alert].append(transition)
     return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)

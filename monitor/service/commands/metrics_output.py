@@ -50,11 +50,12 @@ class Gateway:
         Raises DeliveryError if the gateway rejects the metrics.
         """
         labels = {"instance": self.instance, "comparison": comparison}
+        counted = [with_counts(family) for family in families]
         push = partial(
             push_to_gateway,
             self.url,
             job="rankwatch",
-            registry=FamilyCollector(list(map(with_counts, families))),
+            registry=FamilyCollector(counted),
             grouping_key={name: value for name, value in labels.items() if value},
             timeout=TIMEOUT_S,
         )
@@ -129,7 +130,8 @@ def write_metrics(
         written = families
         if comparison is not None:
             # Other comparisons may have their own file, so omit their series here.
-            written = tuple(chain(*(families_of_comparison(families, name) for name in names)))
+            of_each = [families_of_comparison(families, name) for name in names]
+            written = tuple(chain.from_iterable(of_each))
         try:
             write_textfile(textfile, write_families(written))
         except (MonitorError, OSError) as error:

@@ -142,7 +142,7 @@ class Daemon:
             opened.callback(self._web.stop, WEB_S)
             # Start the web server first. Opening the database can take long, and probes should get
             # the reason.
-            self._has_database = self._is_opened()
+            self._has_database = self._open_database()
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
             opened.callback(self._scheduler.stop, STOP_S)
@@ -205,7 +205,7 @@ class Daemon:
             role=self._role,
             scheduler=self._scheduler,
             is_stopping=self._stopping.is_set,
-            open=self._open,
+            open=self._open_database_again,
             follow_lease=self._follow_lease,
         )
 
@@ -281,17 +281,20 @@ class Daemon:
 
     def _state(self) -> DaemonState:
         """Return the state that every page shows."""
+        refusals = [self._refusal]
         certificates = self._web.access.certificates
-        refusals = (self._refusal, certificates.refusal if certificates else None)
+        if certificates is not None:
+            refusals.append(certificates.refusal)
         return DaemonState(
             role=self._role.leadership.role,
             away=database_away(self._database.outage, self._jobs.latest.read_at, self._clock.now()),
-            refusals=tuple(filter(None, refusals)),
+            refusals=tuple(refusal for refusal in refusals if refusal is not None),
         )
 
     def _status(self) -> Status:
         """Return the state that the daemon's page shows."""
         wiring = self._wiring
+        configuration = wiring.settings.model_dump(mode="json", exclude_unset=True)
         return Status(
             version=__version__,
             started_at=self._started_at,
@@ -300,9 +303,7 @@ class Daemon:
             database=self.store.place,
             schedule=self._schedule(),
             receivers=wiring.receiver_names,
-            configuration=yaml.safe_dump(
-                wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False
-            ),
+            configuration=yaml.safe_dump(configuration, sort_keys=False),
         )
 
     def _schedule(self) -> tuple[ScheduledRun, ...]:
@@ -350,7 +351,8 @@ class Daemon:
                 if not isinstance(error, MonitorError):
                     log.exception("configuration not reloaded because of a bug")
                     reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
-                return self._refuse(reason)
+                self._refuse(reason)
+                return False
             # All parts of the new configuration are open now, so it replaces the old one.
             old = self._wiring
             self._wiring = new
@@ -362,13 +364,12 @@ class Daemon:
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
-    def _refuse(self, reason: str) -> bool:
-        """Log, show and export that the new configuration is refused. Returns False, for `reload`."""
+    def _refuse(self, reason: str) -> None:
+        """Log, show and export that the new configuration is refused."""
         log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
         self._refusal = ReloadRefusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
-        return False
 
     def _put_in_force(self) -> None:
         """Let all parts use the present wiring, after the start and after a reload."""
@@ -388,8 +389,8 @@ class Daemon:
                 adapt_store(self._wiring, self.store, self._clock)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
-    def _is_opened(self) -> bool:
-        """Open the database, and return whether it is open.
+    def _open_database(self) -> bool:
+        """Open the database, and become the leader or a standby. Returns False if this failed.
 
         Raises DatabaseError if waiting does not help.
         """
@@ -405,11 +406,13 @@ class Daemon:
             return False
         return True
 
-    def _open(self) -> None:
+    def _open_database_again(self) -> None:
         """Try again to open a database that did not answer at the start."""
         with self._changing:
+            if self._stopping.is_set():
+                return
             with errors_logged("database cannot be used"):
-                self._has_database = not self._stopping.is_set() and self._is_opened()
+                self._has_database = self._open_database()
             if self._has_database:
                 self._put_in_force()
 

@@ -166,7 +166,8 @@ def measure_wait(
     schedule = watched.schedule
     deadline = watched.comparison.measuring.deadline
     last_ok = None if newest is None else newest.last_ok_slot
-    since = due = last_ok or start
+    since = start if last_ok is None else last_ok
+    due = since
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
     # A comparison is stale only if a run was also due by the steady clock. Otherwise every

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,8 @@ class ReadOnlyDatabase:
             SourceError: The database reports an error, or a limit is exceeded.
         """
         total = 0
-        streamed = {"stream_results": True, "max_row_buffer": _FETCH}
+        # SQLite always streams. With this option, each row would go through another buffer.
+        streamed = {"stream_results": self.dialect != "sqlite", "max_row_buffer": _FETCH}
         with self._connection(deadline, str(statement)) as connection:
             for parameters in parameter_sets:
                 with connection.execute(
@@ -110,9 +110,7 @@ class ReadOnlyDatabase:
         """The rows in parts. The size of a part in memory is limited."""
         size = 1  # small, because the length of the values is not known yet
         while rows := result.fetchmany(size):
-            values = chain.from_iterable(rows)
-            lengths = (len(value) for value in values if type(value) in {str, bytes, list})
-            longest = max(lengths, default=0)
+            longest = max(map(_longest, zip(*rows, strict=True)))
             if longest > _LONGEST_VALUE:
                 raise SourceError(
                     f"{self.where} gives a value of length {longest}: select no value longer than "
@@ -150,6 +148,13 @@ class ReadOnlyDatabase:
             raise SourceError(
                 f"{self.where} cannot be read ({type(error).__name__}): check url, query and table"
             ) from None
+
+
+def _longest(values: Sequence[Any]) -> int:
+    """The greatest length of a text, of bytes or of a list in a column. It is 0 if there is none."""
+    if not {str, bytes, list} >= set(map(type, values)):
+        values = [value for value in values if isinstance(value, str | bytes | list)]
+    return max(map(len, values), default=0)
 
 
 def _fields(values: Sequence[object], name: str, root: str) -> Sequence[object]:

@@ -83,7 +83,8 @@ def _newest(
     at = order[0]
     is_in_time = _in_period(at, served, slot, dialect)
     if has_users_only:
-        return sa.select(*selected).where(is_in_time).distinct()
+        # SQLite sorts rows to group them, which takes half the time of DISTINCT.
+        return sa.select(*selected).where(is_in_time).group_by(*selected)
     newest = sa.func.first_value(order[-1]).over(
         partition_by=selected[0], order_by=[column.desc() for column in order]
     )
@@ -302,7 +303,7 @@ class SqlSource:
 
     def _pull(self, request: PullRequest) -> Pull:
         options = self._options
-        users = request.users.tolist()
+        users = request.users
         size = options.batch if "users" in self._names else max(1, len(users))
         # The users of each statement that has not ended.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
@@ -325,7 +326,9 @@ class SqlSource:
             return pull
         return pull_without(pull, late, CoverageReason.TIMEOUT, self._late)
 
-    def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
+    def _batches(
+        self, request: PullRequest, waiting: "deque[pd.Index[str]]"
+    ) -> Iterator[TableBatch]:
         """Run all statements and return their rows. Stop at the deadline.
 
         When a statement ends, its users are removed from ``waiting``.
@@ -335,7 +338,9 @@ class SqlSource:
 
         def parameter_sets() -> Iterator[dict[str, object]]:
             while waiting:
-                values = {"k": request.k, "slot": request.slot, "users": waiting[0]}
+                values = {"k": request.k, "slot": request.slot}
+                if "users" in self._names:
+                    values["users"] = waiting[0].tolist()
                 yield {name: values[name] for name in self._names}
                 waiting.popleft()
 
