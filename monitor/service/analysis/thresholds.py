@@ -196,7 +196,7 @@ def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> Simi
     alert = name
     for word in re.findall(r"[A-Za-z0-9]+", subject):
         alert += word[0].upper() + word[1:]
-    change = "Drop" if falls else "Rise"
+    change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
         alert=alert[: 100 - len(change)] + change,
         metric=str(metric),
