@@ -562,18 +562,16 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
     back. Deliveries of one message have the same key.
     """
-    by_message: dict[str | None, dict[DeliveryStatus, Decision]] = {}
+    first: dict[tuple[str | None, DeliveryStatus], Decision] = {}
     for decision in decisions:
-        by_status = by_message.setdefault(decision.delivery.message_key, {})
-        by_status.setdefault(decision.status, decision)
+        first.setdefault((decision.delivery.message_key, decision.status), decision)
     for decision in decisions:
-        delivery = decision.delivery
+        key = decision.delivery.message_key
         common = decision
-        if delivery.message_key:
-            by_status = by_message[delivery.message_key]
-            held = by_status.get(DeliveryStatus.HELD, decision)
-            common = by_status.get(DeliveryStatus.PENDING, held)
-        yield common._replace(delivery=delivery)
+        if key is not None:
+            held = first.get((key, DeliveryStatus.HELD), decision)
+            common = first.get((key, DeliveryStatus.PENDING), held)
+        yield common._replace(delivery=decision.delivery)
 
 
 def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
