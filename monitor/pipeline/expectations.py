@@ -29,7 +29,7 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import Findings
-from monitor.model.statistics import SIMILAR, Lack
+from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -74,6 +74,9 @@ these rules. A rule on the exposure or the shifted lists of the baseline has the
 SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
+AFTER_HOLIDAY = (
+    "not judged by what is normal, because the lists are compared with a holiday's lists"
+)
 
 REMEMBERED = 120
 """A judgement reads at most this many of the newest runs.
@@ -130,6 +133,7 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
+    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         learned = _find_past_of_models(learned.runs, findings)
@@ -167,6 +171,9 @@ def compute_expectations(
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     completed = []
     for column, expectation in enumerate(expected):
+        if is_after_holiday and _needs_earlier_lists(series[column].rule):
+            completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
+            continue
         completed.append(
             replace(
                 expectation,
@@ -177,6 +184,10 @@ def compute_expectations(
             )
         )
     return tuple(completed)
+
+
+def _needs_earlier_lists(rule: SeriesRule) -> bool:
+    return isinstance(rule, CoverageRule) and rule.share.lack in OF_EARLIER_LISTS
 
 
 @immutable
