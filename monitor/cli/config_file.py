@@ -286,15 +286,13 @@ def _preview_dict(preview: Preview, first_change: _FirstChange | None) -> dict[s
     """Return the preview as JSON."""
     users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
-    change: dict[str, object] = {"change_first": None, "line": None}
-    if first_change is not None:
-        change = {"change_first": first_change.setting, "line": first_change.line}
     return {
         "comparison": preview.comparison.name,
         **attributes_of(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "problems": [*preview.problems, *notes],
-        **change,
+        "change_first": None if first_change is None else first_change.setting,
+        "line": None if first_change is None else first_change.line,
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
         "unpaired": preview.unpaired,
