@@ -256,7 +256,8 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
         coverage = preview.coverage.all
         for (arm, reason), count in coverage.users_by_reason.items():
             sentence = f"  {arm}: {count} of {coverage.asked_of(arm)} users {reason}"
-            if note := preview.notes.get((arm, reason)):
+            note = preview.notes.get((arm, reason))
+            if note:
                 sentence += f" ({note})"
             print_line(sentence)
     arms = [] if preview.unpaired is None else write_arms(preview.unpaired)

@@ -150,7 +150,8 @@ def require_known(comparison: str | None, configured: Sequence[str]) -> None:
     if comparison is None or comparison in configured:
         return
     problem = f"no comparison named {comparison!r}: nothing is stored under this name. "
-    if near := get_close_matches(comparison, configured, n=1):
+    near = get_close_matches(comparison, configured, n=1)
+    if near:
         raise ConfigError(f"{problem}Did you mean {near[0]!r}?")
     raise ConfigError(f"{problem}The configuration has {', '.join(configured)}")
 

@@ -183,7 +183,7 @@ class DaemonMetrics:
             shown = dict(self._shown)
             gaps = dict(self._gaps)
         pending, held, given_up = self._outbox
-        receivers = set(self._names.get("receiver", ())).union(*self._outbox)
+        receivers = set(self._names.get("receiver", ())).union(pending, held, given_up)
         for receiver in sorted(receivers):
             count, oldest_s = pending.get(receiver, (0, 0.0))
             held_count, _ = held.get(receiver, (0, 0.0))

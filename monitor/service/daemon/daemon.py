@@ -432,13 +432,15 @@ class Daemon:
 
     def unready(self) -> str | None:
         """Return why the service cannot work now, or None if it can."""
-        if (outage := self._database.outage) is not None:
+        outage = self._database.outage
+        if outage is not None:
             return outage.reason
         try:
             self.store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
-        if trouble := self._role.leadership.trouble:
+        trouble = self._role.leadership.trouble
+        if trouble is not None:
             return trouble
         if self._jobs.latest.all is None:
             return "nothing has been read from the database yet"

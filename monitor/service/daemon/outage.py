@@ -250,7 +250,7 @@ class OutageAlert:
             )
             return
         state.unsure = None
-        state.start = next(iter(message.firing), None)
+        state.start = message.firing[0] if message.firing else None
         state.sent_s = clock.monotonic()
         publisher.count("notifications_total", name, "sent")
         log.warning("receiver notified of the outage", receiver=name, status=message.status)
