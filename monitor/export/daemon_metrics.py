@@ -191,6 +191,7 @@ class DaemonMetrics:
             gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s)
             gauges.set("outbox_held", (receiver,), held_count)
             gauges.set("outbox_given_up", (receiver,), given_up.get(receiver, 0))
+        # Before `set_names`, all comparisons are shown.
         comparisons = self._names.get("comparison", gaps)
         for comparison, quantiles_by_lists in gaps.items():
             if comparison not in comparisons:

@@ -98,7 +98,8 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     ``on_ping`` gets the outcome of each ping.
     """
-    if (exposed := settings.privacy.exposure) is not None:
+    exposed = settings.privacy.exposure
+    if exposed is not None:
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))

@@ -318,6 +318,7 @@ class DaemonJobs:
             # This comes last, so that the abandoned runs are published too.
             self.latest.refresh(names)
         if abandoned:
+            # The slots of abandoned runs are free now, so try to run the newest slots.
             for name in names:
                 self.scheduler.run_now(name)
         if leads:

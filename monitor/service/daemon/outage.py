@@ -161,7 +161,8 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         return False
     _record_end(store, database)
     database.answered()
-    if (exposed := exposure(store.database.url)) is not None:
+    exposed = exposure(store.database.url)
+    if exposed is not None:
         log.warning("every account can read the database", reason=exposed)
     return True
 
