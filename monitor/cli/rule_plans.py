@@ -370,7 +370,7 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
         "power": search.power,
         "alpha": search.share,
         "reason": plan.reason,
-        "alert": inputs.rule and inputs.rule.alert,
+        "alert": None if inputs.rule is None else inputs.rule.alert,
         **attributes_of(inputs, "mean", "sd", "wander", "learned"),
         "usual_users": inputs.users,
         "least_drop_now": None if inputs.users is None else search.least_drop(inputs.users),

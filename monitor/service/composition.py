@@ -88,9 +88,9 @@ class Wiring:
 
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""
-        for each in self.settings.comparisons:
-            if each.name == comparison and self.reopen is not None:
-                self.watched[comparison] = self.reopen(each)
+        options = self.settings.comparisons_by_name.get(comparison)
+        if options is not None and self.reopen is not None:
+            self.watched[comparison] = self.reopen(options)
 
 
 def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
@@ -119,7 +119,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     return Wiring(
         settings=settings,
-        watched={each.name: reopen(each) for each in settings.comparisons},
+        watched={name: reopen(each) for name, each in settings.comparisons_by_name.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
@@ -138,7 +138,7 @@ def set_known_names(
     publisher.register(
         tuple(wiring.watched),
         wiring.receiver_names,
-        intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
+        intervals=wiring.policy.intervals,
         stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,

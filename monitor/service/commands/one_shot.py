@@ -334,10 +334,9 @@ def open_one_shot(
     ):
         if reconciles:
             adapt_store(wiring, store, SystemClock())
-        intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         for receiver in wiring.receivers:
             if isinstance(receiver, Alertmanager):
-                receiver.intervals = intervals
+                receiver.intervals = wiring.policy.intervals
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)

@@ -122,8 +122,7 @@ def decide(
     """
     users_at = None
     if question.needs_panel:
-        by_name = {each.name: each for each in settings.comparisons}
-        options = by_name[question.comparison.name]
+        options = settings.comparisons_by_name[question.comparison.name]
         source = open_users(options.users, options.baseline)
         users_at = partial(source.users, dimensions=tuple(options.users.segments))
     return judge_stored(history, question, clock, users_at, most_looks=most_looks)
