@@ -109,7 +109,7 @@ def show(
 
     choice = parse_slot(slot)
     with opened_database(config) as (store, configured):
-        run = _find(store, comparison, choice)
+        run = _find_finished_run(store, comparison, choice)
         if run is None:
             require_known(comparison, configured)
             raise InputError(_write_no_run(comparison, choice))
@@ -204,7 +204,7 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
-def _find(store: SqlStore, comparison: str, choice: SlotChoice) -> FinishedRun | None:
+def _find_finished_run(store: SqlStore, comparison: str, choice: SlotChoice) -> FinishedRun | None:
     """Return the newest finished run that the choice allows."""
     listed = store.history.runs(
         comparison=comparison,

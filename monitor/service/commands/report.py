@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from monitor.model.errors import ConfigError
-from monitor.pipeline.titles import pull_titles
+from monitor.pipeline.item_titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.composition import TitleCache, Wiring, open_comparison
 from monitor.settings.configuration import Settings
