@@ -14,7 +14,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
 from monitor.model.runs import Summary
 from monitor.model.statistics import DerivedMetric
-from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedFindings
+from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
