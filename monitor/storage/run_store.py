@@ -139,7 +139,7 @@ class SqlRunStore:
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
-            result = replace(result, scores=_with_first_batch(result.scores))
+            result = replace(result, scores=_with_first_block(result.scores))
         with self._database.write() as connection:
             if result.claim.keeps_earlier:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
@@ -201,12 +201,12 @@ class SqlRunStore:
             return True
 
 
-def _with_first_batch(batches: Iterable[Scores]) -> Iterable[Scores]:
-    """Return the same batches, and compute the first one now.
+def _with_first_block(blocks: Iterable[Scores]) -> Iterable[Scores]:
+    """Return the same blocks, and compute the first one now.
 
-    The first batch may sort all users, which must not prolong a transaction.
+    The first block may sort all users, which must not prolong a transaction.
     """
-    remaining = iter(batches)
+    remaining = iter(blocks)
     first = list(islice(remaining, 1))
     return chain(first, remaining)
 

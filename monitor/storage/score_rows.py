@@ -32,13 +32,13 @@ def insert_rows(
     run_id: int,
     first: int,
     parts: MetricsByPart,
-    batches: Iterable[Scores],
+    blocks: Iterable[Scores],
 ) -> None:
     """Insert one row for each user and part into SQLite.
 
     The first part gets the number ``first``.
     """
-    for users, part, values in _chunks(parts, batches):
+    for users, part, values in _chunks(parts, blocks):
         columns = [users, *(column.tolist() for column in values)]  # SQLite stores NaN as NULL
         # The values of the first row, of the second row, and so on.
         all_values = list(chain.from_iterable(zip(*columns, strict=True)))
@@ -57,14 +57,14 @@ def copy_rows(
     day: date,
     first: int,
     parts: MetricsByPart,
-    batches: Iterable[Scores],
+    blocks: Iterable[Scores],
 ) -> None:
     """Copy one row for each user and part to PostgreSQL.
 
     The first part gets the number ``first``.
     """
     with driver.cursor() as cursor:
-        for users, part, values in _chunks(parts, batches):
+        for users, part, values in _chunks(parts, blocks):
             columns = ", ".join(f"v{place}" for place in range(1, len(values) + 1))
             fields = f"run_id, day, part, {columns}, user_id"
             with cursor.copy(f"COPY scores ({fields}) FROM STDIN (FORMAT BINARY)") as copy:
@@ -118,18 +118,18 @@ def _binary_rows(
 
 
 def _chunks(
-    parts: MetricsByPart, batches: Iterable[Scores]
+    parts: MetricsByPart, blocks: Iterable[Scores]
 ) -> Iterator[tuple[list[str], int, list[Floats]]]:
     """Yield `CHUNK` users at a time: their stored names, the number of a part, and its values.
 
     The number counts from 0. The values are one array for each metric of the part.
     """
-    for batch in batches:
-        for start in range(0, len(batch.users), CHUNK):
+    for block in blocks:
+        for start in range(0, len(block.users), CHUNK):
             chunk = slice(start, start + CHUNK)
-            users = stored_names(batch.users[chunk].tolist())
+            users = stored_names(block.users[chunk].tolist())
             for part, metrics in enumerate(parts):
-                yield users, part, [batch.by_metric[metric][chunk] for metric in metrics]
+                yield users, part, [block.by_metric[metric][chunk] for metric in metrics]
 
 
 @lru_cache(maxsize=16)
