@@ -57,11 +57,11 @@ def measure_outcomes(
         users_of[arm] = users.users[has_stayed & (users.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
     now, before = sums
-    gaps = [_compare(column, now, before, users_of, days) for column in plan.outcomes]
+    gaps = [_compare_outcome(column, now, before, users_of, days) for column in plan.outcomes]
     return tuple(gaps), lacks
 
 
-def _compare(
+def _compare_outcome(
     column: str,
     now: pd.DataFrame,
     before: pd.DataFrame,

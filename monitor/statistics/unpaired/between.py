@@ -103,8 +103,8 @@ def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> Bet
     items = max(len(baseline.counts), len(candidate.counts))
     of_baseline = baseline.up_to(items)
     of_candidate = candidate.up_to(items)
-    within_baseline = _mean(of_baseline, baseline.users, p)
-    within_candidate = _mean(of_candidate, candidate.users, p)
+    within_baseline = _mean_within_arm(of_baseline, baseline.users, p)
+    within_candidate = _mean_within_arm(of_candidate, candidate.users, p)
     shared = _products(of_baseline, of_candidate)
     across = _weigh(shared, baseline.users * candidate.users, p)
     return BetweenSimilarities(
@@ -115,7 +115,7 @@ def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> Bet
     )
 
 
-def _mean(counts: Integers, users: int, p: float) -> float:
+def _mean_within_arm(counts: Integers, users: int, p: float) -> float:
     """The mean similarity of two different users of one arm."""
     itself = np.cumsum(counts.sum(axis=0))
     return _weigh(_products(counts, counts) - itself, users * (users - 1), p)
