@@ -88,9 +88,9 @@ class Wiring:
 
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""
-        for each in self.settings.comparisons:
-            if each.name == comparison and self.reopen is not None:
-                self.watched[comparison] = self.reopen(each)
+        options = self.settings.comparisons_by_name.get(comparison)
+        if options is not None and self.reopen is not None:
+            self.watched[comparison] = self.reopen(options)
 
 
 def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
@@ -98,7 +98,8 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     ``on_ping`` gets the outcome of each ping.
     """
-    if (exposed := settings.privacy.exposure) is not None:
+    exposed = settings.privacy.exposure
+    if exposed is not None:
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
@@ -120,7 +121,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     return Wiring(
         settings=settings,
-        watched={each.name: reopen(each) for each in settings.comparisons},
+        watched={name: reopen(each) for name, each in settings.comparisons_by_name.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
@@ -139,7 +140,7 @@ def set_known_names(
     publisher.register(
         tuple(wiring.watched),
         wiring.receiver_names,
-        intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
+        intervals=wiring.policy.intervals,
         stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,
