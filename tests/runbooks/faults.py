@@ -1,7 +1,9 @@
 """The fault behind each alert of the default rules, and of conditions."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -20,7 +22,7 @@ def _swap(first, second, items):
     return items
 
 
-_CHANGES = {
+_CHANGES: dict[str, Callable[..., Any]] = {
     "replace": _replace,
     "swap": _swap,
     "no_list": lambda _: None,
