@@ -109,17 +109,18 @@ class SqlRunStore:
     def release(self, claim: Claim) -> None:
         """Give up a claim without having run the slot.
 
-        The row of a first attempt is deleted. After a rerun, the slot shows its earlier results
-        again.
+        The row of a first attempt is deleted. A later attempt is stored as abandoned, or if the
+        slot was finished before, its results stay.
         """
         is_held = _is_held(claim)
-        is_first_attempt = and_(is_held, runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        is_first_attempt = and_(runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        delete_first_attempt = delete(runs).where(is_held, is_first_attempt)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
-        release = update(runs).where(is_held).values(claimed_until=None, **abandoned)
+        give_up = update(runs).where(is_held).values(claimed_until=None, **abandoned)
         with self._database.write() as connection:
-            is_deleted = connection.execute(delete(runs).where(is_first_attempt)).rowcount == 1
-            if not is_deleted:
-                connection.execute(release)
+            connection.execute(delete_first_attempt)
+            # If the row was deleted, this finds no row.
+            connection.execute(give_up)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
         """Store a complete result in one transaction, and return the run's number.

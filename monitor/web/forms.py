@@ -67,8 +67,9 @@ class FormTokens:
 
         Raises ForbiddenError if the token is wrong.
         """
-        issued = token.partition("~")[0]
-        if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
+        issued, _, _ = token.partition("~")
+        right_token = self.issue(user, issued)
+        if not hmac.compare_digest(token.encode(), right_token.encode()):
             raise ForbiddenError(
                 "another user or another daemon made this form, or the daemon was restarted since "
                 "then: load the page of the form again",
