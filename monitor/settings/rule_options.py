@@ -201,8 +201,8 @@ class _LearnedKeys(_LimitKeys):
     `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
     of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
-    """Which direction of change is a breach. Only for rules with `learned`. `drift` means less
-    similar lists. `improvement` means lists that are suspiciously similar."""
+    """The direction of change that is a breach. You can use this key only together with `learned`.
+    `drift` means less similar lists. `improvement` means lists that are suspiciously similar."""
 
     @property
     def limit(self) -> rules.Limit:
@@ -285,9 +285,9 @@ class CoverageRuleOptions(_LearnedKeys):
     coverage: value_types.CoverageName = Field(
         examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """In place of a `metric`: judges a share of users. By default, the rule looks at the
-    candidate's lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`. The
-    first six of the following values are shares of all users whose lists the run requested.
+    """Use this key in place of `metric` to judge a share of users. By default, the rule looks at
+    the candidate's lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`.
+    The first six of the following values are shares of all users whose lists the run requested.
     `missing` counts users without a list. `empty` counts users with an empty list. `short` counts
     users with a list of fewer than `k` items. `duplicated` counts users with an item twice in the
     list. `failed` counts users whose request failed. `unpaired` counts users that were not
@@ -328,9 +328,9 @@ class FrozenRuleOptions(RuleOptions):
     excluding: ClassVar[str] = "which learns how often an arm's lists change: remove this key"
 
     frozen: Arm = Field(examples=["candidate"])
-    """In place of a `metric`: judges how long the lists of this arm stay the same. The rule is in
-    breach if the lists have not changed for an unusually long time while the other arm's lists
-    change. Such a rule needs stored lists, so rankwatch stores lists."""
+    """Use this key in place of `metric` to judge how long the lists of this arm stay the same. The
+    rule is in breach if the lists have not changed for an unusually long time while the other arm's
+    lists change. Such a rule needs stored lists, so rankwatch stores lists."""
 
     def to_rule(self, k: int) -> rules.StandstillRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
@@ -344,10 +344,10 @@ class OutcomeRuleOptions(_BelowKeys):
     excluding: ClassVar[str] = "which has one interval for all users of both arms: remove this key"
 
     outcome: str = Field(examples=["clicks"])
-    """In place of a `metric`: judges an outcome of an unpaired comparison. The outcome is a column
-    that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach if the
-    candidate's outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the
-    rule is in breach if the candidate's outcome is surely more than 2 % higher."""
+    """Use this key in place of `metric` to judge an outcome of an unpaired comparison. The outcome
+    is a column that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach
+    if the candidate's outcome is surely more than 2 % lower than the baseline's. With `above:
+    0.02`, the rule is in breach if the candidate's outcome is surely more than 2 % higher."""
 
     def to_rule(self, k: int) -> rules.SimilarityRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
