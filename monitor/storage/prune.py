@@ -170,9 +170,9 @@ def _delete_some_transitions(database: Database, before: datetime) -> Counter[st
 
     Returns the deleted rows by table. The counter is empty if there was nothing to delete.
     """
-    some = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
+    prunable = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
     with database.write() as connection:
-        ids = list(connection.scalars(some))
+        ids = list(connection.scalars(prunable))
         is_of_batch = deliveries.c.transition_id.in_(ids)
         delivery_ids = select(deliveries.c.id).where(is_of_batch)
         is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)
