@@ -15,14 +15,15 @@ from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
-from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, UserBatch
+from monitor.model.ports import Source
+from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
-from monitor.model.runs import Scores
+from monitor.model.runs import PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import Answers, Arms, UnpairedArms, draw_panel, join_all, pull_all
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import cut_panel
+from monitor.pipeline.user_batches import PanelPull, cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
@@ -88,11 +89,13 @@ def _pull_arms(
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
+    before = _PulledOnce(arms.baseline, everybody)
 
     def batches(size: int) -> Iterator[UserBatch]:
         for arm, rows in rows_of_arm.items():
             users = cut_panel(everybody, rows)
-            of_arm = replace(arms, candidate=unpaired.lists[arm])
+            before.rows = rows
+            of_arm = replace(arms, baseline=before, candidate=unpaired.lists[arm])
             left_s = watch.seconds_left(comparison.measuring.deadline)
             answers = pull_all(comparison, of_arm, users, slot, left_s)
             lacks.update(dict.fromkeys(answers.lacks))
@@ -106,6 +109,26 @@ def _pull_arms(
         weights=None,
         relevance=None,
     )
+
+
+class _PulledOnce:
+    """A source of lists that is asked once for all users of a panel. Port: Source.
+
+    ``rows`` are the rows of the users that are asked for next.
+    """
+
+    def __init__(self, source: Source, panel: Panel) -> None:
+        self.rows: Rows = np.arange(len(panel))
+        self._source = source
+        self._panel = panel
+        self._pulled: PanelPull | None = None
+
+    def pull(self, request: PullRequest) -> Pull:
+        """The lists of the users in ``rows``."""
+        if self._pulled is None:
+            everybody = replace(request, users=self._panel.users)
+            self._pulled = PanelPull(self._panel, self._source.pull(everybody))
+        return self._pulled.take(self.rows)
 
 
 def pull_until_certain(
