@@ -57,11 +57,8 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import users_at_once
 
 SAMPLED_USERS = 100_000
-"""The sample has about this many users. In a smaller run it has all users.
-
-Explanations, arm metrics and the selection of ordinary users use the sample, because they need many
-users in memory at once.
-"""
+_FEWEST_SAMPLED = 20_000
+_SAMPLED_ITEMS = 5_000_000
 _LONGEST_USER = 40
 """In notes, users' ids are cut to this many characters."""
 
@@ -77,6 +74,16 @@ class Sample:
     segments: SegmentRows
     scores: Scores
     coverage: Coverage
+
+
+def users_in_sample(k: int) -> int:
+    """Return about how many users the sample of a run has. In a smaller run it has all users.
+
+    They have about `_SAMPLED_ITEMS` items in each arm, but there are `_FEWEST_SAMPLED` to
+    `SAMPLED_USERS` users. Explanations, arm metrics and the selection of ordinary users use the
+    sample, because they need many users in memory at once.
+    """
+    return max(_FEWEST_SAMPLED, min(SAMPLED_USERS, _SAMPLED_ITEMS // k))
 
 
 class RunAccumulator:

@@ -17,7 +17,7 @@ from monitor.model.rules import Comparison, Keep
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.accumulator import SAMPLED_USERS, RemoteMeasurer, RunAccumulator
+from monitor.pipeline.accumulator import RemoteMeasurer, RunAccumulator, users_in_sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
@@ -54,7 +54,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
-    sampled_users: int = SAMPLED_USERS,
+    sampled_users: int | None = None,
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
@@ -62,6 +62,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     coverage.
     """
     measuring = comparison.measuring
+    sampled_users = sampled_users or users_in_sample(measuring.k)
     seconds_left = partial(watch.seconds_left, measuring.deadline)
     if watch.clock.now() < slot + measuring.relevance_after:
         # Labels must not be read too early, because incomplete labels look complete.

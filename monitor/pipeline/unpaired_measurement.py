@@ -34,7 +34,7 @@ from monitor.model.rules import Comparison, Keep, MeasuringPlan
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, Scores, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.model.unpaired import ArmCounts, ArmGap, AssignedUsers, UnpairedFindings
-from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
+from monitor.pipeline.accumulator import RunAccumulator, Sample, users_in_sample
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import measure_arm_scores, recode_earlier
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
@@ -69,7 +69,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
-    sampled_users: int = SAMPLED_USERS,
+    sampled_users: int | None = None,
 ) -> Measurement:
     """Measure one slot of an unpaired comparison. ``scores`` are as in `measure_slot`.
 
@@ -85,6 +85,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
+    sampled_users = sampled_users or users_in_sample(measuring.k)
     notes: Notes = {}
     with watch.stage("users"):
         assigned = _read_assigned(sources, slot, seconds_left())
