@@ -85,7 +85,6 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
     size = batch_users or users_at_once(measuring.k)
-    sampled_users = sampled_users or users_in_sample(measuring.k)
     notes: Notes = {}
     with watch.stage("users"):
         assigned = _read_assigned(sources, slot, seconds_left())
@@ -101,7 +100,7 @@ def measure_unpaired(  # noqa: PLR0913 - the last two are for tests
             comparison,
             asked,
             watch.stage,
-            sampled_users=sampled_users,
+            sampled_users=sampled_users or users_in_sample(measuring.k),
             wanted=_wanted_statistics(comparison),
         )
         weights = None
