@@ -14,13 +14,13 @@ from monitor.cli.main import COMMANDS, app
 
 # Pages that explain a command.
 _PAGES = {
-    "backtest": "[choose a threshold](../how-to/choose.md)",
-    "compare": "[two files in ten minutes](../tutorials/two-files.md)",
-    "gate": "[what the verdict promises](../explanation/gate.md)",
-    "replay": "[slots that are run again](../how-to/again.md#slots-that-are-run-again)",
-    "run-once": "[without a daemon](../how-to/one-run.md#without-a-daemon)",
-    "serve": "[under systemd](../how-to/systemd.md)",
-    "suggest": "[choose a threshold](../how-to/choose.md)",
+    "backtest": "[Choose a metric, k and a threshold](../how-to/choose.md)",
+    "compare": "[Compare two files in ten minutes](../tutorials/two-files.md)",
+    "gate": "[Decisions that stay valid however often you look](../explanation/gate.md)",
+    "replay": "[Run a slot again](../how-to/again.md#slots-that-are-run-again)",
+    "run-once": "[Run from cron, Airflow or a pipeline](../how-to/one-run.md#without-a-daemon)",
+    "serve": "[Install under systemd](../how-to/systemd.md)",
+    "suggest": "[Choose a metric, k and a threshold](../how-to/choose.md)",
 }
 
 
@@ -58,7 +58,7 @@ def _section(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - likewi
     yield from ("```text", f"rankwatch {path} {pieces}", "```", "")
     yield from (_prose(str(command.help)), "")
     if path in _PAGES:
-        yield from (f"Read more: {_PAGES[path]}.", "")
+        yield from (f'For details, see "{_PAGES[path]}".', "")
     rows = []
     for param in command.params:
         name = param.metavar if param.param_type_name == "argument" else option_names(param)

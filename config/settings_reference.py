@@ -22,6 +22,8 @@ from pydantic.fields import FieldInfo
 from monitor.boundary.options import field_docs, format_duration
 from monitor.boundary.options.secret_files import is_secret
 from monitor.settings.configuration import Settings
+from monitor.settings.rule_options import KINDS as RULE_KINDS
+from monitor.settings.rule_options import RuleOptions
 from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER
 
@@ -49,7 +51,7 @@ def settings_reference() -> str:
     users = Counter(
         home
         for model in groups
-        for home in dict.fromkeys(_home(model, name) for name in model.model_fields)
+        for home in dict.fromkeys(_home(model, name) for name in _fields_of(model))
     )
     shared = [
         home
@@ -108,14 +110,36 @@ def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], li
     groups.setdefault(model, []).append(path)
     if len(groups[model]) > 1:
         return
-    for name, field in model.model_fields.items():
+    for name, field in _fields_of(model).items():
         many = "[]" if _is_list(field.annotation) else ""
-        for inner in models_in(field.annotation):
+        # All kinds of rules have one table.
+        inner_models = (
+            RuleOptions if issubclass(each, RuleOptions) else each
+            for each in models_in(field.annotation)
+        )
+        for inner in dict.fromkeys(inner_models):
             _collect(inner, f"{path}.{field.alias or name}{many}".lstrip("."), groups)
 
 
+def _fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of the options, or of all kinds of rules."""
+    if model is not RuleOptions:
+        return model.model_fields
+    # First the name, then the keys of each kind, and then the keys of all kinds.
+    fields = {"alert": model.model_fields["alert"]}
+    kinds = RULE_KINDS[::-1]
+    bases = dict.fromkeys((*kinds, *(base for kind in kinds for base in kind.__mro__)))
+    for base in sorted(bases, key=lambda base: issubclass(RuleOptions, base)):
+        for name in inspect.get_annotations(base):
+            for kind in RULE_KINDS:
+                if name in kind.model_fields:
+                    fields.setdefault(name, kind.model_fields[name])
+    return fields
+
+
 def _home(model: type[BaseModel], name: str) -> type[BaseModel]:
-    return next(base for base in model.__mro__ if name in inspect.get_annotations(base))
+    homes = (base for base in model.__mro__ if name in inspect.get_annotations(base))
+    return next(homes, model)
 
 
 def _words(model: type[BaseModel]) -> str:
@@ -123,18 +147,20 @@ def _words(model: type[BaseModel]) -> str:
 
 
 def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> str:
-    homes = {name: _home(model, name) for name in model.model_fields}
+    fields = _fields_of(model)
+    homes = {name: _home(model, name) for name in fields}
     linked = dict.fromkeys(home for home in homes.values() if home is not model and home in titles)
     also = ", ".join(f"[{titles[home]}](#{_anchor(titles[home])})" for home in linked)
     parts = [
         f"### {titles[model]}",
         _about(model) + (f" You can also use the keys in these tables: {also}." if also else ""),
     ]
-    fields = model.model_fields.items()
-    docs = field_docs(model)
+    docs = {}
+    for kind in RULE_KINDS if model is RuleOptions else (model,):
+        docs |= field_docs(kind)
     if rows := [
         _row(field.alias or name, field, docs.get(name) or field.description)
-        for name, field in fields
+        for name, field in fields.items()
         if homes[name] not in linked
     ]:
         parts.append("\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]))
@@ -163,7 +189,8 @@ def _about(model: type[BaseModel]) -> str:
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
-        return "**required**"
+        is_one_of_several = any(field is kind.model_fields[kind.key] for kind in RULE_KINDS)
+        return "" if is_one_of_several else "**required**"
     default = field.get_default(call_default_factory=False)
     if field.default_factory is not None or default is None or default == ():
         return ""

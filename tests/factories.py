@@ -20,6 +20,7 @@ from monitor.model.rules import (
     Keep,
     LearnedLimit,
     MeasuringPlan,
+    RuleKind,
     Severity,
     SimilarityRule,
 )
@@ -224,6 +225,7 @@ def transition(**changes):
         direction=Direction.BELOW,
         threshold=0.35,
         users=1874,
+        kind=RuleKind.SIMILARITY,
         metric="extended_tau",
         statistic="mean",
         severity=Severity.CRITICAL,
@@ -232,7 +234,9 @@ def transition(**changes):
         runbook_url="https://runbooks.test/similarity",
         labels={"team": "ranking"},
     )
-    return replace(base, **changes)
+    metric = changes.get("metric", base.metric)
+    kind = RuleKind(metric) if metric in set(RuleKind) else RuleKind.SIMILARITY
+    return replace(base, **{"kind": kind, **changes})
 
 
 def findings(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):

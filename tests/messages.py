@@ -6,12 +6,12 @@ from datetime import timedelta
 from factories import SLOT, transition
 from monitor.model.alerts import State
 from monitor.model.explanation import (
-    Cause,
     Change,
+    DropPart,
     ExampleLists,
     Explanation,
     ExposedItem,
-    Part,
+    PartAmount,
     UserGroup,
 )
 from monitor.model.notifications import Briefing, Message
@@ -136,8 +136,8 @@ def explanation(**changes):
         left=1,
         groups=(),
         causes=(
-            Cause(part=Part.MEMBERSHIP, amount=0.155),
-            Cause(part=Part.ORDER, amount=0.095),
+            PartAmount(part=DropPart.MEMBERSHIP, amount=0.155),
+            PartAmount(part=DropPart.ORDER, amount=0.095),
         ),
     )
     return replace(base, **changes)

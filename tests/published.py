@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import factories
 from monitor.export.publisher import PrometheusPublisher
-from monitor.export.series import SERIES, Kind
+from monitor.export.series import SERIES, SeriesKind
 from monitor.model.alerts import Expectation, Outcome, State
 from monitor.model.daemon_state import DaemonState, Role, RoleKind
 from monitor.model.explanation import (
-    Cause,
     Change,
+    DropPart,
     ExampleLists,
     Explanation,
     ExposedItem,
-    Part,
+    PartAmount,
     SegmentFall,
     UserGroup,
 )
@@ -25,10 +25,10 @@ from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import (
     ArmScore,
+    FinishedRun,
     Histogram,
     LatestRun,
     Run,
-    RunRecord,
     RunResult,
     RunStatus,
 )
@@ -74,7 +74,7 @@ def run(**changes):
 def record(slot, *summaries, arm_scores=(), **changes):
     """A run of this slot, with what it measured."""
     run_of_slot = run(slot=slot, **changes)
-    return extend(RunRecord, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
+    return extend(FinishedRun, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
 
 
 def summary(**changes):
@@ -130,7 +130,7 @@ def arm_score(**changes):
 
 
 def explanation(**changes):
-    parts = dict.fromkeys(Part, 0.0) | {Part.MEMBERSHIP: 0.25}
+    parts = dict.fromkeys(DropPart, 0.0) | {DropPart.MEMBERSHIP: 0.25}
     item = ExposedItem(
         item="i9", title="Tea", before=0.0, after=0.5, share_before=0.0, share_after=0.75
     )
@@ -155,7 +155,7 @@ def explanation(**changes):
                 examples=(lists,),
             ),
         ),
-        causes=(Cause(part=Part.MEMBERSHIP, amount=0.25),),
+        causes=(PartAmount(part=DropPart.MEMBERSHIP, amount=0.25),),
         falls=(
             SegmentFall(
                 segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125
@@ -232,7 +232,7 @@ def filled():
 def fill(publisher):
     """The same publisher once it was told of everything."""
     interval = {"home-feed": timedelta(minutes=15)}
-    publisher.watch(
+    publisher.register(
         ["home-feed"],
         ["pager"],
         intervals=interval,
@@ -296,7 +296,7 @@ def pages(**given):
 def series_names():
     """Every name that a query over rankwatch's own series may use; histograms by their parts."""
     parts = {
-        Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
-        Kind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
+        SeriesKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+        SeriesKind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
     }
     return {one.name + part for one in SERIES.values() for part in parts.get(one.kind, ("",))}

@@ -227,7 +227,8 @@ REFERENCES = {
 @pytest.mark.parametrize("page", REFERENCES)
 def test_the_page_names_every_setting_series_source_receiver_and_alert(page):
     text = (ROOT / f"docs/reference/{page}.md").read_text()
-    named = {name for row in re.findall(r"(?m)^\|.*$", text) for name in re.findall(r"\w+", row)}
+    rows = "\n".join(re.findall(r"(?m)^\|.*$", text))
+    named = set(re.findall(r"[`\[](\w+)[`\]]", rows))
     assert REFERENCES[page] - named == set()
 
 

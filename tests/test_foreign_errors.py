@@ -188,7 +188,7 @@ def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
     root = logging.getLogger()
     before, stream = (root.handlers[:], root.level), StringIO()
     try:
-        logs.configure(form, "debug", stream)
+        logs.configure_logs(form, "debug", stream)
         for error in (KeyError(ID), SourceError("lists.csv has no end")):
             try:
                 raise error from ValueError(ID)

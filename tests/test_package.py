@@ -1,7 +1,9 @@
 """What users of the Python package see."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import monitor
@@ -21,3 +23,24 @@ def test_importing_it_loads_no_array_library():
 
 def test_type_checkers_are_promised_types():
     assert Path(monitor.__file__).with_name("py.typed").exists()
+
+
+def test_drivers_of_the_extras_are_pinned_and_the_core_never_imports_them():
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    of_tools = {"test", "lint", "docs", "bench", "fast", "pictures"}
+    drivers = {
+        re.match(r"[\w-]+", requirement)[0]
+        for extra in extras.keys() - of_tools
+        for requirement in extras[extra]
+    }
+    pins = (root / ".ci/constraints.txt").read_text()
+    unused = {"adlfs", "gcsfs"}  # no test has their servers
+    assert {name for name in drivers - unused if f"\n{name}==" not in pins} == set()
+    (core,) = (
+        contract["forbidden_modules"]
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["name"].startswith("the core knows no vendor")
+    )
+    assert {name.partition("-")[0] for name in drivers} <= set(core)

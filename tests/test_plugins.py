@@ -35,7 +35,7 @@ from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_scores import RunScores
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.receivers import RECEIVERS, ReceiverOptions, fields, open_receivers
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import config_hash
@@ -198,7 +198,7 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
 ):
     install()
     deadline = "3s" if does == "hang" else "60s"
-    watched = wire(load_text(watching(does, f", deadline: {deadline}"))).watched.values()
+    watched = open_wiring(load_text(watching(does, f", deadline: {deadline}"))).watched.values()
     with ThreadPoolExecutor() as threads:
         runs = threads.map(
             lambda each: execute(each.comparison, each.arms, claim(), Memory(), StillClock()),

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from factories import comparison
-from monitor.measures.sampling import draw, frequent, select_kept, split
+from monitor.measures.sampling import draw_users, frequent_codes, select_kept, split_into_segments
 from monitor.model.rankings import UserTable
 from monitor.model.rules import Keep
 from monitor.sources import SampleOptions
@@ -28,7 +28,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order():
         users=pd.Index(["b", "c", "a"], dtype="str"),
         segments={"x": pd.Categorical(["1", "2", "1"])},
     )
-    panel = draw(table, comparison(sample=None), SLOT)
+    panel = draw_users(table, comparison(sample=None), SLOT)
     assert list(panel.users) == ["a", "b", "c"]
     assert not select_kept(panel.users, Keep.PANEL, comparison(sample=None)).any()
     found = {name: "".join(panel.users[rows]) for name, rows in panel.segments.items()}
@@ -37,7 +37,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order():
 
 def drawn(table, day=0, **changes):
     """Who is asked that many days after the slot."""
-    return set(draw(table, comparison(**changes), SLOT + timedelta(days=day)).users)
+    return set(draw_users(table, comparison(**changes), SLOT + timedelta(days=day)).users)
 
 
 def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
@@ -52,12 +52,14 @@ def test_the_same_slot_draws_the_same_users_whatever_their_order():
     table = users(500)
     shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})
     chosen = comparison(sample=SampleOptions(fixed=20, rotating=20))
-    assert list(draw(table, chosen, SLOT).users) == list(draw(shuffled, chosen, SLOT).users)
+    assert list(draw_users(table, chosen, SLOT).users) == list(
+        draw_users(shuffled, chosen, SLOT).users
+    )
 
 
 def test_whose_scores_are_kept_is_the_same_in_each_run():
     table, both = users(1000), comparison(sample=SampleOptions(fixed=50, rotating=50))
-    today, tomorrow = (draw(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
+    today, tomorrow = (draw_users(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
         kept = [set(asked[select_kept(asked, keep, both)]) for asked in (today, tomorrow)]
         assert len(kept[0]) == count
@@ -90,7 +92,7 @@ PLANS = ["free" if place % 20 else "paid" for place in range(len(COUNTRIES))]
 def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
     table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
     sizes = None, SampleOptions(fixed=200), SampleOptions(fixed=200, minimum=40)
-    everybody, plain, topped = (draw(table, comparison(sample=size), SLOT) for size in sizes)
+    everybody, plain, topped = (draw_users(table, comparison(sample=size), SLOT) for size in sizes)
     drawn = {name: len(rows) for name, rows in plain.segments.items()}
     least = {
         name: max(min(len(rows), 40), drawn.get(name, 0))
@@ -107,14 +109,16 @@ def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample
     )
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
-    before = set(draw(table, chosen, SLOT).users) & set(names)
-    after = draw(UserTable(users=names, segments=table.segments), chosen, SLOT + timedelta(days=1))
+    before = set(draw_users(table, chosen, SLOT).users) & set(names)
+    after = draw_users(
+        UserTable(users=names, segments=table.segments), chosen, SLOT + timedelta(days=1)
+    )
     assert len(before & set(after.users)) >= 0.95 * len(before)
     assert len(after.segments["country=AT"]) == 40
 
 
 def segments_of(column, most):
-    found = split(len(column), {"x": column}, {"x": frequent(column, most)})
+    found = split_into_segments(len(column), {"x": column}, {"x": frequent_codes(column, most)})
     return {name: list(rows) for name, rows in found.items()}
 
 
@@ -149,6 +153,8 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw():
     table = users(600, x=column)
     few = comparison(sample=SampleOptions(rotating=60), max_segment_values=5)
     seen = {
-        name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments
+        name
+        for day in range(20)
+        for name in draw_users(table, few, SLOT + timedelta(days=day)).segments
     }
     assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}

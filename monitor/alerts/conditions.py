@@ -227,7 +227,7 @@ def count_standstills(
             continue
         before = counts.get(rule.alert)
         if before is None or before.arm is not rule.arm:
-            # The rule is new, or it watched the other arm before.
+            # The rule is new, or it judged the other arm before.
             before = Standstill(alert=rule.alert, arm=rule.arm)
         was_firing = states.get((rule.alert, ALL)) is State.FIRING
         counted.append(_count(before, churn, was_firing=was_firing))

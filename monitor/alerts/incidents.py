@@ -1,4 +1,4 @@
-"""Decides which alerts report one fault, how many users they concern, and how often they page.
+"""Decides which alerts report one fault, how many users they concern, and when to wake people.
 
 docs/explanation/delivery.md explains the rules.
 """
@@ -48,7 +48,7 @@ _LACKS_OF_FAULT: Mapping[FaultKind, Collection[Lack]] = {
 }
 
 
-class Problem(StrEnum):
+class AlertProblem(StrEnum):
     """What an alert reports. The first two problems are different faults."""
 
     NO_LIST = "users get no list"
@@ -57,14 +57,14 @@ class Problem(StrEnum):
     OUTAGE = "no run succeeds"
 
 
-def find_problem(kind: RuleKind, statistic: str) -> Problem:
+def find_problem(kind: RuleKind, statistic: str) -> AlertProblem:
     """Find the problem that rules and alerts of this kind report about this statistic."""
     if kind is RuleKind.CONDITION:
         is_outage = statistic in (Condition.ERROR, Condition.STALE)
-        return Problem.OUTAGE if is_outage else Problem.CONDITION
+        return AlertProblem.OUTAGE if is_outage else AlertProblem.CONDITION
     if kind is RuleKind.COVERAGE and statistic.startswith(_NO_LIST):
-        return Problem.NO_LIST
-    return Problem.OTHER_LIST
+        return AlertProblem.NO_LIST
+    return AlertProblem.OTHER_LIST
 
 
 def assign_incidents(
@@ -102,9 +102,9 @@ def assign_incidents(
     # The alerts that start in one run are assigned in three groups. Alerts of a later group can
     # join the incident of an earlier group.
     for group in (
-        (Problem.OTHER_LIST, Problem.CONDITION),
-        (Problem.NO_LIST,),
-        (Problem.OUTAGE,),
+        (AlertProblem.OTHER_LIST, AlertProblem.CONDITION),
+        (AlertProblem.NO_LIST,),
+        (AlertProblem.OUTAGE,),
     ):
         starts = [
             change for change in transitions if change.is_start and problems[change.alert] in group
@@ -141,17 +141,18 @@ def assign_incidents(
 def _may_join(
     starts: Sequence[Transition],
     incident: Sequence[AlertState],
-    problems: Mapping[str, Problem],
+    problems: Mapping[str, AlertProblem],
 ) -> bool:
     """Whether these starting alerts may join an incident with these states."""
     problem = problems[starts[0].alert]
     # The problem is None if the rule of a firing alert was removed.
     of_incident = {problems.get(state.alert) for state in incident}
-    if problem is not Problem.OUTAGE:
-        return problem is Problem.NO_LIST or Problem.OUTAGE not in of_incident
+    if problem is not AlertProblem.OUTAGE:
+        return problem is AlertProblem.NO_LIST or AlertProblem.OUTAGE not in of_incident
     since = min(start.since for start in starts)
-    return Problem.NO_LIST in of_incident or all(
-        problems.get(state.alert) in (Problem.CONDITION, Problem.OUTAGE) or state.since >= since
+    return AlertProblem.NO_LIST in of_incident or all(
+        problems.get(state.alert) in (AlertProblem.CONDITION, AlertProblem.OUTAGE)
+        or state.since >= since
         for state in incident
     )
 
@@ -160,7 +161,7 @@ def _count_users_of_conditions(
     transitions: Sequence[Transition],
     states: Sequence[AlertState],
     before: Sequence[AlertState],
-    problems: Mapping[str, Problem],
+    problems: Mapping[str, AlertProblem],
 ) -> tuple[Transition, ...]:
     """Set the number of users of each starting alert on a condition of all users.
 
@@ -169,7 +170,7 @@ def _count_users_of_conditions(
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
     for state in states:
-        is_count = state.segment == ALL and problems.get(state.alert) is Problem.NO_LIST
+        is_count = state.segment == ALL and problems.get(state.alert) is AlertProblem.NO_LIST
         if is_count and state.value is not None:
             lost.append(round(state.value * state.users))
     if not lost:
@@ -305,64 +306,64 @@ def _count_users(start: Transition) -> float | None:
     return start.users * abs(start.value - (start.normal or 0.0))
 
 
-_FAULTS = frozenset({Problem.NO_LIST, Problem.OTHER_LIST})
+_FAULTS = frozenset({AlertProblem.NO_LIST, AlertProblem.OTHER_LIST})
 
 
 @immutable
-class Paging:
-    """How often one incident has paged, and why it paged the last time. See `count_pages`."""
+class WakeUps:
+    """How often one incident has woken people up, and why. See `count_wake_ups`."""
 
-    pages: int = 0
+    count: int = 0
     severity: Severity = Severity.INFO
     users: float = 0.0
     # Whether it concerns at least half of the users of its largest alert
     concerns_most: bool = False
-    faults: frozenset[Problem] = frozenset()
+    faults: frozenset[AlertProblem] = frozenset()
     worse: str | None = None
-    has_grown: bool = False  # whether only growth caused the last page
+    has_grown: bool = False  # whether only growth caused the last one
 
 
-def count_pages(starts: Sequence[Transition]) -> Paging:
-    """Count how often one incident pages. ``starts`` are its starts in the order of sending.
+def count_wake_ups(starts: Sequence[Transition]) -> WakeUps:
+    """Count how often one incident wakes people up. ``starts`` are in the order of sending.
 
-    The incident pages in each of these cases:
+    The incident wakes people up in each of these cases:
 
     - it begins,
     - its severity rises,
     - another fault joins,
-    - the number of concerned users has doubled since the last page.
+    - the number of concerned users has doubled since the last time.
 
-    If users lose their lists slowly, the number of users doubles many times. So directly after a
-    page for growth, the incident pages for growth again only if most users are concerned.
+    If users lose their lists slowly, the number of users doubles many times. So after
+    people were woken up for growth, growth wakes them again only if most users are concerned.
     """
-    paging = Paging()
+    last = WakeUps()
     seen: list[Transition] = []
     for _, of_slot in groupby(starts, key=attrgetter("slot")):
         seen += of_slot
         users = count_concerned(seen)
-        now = Paging(
-            pages=paging.pages + 1,
+        now = WakeUps(
+            count=last.count + 1,
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
             users=users,
             concerns_most=users >= URGENT_SHARE * max(start.users for start in seen),
             faults=_FAULTS & {find_problem(start.kind, start.statistic) for start in seen},
         )
-        worse = _why_worse(paging, now)
-        if not paging.pages:
-            paging = now
+        worse = _why_worse(last, now)
+        if not last.count:
+            last = now
         elif worse is not None:
-            is_same_fault = now.severity is paging.severity and now.faults == paging.faults
-            paging = replace(now, worse=worse, has_grown=is_same_fault)
-    return paging
+            is_same_fault = now.severity is last.severity and now.faults == last.faults
+            last = replace(now, worse=worse, has_grown=is_same_fault)
+    return last
 
 
-def _why_worse(before: Paging, now: Paging) -> str | None:
-    """Why the incident is worse than at its last page. None if it is not worse."""
+def _why_worse(before: WakeUps, now: WakeUps) -> str | None:
+    """Why the incident is worse than when it woke people up last. None if it is not worse."""
     if now.severity is not before.severity:
         return write_more_severe(before.severity, now.severity)
     joined = now.faults - before.faults if before.faults else frozenset()
-    may_page = not before.has_grown or now.concerns_most or joined
-    if may_page and now.users >= max(_GROWN * before.users, 1.0):
+    may_wake = not before.has_grown or now.concerns_most or joined
+    if may_wake and now.users >= max(_GROWN * before.users, 1.0):
         return write_more_users(before.users, now.users)
     if joined:
         return write_joined(joined)

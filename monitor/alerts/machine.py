@@ -1,6 +1,6 @@
 """The state machine of one alert on one segment: quiet, pending, firing.
 
-It also ends the alerts that no rule watches any more.
+It also ends the alerts that no rule judges any more.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
-from monitor.model.rules import Comparison, Rule
+from monitor.model.rules import Comparison, Rule, RuleKind
 from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
 
@@ -195,6 +195,7 @@ def _transition(
         direction=rule.direction,
         threshold=state.threshold,
         users=state.users,
+        kind=rule.kind,
         metric=rule.subject.metric,
         statistic=rule.subject.statistic,
         severity=severity,
@@ -223,11 +224,11 @@ def retire_alerts(
     *,
     at: datetime,
 ) -> tuple[Transition, ...]:
-    """End every pending or firing state that no rule watches any more.
+    """End every pending or firing state that no rule judges any more.
 
     Returns the transitions to quiet. Receivers get them like any other end of an alert.
 
-    ``comparisons`` are all configured comparisons. Rules with ``segments: each`` or ``named`` watch
+    ``comparisons`` are all configured comparisons. Rules with ``segments: each`` or ``named`` judge
     every segment. ``causes`` are the stored transitions, oldest first. The end of an alert gets
     metric and labels from the alert's last transition. No run caused these ends, so their slot is
     ``at``.
@@ -249,7 +250,7 @@ def retire_alerts(
 
 
 def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Removed | None:
-    """Return why no rule watches the alert any more. None if one does."""
+    """Return why no rule judges the alert any more. None if one does."""
     if state.comparison not in rules:
         return Removed.COMPARISON
     rule = rules[state.comparison].get(state.alert)
@@ -257,12 +258,12 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
         return Removed.RULE
     if rule.segments in ("each", "named"):
         return None
-    watched = (ALL,) if rule.segments == "all" else rule.segments
-    return None if state.segment in watched else Removed.SEGMENT
+    segments = (ALL,) if rule.segments == "all" else rule.segments
+    return None if state.segment in segments else Removed.SEGMENT
 
 
 def _end(state: AlertState, cause: Transition | None, removed: Removed, at: datetime) -> Transition:
-    """Return the end of an alert that no rule watches.
+    """Return the end of an alert that no rule judges.
 
     Its metric is known only from ``cause``, the alert's last transition.
     """
@@ -277,6 +278,7 @@ def _end(state: AlertState, cause: Transition | None, removed: Removed, at: date
         reason=write_removed(removed),
         removed=removed,
         threshold=state.threshold,
+        kind=RuleKind.SIMILARITY,
         metric="unknown",
         statistic="unknown",
         severity=state.severity,
@@ -289,6 +291,7 @@ def _end(state: AlertState, cause: Transition | None, removed: Removed, at: date
     return replace(
         end,
         direction=cause.direction,
+        kind=cause.kind,
         metric=cause.metric,
         statistic=cause.statistic,
         runbook_url=cause.runbook_url,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Protocol, Self
 
-from monitor.alerts.incidents import Problem, count_pages, find_problem
+from monitor.alerts.incidents import AlertProblem, count_wake_ups, find_problem
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -281,7 +281,7 @@ class Dispatch:
 
         Changes that are routed to other receivers are dropped if their start was not sent here. A
         fallback receives them if the other receiver rejected them. `compose_messages` decides which
-        starts page and which are updates.
+        starts wake people up and which are updates.
         """
         # If a start may have arrived, its end must be sent. Otherwise the receiver keeps the alert
         # open.
@@ -357,9 +357,9 @@ class Dispatch:
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
         """Decide on an end whose start was sent. It waits for the other alerts of the incident."""
         if self.treatment.updates is not Updates.EACH:
-            name = _incident_of(delivery.transition)
+            name = delivery.transition.incident
             for start in self.snapshot.firing:
-                if _incident_of(start) == name and start.dedup_key in delivered:
+                if start.incident == name and start.dedup_key in delivered:
                     return Decision(delivery, _HELD, write_waiting_end(start.alert))
         return Decision(delivery, _SENT)
 
@@ -367,7 +367,7 @@ class Dispatch:
         """Return why the start waits for an alert on a condition. None if it does not."""
         # Alerts on users without a list are not inhibited, because failed runs count these users
         # too.
-        if find_problem(start.kind, start.statistic) is not Problem.OTHER_LIST:
+        if find_problem(start.kind, start.statistic) is not AlertProblem.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
@@ -391,14 +391,14 @@ def compose_messages(
 ) -> tuple[Message, ...]:
     """Compose one message for each incident, in the order of the incidents' first changes.
 
-    The messages have no briefing yet. A message pages if the incident begins for the receiver,
-    becomes worse (`count_pages`), or is over. Other messages are updates.
+    The messages have no briefing yet. A message wakes people up if the incident begins for the
+    receiver or becomes worse (`count_wake_ups`). Other messages are updates.
     """
-    by_incident: dict[tuple[str, bool], list[Transition]] = {}
+    by_incident: dict[tuple[str | None, bool], list[Transition]] = {}
     # Acknowledgements get a message of their own, because some receivers show only the first
     # change.
     for change in sorted(changes, key=attrgetter("is_acknowledgement")):
-        by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
+        by_incident.setdefault((change.incident, change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
     messages = []
     for (name, _), members in by_incident.items():
@@ -407,7 +407,7 @@ def compose_messages(
 
 
 def _message(
-    name: str,
+    name: str | None,
     changes: tuple[Transition, ...],
     begun: Mapping[str | None, Transition],
     snapshot: FiringSnapshot,
@@ -416,40 +416,35 @@ def _message(
 
     ``begun`` has the starts among all changes that are sent now, by the key of the firing.
     """
-    sent = [start for start in snapshot.sent_starts if _incident_of(start) == name]
+    sent = [start for start in snapshot.sent_starts if start.incident == name]
     sent_keys = {start.dedup_key for start in sent}
     sent_before = [start for start in sent if start.dedup_key not in begun]
     # The starts are in the order in which they were sent. So a repeated message has the same first
     # start.
     starts = [*sent]
     for key, start in begun.items():
-        if _incident_of(start) == name and key not in sent_keys:
+        if start.incident == name and key not in sent_keys:
             starts.append(start)
     delivered = snapshot.delivered | begun.keys()
     firing = []
     for start in snapshot.firing:
-        if _incident_of(start) == name and start.dedup_key in delivered:
+        if start.incident == name and start.dedup_key in delivered:
             firing.append(start)
-    before = count_pages(sent_before)
+    before = count_wake_ups(sent_before)
     # If nothing has begun, the changes themselves say how severe the message is.
-    now = count_pages(starts or changes)
+    now = count_wake_ups(starts or changes)
     has_begun = any(change.is_start for change in changes)
-    is_page = now.pages > before.pages
+    wakes_people = now.count > before.count
     return Message(
-        incident=name,
+        incident=name or "",  # each change that is sent has an incident
         comparison=changes[0].comparison,
         severity=now.severity,
         changes=changes,
         firing=tuple(firing),
         first=tuple(starts[:1]),
         acknowledged=snapshot.acknowledged,
-        pages=now.pages,
-        pages_before=before.pages,
-        worse=now.worse if has_begun and is_page and before.pages else None,
-        is_update=has_begun and not is_page,
+        wake_ups=now.count,
+        wake_ups_before=before.count,
+        worse=now.worse if has_begun and wakes_people and before.count else None,
+        is_update=has_begun and not wakes_people,
     )
-
-
-def _incident_of(change: Transition) -> str:
-    # Old firings were stored without an incident. Each of them is an incident of its own.
-    return change.incident or change.dedup_key or ""

@@ -127,7 +127,7 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)
-    # If fewer lists changed, the arm was not trained. A rule on standstill watches how long this
+    # If fewer lists changed, the arm was not trained. A rule on standstill judges how long this
     # lasts.
     return moved > STILL * others
 
@@ -183,11 +183,11 @@ def evaluate_rules(
     # If a segment has verdicts on similarity, only they decide whether it had data.
     run = replace(run, verdicts=verdicts | _by_segment(evaluated, RuleKind.SIMILARITY))
     # For a segment without users, a condition is judged only while its alert lasts.
-    alarmed = [state for state in states if state.state is not State.QUIET]
-    run = replace(run, awaited=_find_awaited(rules, run, alarmed))
+    active = [state for state in states if state.state is not State.QUIET]
+    run = replace(run, awaited=_find_awaited(rules, run, active))
     for rule in rules:
         if rule.kind is RuleKind.CONDITION:
-            evaluated += _evaluate(rule, run, alarmed)
+            evaluated += _evaluate(rule, run, active)
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
@@ -286,13 +286,11 @@ def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict
     return judge_standstill(rule, run.findings, run.standstills.get(rule.alert))
 
 
-def _find_awaited(
-    rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState]
-) -> frozenset[str]:
+def _find_awaited(rules: Sequence[Rule], run: _Run, active: Iterable[AlertState]) -> frozenset[str]:
     """Return the segments that should have data. See `_Run.awaited`."""
     drift_alerts = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
     awaited = set(named_segments(rules))
-    for state in alarmed:
+    for state in active:
         if state.state is State.FIRING and state.alert in drift_alerts:
             verdicts = run.verdicts.get(state.segment, ())
             if any(verdict.outcome is Outcome.NO_DATA for verdict in verdicts):

@@ -127,14 +127,16 @@ def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -
     """If the deadline passes during the block, call ``interrupt`` again and again."""
     ended = threading.Event()
 
-    def watch(deadline: Deadline) -> None:
+    def interrupt_when_due(deadline: Deadline) -> None:
         wait_s = deadline.remaining_s
         while not ended.wait(wait_s):
             _interrupt(interrupt)
             wait_s = _AGAIN_S
 
     if deadline is not None:
-        threading.Thread(target=watch, args=(deadline,), name="deadline", daemon=True).start()
+        threading.Thread(
+            target=interrupt_when_due, args=(deadline,), name="deadline", daemon=True
+        ).start()
     try:
         yield
     finally:

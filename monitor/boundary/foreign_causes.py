@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class ForeignCause:
     """What happened and what to do. If ``permanent``, calls fail until somebody acts."""
 
     what: str
@@ -16,12 +16,12 @@ class Cause:
         return f"{self.what}: {self.advice}"
 
 
-def _by_code(rows: Mapping[str, tuple[str, str]], *, permanent: bool) -> dict[str, Cause]:
+def _by_code(rows: Mapping[str, tuple[str, str]], *, permanent: bool) -> dict[str, ForeignCause]:
     """The cause of each code. Each row has one or several codes, what happened, and the advice."""
     causes = {}
     for codes, (what, advice) in rows.items():
         for code in codes.split(" | "):
-            causes[code] = Cause(what, advice, permanent)
+            causes[code] = ForeignCause(what, advice, permanent)
     return causes
 
 

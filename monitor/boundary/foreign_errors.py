@@ -1,7 +1,7 @@
 """Describes errors of other programs in our own words, and says what to do.
 
 Texts of other programs can quote ids, and sometimes secrets. So rankwatch never shows, stores or
-logs them. `note_error` logs class, code and place of an error at the level debug. This module
+logs them. `log_error` logs class, code and place of an error at the level debug. This module
 imports no driver.
 """
 
@@ -26,7 +26,7 @@ from monitor.boundary.foreign_causes import (
     SQLITE_WORDS,
     STATES_BY_WORDS,
     UNCONNECTED,
-    Cause,
+    ForeignCause,
 )
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
@@ -64,7 +64,7 @@ def _describe_one(error: BaseException) -> str:
 _CODES = ("errno", "sqlstate", "sqlite_errorname")
 
 
-def note_error(error: BaseException) -> None:
+def log_error(error: BaseException) -> None:
     """Log the error without its text, so that people can search for its cause."""
     log.debug("error of another program: %s", describe_error(error))
 
@@ -116,16 +116,16 @@ def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
     return None
 
 
-def tls_cause(error: BaseException, client: TlsClient) -> Cause | None:
+def tls_cause(error: BaseException, client: TlsClient) -> ForeignCause | None:
     """Why TLS failed, and what to do in the client's settings. None if TLS did not fail."""
     fault = find_tls_fault(error)
     if fault is None:
         return None
     what, advice = write_tls_fault(fault, client)
-    return Cause(f"the server {what}", advice)
+    return ForeignCause(f"the server {what}", advice)
 
 
-def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> Cause | None:
+def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> ForeignCause | None:
     """What the system, the network or TLS reported, according to the error or one of its causes."""
     of_tls = tls_cause(error, client)
     if of_tls is not None:
@@ -187,9 +187,9 @@ _OF_TLS = re.compile(r"\[SSL\b|SSL error:|server certificate for|valid client ce
 _LONGEST_TLS_TEXT = 400
 
 
-def file_cause(error: BaseException) -> Cause:
+def file_cause(error: BaseException) -> ForeignCause:
     """What DuckDB, Arrow or the system reported about a file."""
-    note_error(error)
+    log_error(error)
     return (
         system_cause(error)
         or _system_words_cause(error)
@@ -199,14 +199,14 @@ def file_cause(error: BaseException) -> Cause:
     )
 
 
-def _undecoded(error: BaseException) -> Cause | None:
+def _undecoded(error: BaseException) -> ForeignCause | None:
     # If Arrow cannot decode bytes, it raises OSError without errno.
     if isinstance(error, OSError) and error.errno is None:
-        return Cause("its bytes cannot be decoded", "write the file again", permanent=False)
+        return ForeignCause("its bytes cannot be decoded", "write the file again", permanent=False)
     return None
 
 
-def _system_words_cause(error: BaseException) -> Cause | None:
+def _system_words_cause(error: BaseException) -> ForeignCause | None:
     # DuckDB and Arrow report errors of the operating system only as texts.
     if type(error).__name__ not in {"IOException", "HTTPException", "ArrowException", "OSError"}:
         return None
@@ -217,23 +217,23 @@ def _system_words_cause(error: BaseException) -> Cause | None:
     return _by_words(str(error), words)
 
 
-def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
+def _by_name(error: BaseException, causes: Mapping[str, ForeignCause]) -> ForeignCause | None:
     for kind in type(error).__mro__:
         if kind.__name__ in causes:
             return causes[kind.__name__]
     return None
 
 
-def _unknown(error: BaseException) -> Cause:
+def _unknown(error: BaseException) -> ForeignCause:
     library = type(error).__module__.partition(".")[0].strip("_").replace("builtins", "Python")
-    return Cause(
+    return ForeignCause(
         f"{library} reported {type(error).__name__}", "set log: {level: debug} to see its place"
     )
 
 
-def store_cause(error: BaseException) -> Cause:
+def store_cause(error: BaseException) -> ForeignCause:
     """What an object store or its library reported."""
-    note_error(error)
+    log_error(error)
     of_tls = tls_cause(error, TlsClient.STORE)
     if of_tls is not None:
         return of_tls
@@ -247,18 +247,20 @@ def store_cause(error: BaseException) -> Cause:
             return cause
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if status:
-            return Cause(f"the store answered {status}", "look at the store's log", permanent=False)
+            return ForeignCause(
+                f"the store answered {status}", "look at the store's log", permanent=False
+            )
     return system_cause(error) or file_cause(error)
 
 
 def sql_cause(
     error: BaseException, statement: str, query: Mapping[str, object] = NO_OPTIONS
-) -> Cause:
+) -> ForeignCause:
     """What a database or its driver reported about a statement.
 
     ``query`` are the options of the database's URL.
     """
-    note_error(error)
+    log_error(error)
     cause = _sql_cause(error, query)
     if cause in (CAUSES["42P01"], CAUSES["42703"]):
         name = _name_in(str(error.args[-1]), statement)
@@ -267,7 +269,7 @@ def sql_cause(
     return cause
 
 
-def _sql_cause(error: BaseException, query: Mapping[str, object]) -> Cause:
+def _sql_cause(error: BaseException, query: Mapping[str, object]) -> ForeignCause:
     if isinstance(error, sqlite3.Error):
         return _sqlite_cause(error)
     state = sqlstate_of(error)
@@ -287,7 +289,7 @@ def _sql_cause(error: BaseException, query: Mapping[str, object]) -> Cause:
         return of_state or _refused_with(f"SQLSTATE {state}")
     unreadable = find_unreadable_tls_file(query)
     if unreadable is not None:
-        return Cause(*write_unreadable_tls_file(*unreadable))
+        return ForeignCause(*write_unreadable_tls_file(*unreadable))
     return (
         tls_cause(error, TlsClient.POSTGRESQL)
         or _by_words(str(error), UNCONNECTED)
@@ -296,8 +298,8 @@ def _sql_cause(error: BaseException, query: Mapping[str, object]) -> Cause:
     )
 
 
-def _refused_with(code: str) -> Cause:
-    return Cause(
+def _refused_with(code: str) -> ForeignCause:
+    return ForeignCause(
         f"the database refused the statement ({code})",
         "run the query by hand to see the database's message",
     )
@@ -314,7 +316,7 @@ def sqlstate_of(error: BaseException | None) -> str | None:
     return _by_words(str(error), STATES_BY_WORDS)
 
 
-def _sqlite_cause(error: sqlite3.Error) -> Cause:
+def _sqlite_cause(error: sqlite3.Error) -> ForeignCause:
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     # The name without its last part. SQLITE_IOERR_READ becomes SQLITE_IOERR.
     primary_name = "_".join(name.split("_")[:2])
@@ -335,18 +337,18 @@ def _name_in(vendor_words: str, statement: str) -> str:
 _REJECTED_NAME = re.compile(r"""["'`]([^"'`]+)["'`]|(?::|column|relation|table|schema) ([\w.$]+)""")
 
 
-def redis_cause(error: BaseException) -> Cause:
+def redis_cause(error: BaseException) -> ForeignCause:
     """What Redis or its client reported."""
-    note_error(error)
+    log_error(error)
     code = str(error).partition(" ")[0]
     cause = _by_name(error, OF_REDIS) or OF_REDIS.get(code)
     if cause is not None:
         return cause
     if isinstance(error, UnicodeError):
-        return Cause("a value is not UTF-8", "write keys and members as UTF-8")
+        return ForeignCause("a value is not UTF-8", "write keys and members as UTF-8")
     of_system = system_cause(error, TlsClient.REDIS)
     if of_system is not None:
         return of_system
     if re.fullmatch(r"[A-Z]{2,20}", code):
-        return Cause(f"the server refused the command ({code})", "look at the server's log")
+        return ForeignCause(f"the server refused the command ({code})", "look at the server's log")
     return _by_name(error, OF_REDIS_CONNECTIONS) or _unknown(error)

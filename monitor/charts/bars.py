@@ -12,7 +12,7 @@ from monitor.charts.svg import (
     drawing,
     element,
     ticks,
-    write_value,
+    write_tick,
 )
 from monitor.charts.time_chart import Level
 from monitor.model.immutable import immutable
@@ -107,7 +107,7 @@ def draw_histogram(
         drawn.append(draw_box(place, base - height, bar_width, height, "bar total", title))
     marks = ticks(x, 8)
     for mark in marks:
-        drawn.append(draw_text(write_value(mark, marks), x(mark), _HISTOGRAM_HEIGHT - 5))
+        drawn.append(draw_text(write_tick(mark, marks), x(mark), _HISTOGRAM_HEIGHT - 5))
     name_y = 0.0
     for level in levels:
         if low <= level.value <= high:
@@ -168,7 +168,7 @@ def draw_heat_map(
     scale = Axis(low, high, _MAP_HEIGHT - BOTTOM, TOP)
     marks = ticks(scale, 4)
     for mark in marks:
-        drawn.append(draw_text(write_value(mark, marks), LEFT - 6, scale(mark) + 4, "end"))
+        drawn.append(draw_text(write_tick(mark, marks), LEFT - 6, scale(mark) + 4, "end"))
     drawn.append(draw_text(ends[0], LEFT, _MAP_HEIGHT - 8, "start"))
     drawn.append(draw_text(ends[1], _MAP_WIDTH - RIGHT, _MAP_HEIGHT - 8, "end"))
     for shade, paths in sorted(cells.items()):

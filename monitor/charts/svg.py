@@ -172,7 +172,7 @@ def ticks(scale: Axis, most: int = 5) -> list[float]:
     return [number * step for number in range(first, math.floor(scale.high / step) + 1)]
 
 
-def write_value(value: float, values: Sequence[float]) -> str:
+def write_tick(value: float, values: Sequence[float]) -> str:
     """Return the text of a tick, with enough decimals to differ from other ticks."""
     distance = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
     if distance <= 0:

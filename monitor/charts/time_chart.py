@@ -19,7 +19,7 @@ from monitor.charts.svg import (
     element,
     polyline,
     ticks,
-    write_value,
+    write_tick,
 )
 from monitor.model.immutable import immutable
 
@@ -174,7 +174,7 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
     drawn = []
     for value in marks:
         place = y(value)
-        label = f"{100 * value:g} %" if as_share else write_value(value, marks)
+        label = f"{100 * value:g} %" if as_share else write_tick(value, marks)
         drawn.append(draw_line(LEFT, place, WIDTH - RIGHT, place))
         drawn.append(draw_text(label, LEFT - 6, place + 4, "end"))
     for at, label in _time_marks(x):

@@ -15,13 +15,13 @@ import typer
 from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons
 from monitor.cli.output import (
     cells_of,
-    instant,
-    number,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
     require_writable,
+    write_instant,
+    write_number,
     write_page,
 )
 from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
@@ -53,8 +53,8 @@ def backtest(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--rules",
             "-r",
-            help="YAML file with the key rules and, optionally, false_alarm_every. You can also "
-            "use a complete configuration.",
+            help="YAML file with the key `rules` and, optionally, the key `false_alarm_every`. "
+            "You can also use a complete configuration.",
         ),
     ],
     since: Since = None,
@@ -65,9 +65,9 @@ def backtest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """List the alerts that other rules would have caused.
 
-    The command also counts the alerts that were actually sent. It judges every stored run again, in
-    order. It also judges the runs before --since, because rules learn from them. Nothing is stored
-    or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
+    The command also counts the alerts that were actually sent. Every stored run is judged again, in
+    order. The command also judges the runs before --since, because rules learn from them. Nothing
+    is stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
     from monitor.settings.excerpt import load_database_settings
@@ -104,17 +104,15 @@ def _as_dict(result: Backtest) -> dict[str, object]:
     """Return the result as JSON."""
     new_starts = _count_starts(result.transitions)
     stored_starts = _count_starts(result.stored)
+    rules = {}
+    for rule in result.comparison.judging.rules:
+        lacking = result.lacking.get(rule.alert, 0)
+        rules[rule.alert] = {"starts": new_starts[rule.alert], "runs_not_judged": lacking}
     return {
         "comparison": result.comparison.name,
         "runs_by_status": {status.value: count for status, count in result.runs.items()},
-        "rules": {
-            rule.alert: {
-                "pages": new_starts[rule.alert],
-                "runs_not_judged": result.lacking.get(rule.alert, 0),
-            }
-            for rule in result.comparison.judging.rules
-        },
-        "stored_rules": {alert: {"pages": count} for alert, count in stored_starts.items()},
+        "rules": rules,
+        "stored_rules": {alert: {"starts": count} for alert, count in stored_starts.items()},
         "transitions": _announced(result.transitions),
         "stored_transitions": _announced(result.stored),
     }
@@ -124,14 +122,15 @@ def _print(result: Backtest) -> None:
     """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
-        print_records(
+        print_objects(
             map(asdict, changes),
             _CHANGES,
             as_json=False,
             title="These rules would have sent",
         )
     print_table(
-        ("alert", "alerts with these rules>", "alerts that were sent or shown>"), _page_rows(result)
+        ("alert", "alerts with these rules>", "alerts that were sent or shown>"),
+        _start_rows(result),
     )
     for line in _lacking_lines(result):
         print_line(line)
@@ -141,7 +140,7 @@ def _runs_line(result: Backtest) -> str:
     return write_judged_again(result.comparison.name, result.runs.items())
 
 
-def _page_rows(result: Backtest) -> list[tuple[str, str, str]]:
+def _start_rows(result: Backtest) -> list[tuple[str, str, str]]:
     """Return a row for each alert: how often it starts by the new rules, and how often it did."""
     new_starts = _count_starts(result.transitions)
     stored_starts = _count_starts(result.stored)
@@ -167,8 +166,8 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("These rules would have sent", result.transitions),
         ("What was sent or shown", result.stored),
     ):
-        records = map(asdict, _announced(transitions))
-        changes.append((title, cells_of(records, _CHANGES)))
+        objects = map(asdict, _announced(transitions))
+        changes.append((title, cells_of(objects, _CHANGES)))
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"
@@ -176,7 +175,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
     return {
         "backtest": result,
         "lines": [_runs_line(result), *_lacking_lines(result)],
-        "pages": _page_rows(result),
+        "starts": _start_rows(result),
         "charts": charts,
         "changes": changes,
     }
@@ -194,9 +193,10 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
         (result.stored, "fired", "silenced"),
         (result.transitions, "would fire", "firing"),
     ):
-        for each in alert_spans(_starts_and_ends(transitions, subject), (), min(values)):
-            name = f"{each.alert} {verb} for {each.segment}"
-            spans.append(Span(start=each.started_at, end=each.ended_at, name=name, kind=kind))
+        changes = _starts_and_ends(transitions, subject)
+        for firing in alert_spans(changes, (), since=min(values)):
+            name = f"{firing.alert} {verb} for {firing.segment}"
+            spans.append(Span(start=firing.started_at, end=firing.ended_at, name=name, kind=kind))
     rules = [rule for rule in result.comparison.judging.similarity_rules if rule.subject == subject]
     levels = []
     for rule in rules:
@@ -204,7 +204,7 @@ def _draw(result: Backtest, subject: Subject) -> Markup:
             levels.append(Level(value=rule.threshold, name=rule.alert, kind="limit"))
     points = []
     for at in _worst_of_groups(values, rules[0].direction):
-        note = f"{instant(at)}: {number(values[at])}"
+        note = f"{write_instant(at)}: {write_number(values[at])}"
         points.append(Point(at=at, value=values[at], note=note))
     return draw_series(
         points,

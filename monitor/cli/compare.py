@@ -11,7 +11,7 @@ import typer
 from monitor.cli import compare_options as options
 from monitor.cli.compare_log import print_log, read_test, refuse_options
 from monitor.cli.compare_output import Compared, compared_dict, compared_page, print_compared
-from monitor.cli.file_columns import file_options, find_column, fitting_options, list_shapes
+from monitor.cli.file_columns import file_options, fitting_options, list_shapes, pick_column
 from monitor.cli.output import print_json, require_writable, write_page
 from monitor.cli.parameters import AsJson, HtmlFile
 from monitor.model.errors import InputError, MetricError, SourceError
@@ -37,7 +37,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     candidate: options.Candidate = None,
     *,
     k: options.TopK = 10,
-    metric: options.Metrics = None,
+    metric: options.MetricOptions = None,
     by: options.By = None,
     worst: options.Worst = 0,
     user: options.UserColumn = None,
@@ -46,8 +46,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     rank: options.RankColumn = None,
     in_order: options.InOrder = False,
     scores: options.ScoresColumn = None,
-    no_item: options.NoItem = None,
-    max_unreadable: options.MaxUnreadable = None,
+    no_item: options.NoItemOption = None,
+    max_unreadable: options.MaxUnreadableOption = None,
     item_ids: options.ItemIds = None,
     user_ids: options.UserIds = None,
     users: options.UsersFile = None,
@@ -91,8 +91,16 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         one_item_in_each_row = {**common, "item": item, "rank": rank, "in_order": in_order}
         shapes = [one_item_in_each_row, {**common, "items": items}]
     if unpaired is not None:
-        refused = {"BASELINE": baseline, "--users": users, "--catalogue": catalogue}
-        refuse_options({**refused, "--retrained": retrained, "--html": html, "--titles": titles})
+        refuse_options(
+            {
+                "BASELINE": baseline,
+                "--users": users,
+                "--catalogue": catalogue,
+                "--retrained": retrained,
+                "--html": html,
+                "--titles": titles,
+            }
+        )
         test = read_test(
             unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
         )
@@ -160,7 +168,7 @@ def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -
     columns = {
         "user_ids": common["user_ids"],
         "max_unreadable": common["max_unreadable"],
-        "user": user or find_column(path, USER_COLUMNS),
+        "user": user or pick_column(path, USER_COLUMNS),
     }
     return file_options(FileUsersOptions, path, columns)
 
@@ -169,7 +177,7 @@ def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> dict[str, Interpretation]:
     """Interpret the metric in each segment for which that is possible."""
-    from monitor.service.analysis.interpretation import interpret, measure_spread
+    from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 
     name = str(metric)
     floors = {}
@@ -179,7 +187,7 @@ def _interpret(
     for summary in result.summaries:
         if summary.metric != name:
             continue
-        meaning = interpret(
+        meaning = interpret_summary(
             summary,
             by_chance=result.by_chance[name],
             identical=metric.identical,
@@ -195,7 +203,7 @@ def _interpret(
     usual = None
     if trainings is not None and overall.trainings is not None and overall.trainings.is_exceeded:
         usual = trainings.distances
-    meanings[ALL] = replace(overall, spread=measure_spread(result.distances, usual))
+    meanings[ALL] = replace(overall, spread=measure_concentration(result.distances, usual))
     return meanings
 
 
@@ -203,13 +211,13 @@ def _meaning_lines(
     result: FileComparison, meanings: Mapping[str, Interpretation], by: str | None
 ) -> list[str]:
     """Say what the result means, who gets one and the same list, and how segments differ."""
-    from monitor.service.analysis.interpretation import find_shared
+    from monitor.service.analysis.interpretation import find_common_list_shares
     from monitor.texts.interpretation import write_interpretation, write_segments, write_shared
 
     lines: list[str] = []
     if ALL in meanings:
         lines += write_interpretation(meanings[ALL], has_segments=by is not None)
-    shared = find_shared(result.shared)
+    shared = find_common_list_shares(result.shared)
     segments = {segment: meanings[segment] for segment in meanings if segment != ALL}
     return [*lines, *write_shared(shared), *write_segments(segments, shared)]
 
@@ -266,7 +274,7 @@ def _read_titles(path: Path | None, users: Sequence[Evidence]) -> Mapping[str, s
 
     if path is None:
         return {}
-    item = find_column(path, ITEM_COLUMNS)
+    item = pick_column(path, ITEM_COLUMNS)
     source = FileTable(file_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
     try:
         return source.titles(utc_now(), items_of(users))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from monitor.cli.file_columns import find_column, fitting_options
+from monitor.cli.file_columns import fitting_options, pick_column
 from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed
 from monitor.cli.stored_runs import print_run
@@ -52,8 +52,8 @@ def read_test(  # noqa: PLR0913 - the options of the command
     if len(values) != _ARMS:
         raise typer.BadParameter(f"--arms {arms!r} must have two values: write baseline,candidate")
     return LoggedTest(
-        arm=arm or find_column(log, _ARM_COLUMNS),
-        time=time or find_column(log, _TIME_COLUMNS),
+        arm=arm or pick_column(log, _ARM_COLUMNS),
+        time=time or pick_column(log, _TIME_COLUMNS),
         arms=(values[0], values[1]),
         before=parse_fixed("--before", before),
         baseline_share=split,
@@ -74,18 +74,18 @@ def print_log(  # noqa: PLR0913 - the options of the command
     as_json: bool,
 ) -> None:
     """Compare the arms of the test, and print the result as a run."""
-    from monitor.service.analysis.log_comparison import as_record, compare_log
+    from monitor.service.analysis.log_comparison import as_finished_run, compare_log
 
     options = fitting_options(log, user, shapes, is_required=True)
     names = [str(metric) for metric in metrics]
     result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
-    record = as_record(result)
+    run = as_finished_run(result)
     users = [each for each in result.evidence if each.kind == "worst"][:worst]
     if as_json:
-        summaries = [summary_dict(each) for each in record.summaries]
-        print_json({**asdict(record), "summaries": summaries, "worst": users})
+        summaries = [summary_dict(each) for each in run.summaries]
+        print_json({**asdict(run), "summaries": summaries, "worst": users})
         return
-    print_run(record, {})
+    print_run(run, {})
     print_evidence(users, {})
     print_line()
     print_line(ONE_RUN)

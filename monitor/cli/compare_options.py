@@ -22,7 +22,7 @@ Candidate = Annotated[
 TopK = Annotated[
     int, typer.Option("-k", min=1, max=10_000, help="Compare the first k places of each list.")
 ]
-Metrics = Annotated[
+MetricOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
@@ -54,8 +54,8 @@ ItemsColumn = Annotated[str, column_option("Column with the list of items.")]
 ItemColumn = Annotated[
     str | None,
     column_option(
-        "Column with one item in each row. Needs --rank, --scores or --in-order. "
-        "Default if the file has no column of lists: item_id or item, sorted by rank."
+        "Column with one item in each row. Needs --rank, --scores or --in-order. If the file has "
+        "no column of lists, the default is item_id or item, sorted by rank."
     ),
 ]
 RankColumn = Annotated[
@@ -70,11 +70,11 @@ ScoresColumn = Annotated[
     str | None,
     column_option("Column with the models' scores. Equal scores are ties. Can replace --rank."),
 ]
-NoItem = Annotated[
+NoItemOption = Annotated[
     list[str] | None,
     typer.Option(metavar="ID", help="Value that pads short lists, such as -1. May be repeated."),
 ]
-MaxUnreadable = Annotated[
+MaxUnreadableOption = Annotated[
     float | None,
     typer.Option(
         min=0,
@@ -100,29 +100,30 @@ UserIds = Annotated[
 UsersFile = Annotated[
     Path | None,
     typer.Option(
-        help="File with the users to compare. Its column of users has the same name as in the "
-        "lists."
+        help="File with the users to compare. The column of users has the same name in this "
+        "file and in the files with the lists."
     ),
 ]
 TitlesFile = Annotated[
     Path | None,
     typer.Option(
-        help="File with titles of items. The file has a column title, and a column item_id or item."
+        help="File with titles of items. The file needs a column named title, and a column named "
+        "item_id or item."
     ),
 ]
 Catalogue = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of items that can be recommended. The score by chance depends on this "
-        "number. Default: the number of listed items.",
+        help="Number of items that can be recommended. The mean score of random lists depends on "
+        "this number. Default: the number of listed items.",
     ),
 ]
 RetrainedFile = Annotated[
     Path | None,
     typer.Option(
         help="Lists of a second training of the baseline's model. The result says whether the "
-        "candidate differs from the baseline more than the second training does. The rows "
+        "candidate is farther from the baseline than the second training is. The rows "
         "floor(METRIC) compare the second training with the baseline.",
     ),
 ]
@@ -136,7 +137,9 @@ UnpairedLog = Annotated[
 ArmValues = Annotated[
     str | None,
     typer.Option(
-        metavar="A,B", help="With --unpaired: the values of the baseline and of the candidate."
+        metavar="A,B",
+        help="With --unpaired: the values that the column of arms contains for the baseline and "
+        "for the candidate.",
     ),
 ]
 Before = Annotated[

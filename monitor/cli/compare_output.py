@@ -6,14 +6,14 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from monitor.cli.output import (
+    attributes_of,
     cells_of,
-    number,
-    pick,
     print_evidence,
     print_line,
-    print_records,
+    print_objects,
     scores_line,
     summary_dict,
+    write_number,
 )
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
@@ -49,13 +49,13 @@ def print_compared(compared: Compared) -> None:
     for line in _coverage_lines(compared):
         print_line(line)
     all_users, *segments = result.coverage.rows
-    print_records(_metric_records(compared, all_users), _COLUMNS, as_json=False)
+    print_objects(_metric_objects(compared, all_users), _COLUMNS, as_json=False)
     print_line(_chance_line(result))
     _print_changes(compared, all_users)
     for row in segments:
         print_line()
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        print_records(_metric_records(compared, row), _COLUMNS, as_json=False, title=title)
+        print_objects(_metric_objects(compared, row), _COLUMNS, as_json=False, title=title)
         _print_changes(compared, row)
     print_evidence(result.worst, compared.titles)
     print_line()
@@ -78,10 +78,10 @@ def compared_page(compared: Compared) -> dict[str, object]:
     from monitor.measures.frames.summary import draw_distribution
 
     result = compared.result
-    records = []
+    objects = []
     changes = []
     for row in result.coverage.rows:
-        records += _metric_records(compared, row)
+        objects += _metric_objects(compared, row)
         if row.paired:
             changes.append((row.segment, _changes_line(result.apart[row.segment])))
     if compared.trainings is not None:
@@ -93,12 +93,13 @@ def compared_page(compared: Compared) -> dict[str, object]:
             bars.append(Bar(name=name, amount=share, figure=_percent(share), kind="total"))
     distributions = []
     for summary in result.summaries:
-        if summary.segment == ALL:
-            chance = result.by_chance[summary.metric]
-            distributions.append(draw_distribution(summary, chance))
-            floor = _find_floor(compared, summary)
-            if floor is not None:
-                distributions.append(draw_distribution(floor, chance))
+        if summary.segment != ALL:
+            continue
+        chance = result.by_chance[summary.metric]
+        distributions.append(draw_distribution(summary, chance))
+        floor = _find_floor(compared, summary)
+        if floor is not None:
+            distributions.append(draw_distribution(floor, chance))
     users = []
     for each in result.worst:
         pair = draw_pair(each.baseline, each.candidate, compared.titles, scores_line(each))
@@ -108,7 +109,7 @@ def compared_page(compared: Compared) -> dict[str, object]:
         "changes": changes,
         "kinds": draw_bars(bars, label="lists by kind of change"),
         "spreads": distributions,
-        "metrics": cells_of(records, f"segment {_COLUMNS}"),
+        "metrics": cells_of(objects, f"segment {_COLUMNS}"),
         "users": users,
     }
 
@@ -159,11 +160,11 @@ def _apart_dict(result: FileComparison, segment: str) -> dict[str, object] | Non
         return None
     parts = None
     if breakdown.parts is not None:
-        parts = pick(breakdown.parts, "membership", "order", "length")
+        parts = attributes_of(breakdown.parts, "membership", "order", "length")
     return {"metric": breakdown.metric, "parts": parts, "shares": breakdown.shares}
 
 
-def _metric_records(compared: Compared, row: CoverageRow) -> list[dict[str, object]]:
+def _metric_objects(compared: Compared, row: CoverageRow) -> list[dict[str, object]]:
     """Return the rows of the segment's table of metrics. Each statistic has its own column."""
     return [summary | summary["statistics"] for summary in _summary_dicts(compared, row)]
 
@@ -233,9 +234,9 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     if parts is None:
         return kinds
     return (
-        f"{breakdown.metric} is {number(parts.whole)} away from its value for identical lists: "
-        f"items replaced {number(parts.membership)}, order {number(parts.order)}, "
-        f"length {number(parts.length)}; {kinds}"
+        f"{breakdown.metric} is {write_number(parts.whole)} away from its value for identical "
+        f"lists: items replaced {write_number(parts.membership)}, "
+        f"order {write_number(parts.order)}, length {write_number(parts.length)}; {kinds}"
     )
 
 

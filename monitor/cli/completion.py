@@ -81,18 +81,18 @@ def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
     with _database(ctx) as store:
         segments = []
         for run in store.history.runs(comparison=ctx.params.get("comparison"), limit=1):
-            record = store.history.record(run.id)
-            if record is not None:
-                segments += [summary.segment for summary in record.summaries]
+            finished = store.history.finished_run(run.id)
+            if finished is not None:
+                segments += [summary.segment for summary in finished.summaries]
         return segments
 
 
 def _slots(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    from monitor.cli.output import instant
+    from monitor.cli.output import write_instant
 
     with _database(ctx) as store:
         listed = store.history.runs(comparison=ctx.params.get("comparison"), limit=_MOST_SLOTS)
-        return [instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
+        return [write_instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
 
 
 complete_comparisons = _completed(_comparisons)

@@ -14,13 +14,13 @@ from monitor.cli.command_classes import Command, CommandGroup
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import (
     SOURCE_EXIT,
-    instant,
+    attributes_of,
     log_errors_only,
-    pick,
     print_error,
     print_evidence,
     print_json,
     print_line,
+    write_instant,
 )
 from monitor.cli.parameters import AsJson, Config, OneComparison
 from monitor.model.errors import ConfigError, DatabaseError
@@ -65,16 +65,16 @@ def check_config(
 ) -> None:
     """Check the configuration, and show the lists of a few users.
 
-    The command also checks the web configuration file, and whether the database can be used. It
-    requests the lists of a few users from both arms, and shows both lists of each user. The exit
-    code is 3 if an arm could not be read, or if no lists could be compared. The exit code is 4 if
-    the database cannot be used.
+    The command also checks the web configuration file, and whether the database can be used. The
+    command requests the lists of a few users from both arms, and shows both lists of each user. The
+    exit code is 3 if an arm could not be read, or if no lists could be compared. The exit code is 4
+    if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
     from monitor.service.analysis.preview import preview_users
     from monitor.service.clock import SystemClock
-    from monitor.service.composition import wire
+    from monitor.service.composition import open_wiring
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
     from monitor.sources import SOURCES
@@ -92,7 +92,7 @@ def check_config(
         *_expiring_certificates(settings.access, now),
     }
     database = _try_database(settings)
-    wiring = wire(settings)
+    wiring = open_wiring(settings)
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
@@ -100,7 +100,7 @@ def check_config(
     for preview, first_change in zip(previews, first_changes, strict=True):
         if as_json:
             reason = None if database.problem is None else str(database.problem)
-            database_dict = pick(database, "place", "schema") | {"problem": reason}
+            database_dict = attributes_of(database, "place", "schema") | {"problem": reason}
             print_json(_preview_dict(preview, first_change) | {"database": database_dict})
         else:
             _print_preview(preview, first_change)
@@ -133,11 +133,11 @@ class _FirstChange(NamedTuple):
 def _try_database(settings: Settings) -> _TriedDatabase:
     """Try whether the daemon could use the database."""
     from monitor.storage import parse_url, schema_version
-    from monitor.storage.database_url import describe
+    from monitor.storage.database_url import describe_url
 
-    place = describe(parse_url(settings.database))
+    place = describe_url(parse_url(settings.database))
     try:
-        return _TriedDatabase(place=place, schema=schema_version.probe(settings.database))
+        return _TriedDatabase(place=place, schema=schema_version.probe_database(settings.database))
     except DatabaseError as error:
         return _TriedDatabase(place=place, problem=error)
 
@@ -167,13 +167,13 @@ def try_config(config: Path) -> int:
     If no lists could be compared, the reasons are printed.
     """
     from monitor.service.analysis.preview import preview_users
-    from monitor.service.composition import wire
+    from monitor.service.composition import open_wiring
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
 
     log_errors_only()
     settings = load_settings(config)
-    (watched,) = select_watched(wire(settings).watched, None)
+    (watched,) = select_watched(open_wiring(settings).watched, None)
     preview = preview_users(watched, _FEW_USERS)
     if not preview.evidence:
         (first_change,) = _first_changes([preview], settings, config)
@@ -200,9 +200,9 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
                 f"cert_file {value}: its certificate, or the certificate of a CA that signed it,"
             )
             if ends is not None and ends <= now:
-                raise ConfigError(f"{certificate} expired at {instant(ends)}: renew it")
+                raise ConfigError(f"{certificate} expired at {write_instant(ends)}: renew it")
             if ends is not None and ends <= now + _SOON:
-                yield f"{certificate} expires at {instant(ends)}: renew it"
+                yield f"{certificate} expires at {write_instant(ends)}: renew it"
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             yield from _expiring_certificates(part, now)
@@ -246,8 +246,8 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
     comparison = preview.comparison
     is_unpaired = comparison.measuring.unpaired is not None
     print_line(
-        f"{comparison.name}  slot {instant(preview.slot)}  "
-        f"next {instant(preview.next_slot)}  top {comparison.measuring.k}  "
+        f"{comparison.name}  slot {write_instant(preview.slot)}  "
+        f"next {write_instant(preview.next_slot)}  top {comparison.measuring.k}  "
         f"{'all users' if is_unpaired else 'users drawn for this check'}"
     )
     for problem in preview.problems:
@@ -286,13 +286,15 @@ def _preview_dict(preview: Preview, first_change: _FirstChange | None) -> dict[s
     """Return the preview as JSON."""
     users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
+    change: dict[str, object] = {"change_first": None, "line": None}
+    if first_change is not None:
+        change = {"change_first": first_change.setting, "line": first_change.line}
     return {
         "comparison": preview.comparison.name,
-        **pick(preview, "slot", "next_slot"),
+        **attributes_of(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "problems": [*preview.problems, *notes],
-        "change_first": first_change and first_change.setting,
-        "line": first_change and first_change.line,
+        **change,
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
         "unpaired": preview.unpaired,

@@ -9,7 +9,14 @@ import typer
 
 from monitor.cli.command_classes import Command, CommandGroup
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
+from monitor.cli.output import (
+    attributes_of,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    progress_bar,
+)
 from monitor.cli.parameters import AsJson, Config, opened_database
 from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 
@@ -127,15 +134,15 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     """Check the database: its tables, and its file if it is SQLite.
 
     The command checks that the tables have the form that this version expects, and that a SQLite
-    file is not damaged. It reads the complete file, which takes about ten seconds for each
+    file is not damaged. The command reads the complete file, which takes about ten seconds for each
     gigabyte. The exit code is 0 if no problem is found. Otherwise the exit code is 4, and the
     command prints the problems.
     """
     from monitor.storage import schema_version
-    from monitor.storage.database_url import describe, parse_url
+    from monitor.storage.database_url import describe_url, parse_url
 
     url = _database_url(config)
-    database = describe(parse_url(url))
+    database = describe_url(parse_url(url))
     # Look for damage first, because damage causes further errors.
     examined = schema_version.damage_in(url)
     damage, advice = examined or ([], "")
@@ -189,8 +196,11 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
     with opened_database(config) as (store, _):
         size = store.maintenance.measure()
     if as_json:
-        kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in size.kinds]
-        print_json(pick(size, "used_bytes", "free_bytes") | {"kinds": kinds})
+        kinds = [
+            attributes_of(each, "kind", "used_bytes", "oldest", "bytes_per_run")
+            for each in size.kinds
+        ]
+        print_json(attributes_of(size, "used_bytes", "free_bytes") | {"kinds": kinds})
         return
     print_table(("kind", "size>", "oldest", "a run>"), map(_size_row, size.kinds))
     total = f"\n{_bytes(size.used_bytes)} used"
@@ -212,7 +222,7 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
     settings = load_settings(config)
     now = utc_now()
     cutoffs = settings.retention.cutoffs(now)
-    with opened_store(settings.database) as store, progress() as shown:
+    with opened_store(settings.database) as store, progress_bar() as shown:
         shown.add_task("deleting", total=None)
         pruned = store.maintenance.prune(cutoffs, now=now)
     if as_json:
@@ -235,7 +245,8 @@ def _print_pruned(pruned: Pruned) -> None:
 
 
 def _size_row(size: KindSize) -> tuple[str, ...]:
-    oldest = run = "-"
+    oldest = "-"
+    run = "-"
     if size.oldest is not None:
         oldest = size.oldest.strftime("%Y-%m-%d %H:%M")
     if size.bytes_per_run is not None:

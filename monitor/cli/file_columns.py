@@ -72,7 +72,7 @@ def find_file_problem(path: Path) -> str | None:
         return error.shown
 
 
-def find_column(path: Path, names: Sequence[str]) -> str:
+def pick_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
     with suppress(SourceError), _probed(path) as find_problem:
         for name in names:

@@ -17,11 +17,11 @@ from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
     COLUMN_ADVICE,
-    find_column,
     find_file_problem,
     find_segments,
     fitting_options,
     list_shapes,
+    pick_column,
 )
 from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
@@ -60,7 +60,7 @@ _SLOT_MARK = "{slot"
 _USER_MARK = "{user}"
 
 
-class Kind(StrEnum):
+class ListSource(StrEnum):
     """Where the lists are."""
 
     FILES = "files"
@@ -86,7 +86,7 @@ class ColumnNames:
 
 
 @immutable
-class Answers:
+class InitAnswers:
     """What a person or a program says about the lists. None means that it says nothing."""
 
     name: str
@@ -111,8 +111,20 @@ class Sources:
     files: tuple[str, ...] = ()  # the files with lists
 
 
-_Ask = Callable[[str, str], str]
-"""Returns the answer to a question, or the default answer."""
+@immutable
+class _Ask:
+    """Asks questions in the terminal. If nobody can answer, it returns the default answers."""
+
+    reaches_person: bool
+
+    def __call__(self, question: str, default: str) -> str:
+        """Return the answer to the question."""
+        if not self.reaches_person:
+            return default
+        try:
+            return str(typer.prompt(question, default=default)).strip()
+        except typer.Abort:  # Ctrl-C or the end of the input
+            raise typer.Exit(INTERRUPTED_EXIT) from None
 
 
 def init(  # noqa: PLR0913 - the command's options
@@ -122,7 +134,7 @@ def init(  # noqa: PLR0913 - the command's options
         typer.Argument(metavar="FILE", help="File to write. Default: the file of --config."),
     ] = None,
     kind: Annotated[
-        Kind | None,
+        ListSource | None,
         typer.Option(metavar="KIND", help="Where the lists are: files, http, sql or redis."),
     ] = None,
     baseline: Annotated[
@@ -151,7 +163,7 @@ def init(  # noqa: PLR0913 - the command's options
         str | None,
         typer.Option(
             metavar="LISTS",
-            help="Lists of a second training of the baseline's model, as the noise floor.",
+            help="Lists of a second training of the baseline's model, to measure the noise floor.",
         ),
     ] = None,
     user: UserColumn = None,
@@ -165,10 +177,11 @@ def init(  # noqa: PLR0913 - the command's options
     rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Write the short file without asking questions.")
+        bool, typer.Option("--minimal", help="Write a short file, and ask no questions.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Write a long file with all settings and comments.")
+        bool,
+        typer.Option("--full", help="Write a long file, which contains all settings and comments."),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -185,7 +198,7 @@ def init(  # noqa: PLR0913 - the command's options
     from monitor.settings.loader import example_text
 
     target = path or config
-    answers = Answers(
+    answers = InitAnswers(
         name=name,
         baseline=baseline,
         candidate=candidate,
@@ -203,13 +216,12 @@ def init(  # noqa: PLR0913 - the command's options
         _write(target, example_text(), force=force)
         print_line(write_first_config(str(target), _option(target)))
         return
-    is_asked = _is_terminal() and not minimal and not is_answered
-    ask = _prompt if is_asked else _default
+    ask = _Ask(reaches_person=_is_terminal() and not (minimal or is_answered))
     if kind is None:
         kind = _ask_kind(ask)
     sources = _SOURCES[kind](answers, ask)
     _write(target, _short_text(answers.name, sources), force=force)
-    missing = [path for path in sources.files if find_file_problem(Path(path)) is not None]
+    missing = [file for file in sources.files if find_file_problem(Path(file)) is not None]
     compared = 0
     if sources.files and not missing:
         compared = try_config(target)
@@ -244,19 +256,6 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         raise ConfigError(f"cannot write {target}: {error.strerror}. Name another file") from None
 
 
-def _prompt(question: str, default: str) -> str:
-    """Ask the question in the terminal."""
-    try:
-        return str(typer.prompt(question, default=default)).strip()
-    except typer.Abort:  # Ctrl-C or the end of the input
-        raise typer.Exit(INTERRUPTED_EXIT) from None
-
-
-def _default(_: str, default: str) -> str:
-    """Return the default answer without asking."""
-    return default
-
-
 def _short_text(name: str, sources: Sources) -> str:
     """Return the short configuration."""
     noise_floor = ""
@@ -273,10 +272,10 @@ def _short_text(name: str, sources: Sources) -> str:
     )
 
 
-def _ask_kind(ask: _Ask) -> Kind:
+def _ask_kind(ask: _Ask) -> ListSource:
     """Ask where the lists are. Raises BadParameter for an unknown kind."""
-    kinds = list(Kind)
-    if ask is _prompt:
+    kinds = list(ListSource)
+    if ask.reaches_person:
         print_line("Where are the lists?")
         for number, label in enumerate(_LABELS.values(), start=1):
             print_line(f"  {number}  {label}")
@@ -284,18 +283,18 @@ def _ask_kind(ask: _Ask) -> Kind:
     if answer.isdecimal() and 1 <= int(answer) <= len(kinds):
         return kinds[int(answer) - 1]
     try:
-        return Kind(answer.lower())
+        return ListSource(answer.lower())
     except ValueError:
         raise typer.BadParameter(
             f"{answer!r} is no kind of lists: choose {', '.join(kinds)}"
         ) from None
 
 
-def _ask_files(answers: Answers, ask: _Ask) -> Sources:
+def _ask_files(answers: InitAnswers, ask: _Ask) -> Sources:
     baseline = answers.baseline or ask("File with the lists in use", "baseline.csv")
     candidate = answers.candidate or ask("File with the lists on trial", "candidate.csv")
     # A person did not name the default files, so they may be written later.
-    is_named = ask is _prompt or answers.baseline is not None
+    is_named = ask.reaches_person or answers.baseline is not None
     files = [baseline, candidate]
     retrained = None
     if answers.retrained is not None:
@@ -312,14 +311,14 @@ def _ask_files(answers: Answers, ask: _Ask) -> Sources:
     )
 
 
-def _ask_http(answers: Answers, ask: _Ask) -> Sources:
+def _ask_http(answers: InitAnswers, ask: _Ask) -> Sources:
     example = "http://localhost:8001/recommend/{user}?n={k}"
     other = example.replace("8001", "8002")
     baseline = answers.baseline or ask("URL of the service in use, with {user}", example)
     candidate = answers.candidate or ask("URL of the service on trial, with {user}", other)
     items = answers.columns.items or ask("JMESPath to the item ids in an answer", "@")
     users = answers.users or ask("File with the users to ask for", "users.csv")
-    is_named = ask is _prompt or answers.users is not None
+    is_named = ask.reaches_person or answers.users is not None
     _require_user(baseline)
     _require_user(candidate)
     return Sources(
@@ -331,7 +330,7 @@ def _ask_http(answers: Answers, ask: _Ask) -> Sources:
     )
 
 
-def _ask_sql(answers: Answers, ask: _Ask) -> Sources:
+def _ask_sql(answers: InitAnswers, ask: _Ask) -> Sources:
     url = answers.server or ask("Address of the database", "sqlite:///lists.db")
     baseline = answers.baseline or ask("Table with the lists in use", "baseline")
     candidate = answers.candidate or ask("Table with the lists on trial", "candidate")
@@ -347,7 +346,7 @@ def _ask_sql(answers: Answers, ask: _Ask) -> Sources:
     )
 
 
-def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
+def _ask_redis(answers: InitAnswers, ask: _Ask) -> Sources:
     url = answers.server or ask("Address of Redis", "redis://localhost:6379/0")
     baseline = answers.baseline or ask("Keys of the lists in use, with {user}", "recs:v1:{user}")
     candidate = answers.candidate or ask("Keys of the lists on trial", "recs:v2:{user}")
@@ -365,18 +364,18 @@ def _ask_redis(answers: Answers, ask: _Ask) -> Sources:
     )
 
 
-_SOURCES: Mapping[Kind, Callable[[Answers, _Ask], Sources]] = {
-    Kind.FILES: _ask_files,
-    Kind.HTTP: _ask_http,
-    Kind.SQL: _ask_sql,
-    Kind.REDIS: _ask_redis,
+_SOURCES: Mapping[ListSource, Callable[[InitAnswers, _Ask], Sources]] = {
+    ListSource.FILES: _ask_files,
+    ListSource.HTTP: _ask_http,
+    ListSource.SQL: _ask_sql,
+    ListSource.REDIS: _ask_redis,
 }
 """Functions that ask for what the answers do not say, and return the sources of the kind."""
-_LABELS: Mapping[Kind, str] = {
-    Kind.FILES: "files: two files, CSV, Parquet or JSON lines",
-    Kind.HTTP: "http: two services that answer with a list for a user",
-    Kind.SQL: "sql: two tables of a database",
-    Kind.REDIS: "redis: two sets of keys in Redis",
+_LABELS: Mapping[ListSource, str] = {
+    ListSource.FILES: "files: two files, CSV, Parquet or JSON lines",
+    ListSource.HTTP: "http: two services that answer with a list for a user",
+    ListSource.SQL: "sql: two tables of a database",
+    ListSource.REDIS: "redis: two sets of keys in Redis",
 }
 
 
@@ -387,12 +386,12 @@ def _require_user(pattern: str) -> None:
         )
 
 
-def _users(answers: Answers, lists: Path | None = None) -> str:
+def _users(answers: InitAnswers, lists: Path | None = None) -> str:
     """Return the users as YAML. ``lists`` is the baseline's file, if it has one."""
     if answers.users is None:
         segments = ""
         if lists is not None:
-            segments = _segments(lists, answers.columns.user or find_column(lists, USER_COLUMNS))
+            segments = _segments(lists, answers.columns.user or pick_column(lists, USER_COLUMNS))
         return f"{{all: true{segments}}} # all users of the baseline"
     return _users_file(answers.users, answers.columns.user, is_named=True)
 
@@ -401,7 +400,7 @@ def _users_file(path: str, user: str | None, *, is_named: bool) -> str:
     """Return the file with users as YAML. Raises InputError if a named file does not exist."""
     if is_named:
         _require_file(path)
-    column = user or find_column(Path(path), USER_COLUMNS)
+    column = user or pick_column(Path(path), USER_COLUMNS)
     options = _flow("file", {"path": path, "user": column})
     return f"{{{options}{_segments(Path(path), column)}}}"
 
@@ -433,7 +432,7 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
     try:
         options = _recognize(path, columns)
     except InputError as error:
-        if ask is not _prompt:
+        if not ask.reaches_person:
             raise
         print_line(str(error))
         options = _recognize(path, _ask_columns(ask))
@@ -508,7 +507,9 @@ def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> d
     return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
 
 
-def _retrained(answers: Answers, kind: str, *, key: str, options: Mapping[str, str]) -> str | None:
+def _retrained(
+    answers: InitAnswers, kind: str, *, key: str, options: Mapping[str, str]
+) -> str | None:
     """Return the source of the second training as YAML, or None if there is none.
 
     The answer is the value of the option ``key``. ``options`` are the other options.

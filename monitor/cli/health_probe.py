@@ -21,7 +21,7 @@ _UNAVAILABLE = 503
 _CLOSED = (HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
-def probe(
+def probe_daemon(
     host: str,
     port: int,
     word: str,

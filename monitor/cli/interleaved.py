@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.file_columns import file_options, find_column
+from monitor.cli.file_columns import file_options, pick_column
 from monitor.cli.output import print_json, print_line, print_table
 from monitor.cli.parameters import AsJson
 from monitor.model.errors import InputError, SourceError
@@ -30,7 +30,7 @@ def interleaved(
         str,
         typer.Option(
             metavar="A,B",
-            help="The values of the baseline and of the candidate in the column team.",
+            help="The values that the column team contains for the baseline and for the candidate.",
         ),
     ] = "baseline,candidate",
     user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,
@@ -60,9 +60,9 @@ def interleaved(
         raise typer.BadParameter(
             f"--teams {teams!r} must have two values: write baseline,candidate"
         )
-    options = file_options(FileUsersOptions, log, {"user": user or find_column(log, USER_COLUMNS)})
-    team = team or find_column(log, _TEAM_COLUMNS)
-    click = click or find_column(log, _CLICK_COLUMNS)
+    options = file_options(FileUsersOptions, log, {"user": user or pick_column(log, USER_COLUMNS)})
+    team = team or pick_column(log, _TEAM_COLUMNS)
+    click = click or pick_column(log, _CLICK_COLUMNS)
     try:
         preference = compare_teams(options, team, click, (values[0], values[1]))
     except SourceError as error:

@@ -11,13 +11,13 @@ import typer
 
 from monitor.cli.completion import complete_metrics
 from monitor.cli.output import (
-    cell,
-    pick,
+    attributes_of,
     print_error,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
+    write_cell,
 )
 from monitor.cli.parameters import AsJson
 from monitor.model.errors import MetricError
@@ -40,8 +40,8 @@ def metrics(
         typer.Argument(
             metavar="METRIC",
             autocompletion=complete_metrics,
-            help="Metric to show with all its properties. Its name may have parameters, such as "
-            "rbo(p=0.8)@5.",
+            help="Metric to show with all its properties. The name may have parameters, such "
+            "as rbo(p=0.8)@5.",
         ),
     ] = None,
     *,
@@ -58,8 +58,9 @@ def metrics(
     if name is not None:
         _show(_find(name), as_json=as_json)
         return
-    pairwise = [_describe(kind()) for kind in (METRICS | METRICS.installed()).values()]
-    arm_wide = list(map(_describe_arm, ARM_METRICS.values()))
+    kinds = METRICS | METRICS.installed()
+    pairwise = [_describe(kind()) for kind in kinds.values()]
+    arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
     for problem in METRICS.problems():
         print_error(problem)
     if as_json:
@@ -74,11 +75,11 @@ def series(*, as_json: AsJson = False) -> None:
     """List the series that the daemon exports to Prometheus."""
     from monitor.export.series import SERIES
 
-    records = []
+    objects = []
     for each in SERIES.values():
         record = {"series": each.name, "type": each.kind, "labels": each.labels}
-        records.append({**record, "meaning": each.help})
-    print_records(records, "series type labels meaning", as_json=as_json)
+        objects.append({**record, "meaning": each.help})
+    print_objects(objects, "series type labels meaning", as_json=as_json)
 
 
 def _find(expression: str) -> Metric | ArmMetric:
@@ -124,14 +125,14 @@ def _describe(metric: Metric) -> dict[str, object]:
         "metric": str(metric),
         "meaning": summary.rstrip(".").replace("`", ""),
         "parameters": _parameters(metric),
-        **pick(metric, "low", "high"),
+        **attributes_of(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
         "is_symmetric": metric.is_symmetric,
         "identical": _value_text(metric.identical),
         "disjoint": _value_text(metric.disjoint),
         "one_empty": _value_text(metric.one_empty),
         "both_empty": _value_text(metric.both_empty),
-        **pick(metric, "uneven", "ties"),
+        **attributes_of(metric, "uneven", "ties"),
         "need": metric.need,
         "source": metric.source,
     }
@@ -140,7 +141,7 @@ def _describe(metric: Metric) -> dict[str, object]:
 def _describe_arm(metric: ArmMetric) -> dict[str, object]:
     return {
         "metric": str(metric),
-        **pick(metric, "meaning", "low", "high", "arms"),
+        **attributes_of(metric, "meaning", "low", "high", "arms"),
         "need": metric.need,
         "source": metric.source,
     }
@@ -195,4 +196,4 @@ def _text(value: object) -> str:
         return ", ".join(parts)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
-    return cell(value)
+    return write_cell(value)

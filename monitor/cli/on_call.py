@@ -13,19 +13,19 @@ from monitor.cli.command_classes import Command, CommandGroup, ListingGroup
 from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     DELIVERY_EXIT,
-    instant,
+    attributes_of,
     log_errors_only,
-    pick,
     print_error,
     print_json,
     print_line,
-    print_records,
+    print_objects,
+    write_instant,
 )
 from monitor.cli.parameters import (
     AsJson,
     Author,
     Comment,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     OneComparison,
     OneSegment,
@@ -104,8 +104,8 @@ def list_alerts(
 
     The command does not list quiet alerts, but shows how many there are for each reason. With
     --states, the command lists the state of every alert instead of the transitions. With --json,
-    the command prints one object for each transition, oldest first. With --states --json, it prints
-    one object for each alert and segment.
+    the command prints one object for each transition, oldest first. With --states --json, the
+    command prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -123,7 +123,7 @@ def list_alerts(
         for line in _quiet_lines(states):
             print_line(line)
         print_line()
-    print_records(
+    print_objects(
         map(asdict, transitions),
         _TRANSITION_COLUMNS,
         as_json=as_json,
@@ -133,7 +133,7 @@ def list_alerts(
 
 
 def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
-    print_records(
+    print_objects(
         map(asdict, states),
         _STATE_COLUMNS,
         as_json=as_json,
@@ -207,11 +207,11 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     if not changed:
         which = "" if ends else f", or {signed.author} has already acknowledged all that match"
         raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
-    print_records(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
+    print_objects(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
 
 def accept(  # noqa: PLR0913 - the command's options
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     since: Annotated[
         str,
@@ -249,33 +249,34 @@ def accept(  # noqa: PLR0913 - the command's options
             f"{comparison}`"
         )
     with opened_database(config) as (store, configured):
-        records = store.history.run_records(
+        finished = store.history.finished_runs(
             comparison,
             after=slot - timedelta(microseconds=1),
             limit=1,
         )
-        if not records:
+        run = finished[0] if finished else None
+        if run is None:
             require_known(comparison, configured)
-        if records and is_time_ago(since):
-            slot = records[0].slot
+        elif is_time_ago(since):
+            slot = run.slot
         if undo:
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
                 raise ConfigError(
-                    f"{comparison} has no acceptance that begins with {instant(slot)}: see "
+                    f"{comparison} has no acceptance that begins with {write_instant(slot)}: see "
                     f"`rankwatch show {comparison}`"
                 )
         else:
-            if not records or (records[0].slot, records[0].status) != (slot, "ok"):
+            if run is None or run.slot != slot or run.status != "ok":
                 raise ConfigError(
-                    f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs "
-                    f"{comparison}`"
+                    f"no ok run of {comparison} has the slot {write_instant(slot)}: see `rankwatch "
+                    f"runs {comparison}`"
                 )
             signed = Signature(author=author_name(by), comment=comment, at=now)
             reason = signed.reason("accepted")
             level = store.alerts.accept(accepted_level(comparison, slot, reason, now))
-    print_records(
-        [pick(level, "comparison", "slot", "at", "reason")],
+    print_objects(
+        [attributes_of(level, "comparison", "slot", "at", "reason")],
         "comparison slot at reason",
         as_json=as_json,
     )
@@ -341,7 +342,7 @@ def add_silence(  # noqa: PLR0913 - the command's options
     with opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
         states = store.alerts.states()
-    print_records([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
+    print_objects([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
     _print_unmatched([silence], states, configured)
 
 
@@ -356,7 +357,7 @@ def list_silences(
     with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         states = store.alerts.states()
-    print_records(
+    print_objects(
         map(asdict, silences),
         _SILENCE_COLUMNS,
         as_json=as_json,
@@ -380,7 +381,7 @@ def expire_silences(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """End silences now. If silenced alerts still fire, receivers are notified."""
+    """End silences now. rankwatch then notifies receivers of alerts that still fire."""
     now = utc_now()
     with opened_database(config) as (store, _):
         missing = []
@@ -454,7 +455,7 @@ def list_deliveries(
     if as_json:
         print_json(*deliveries)
     else:
-        print_records(
+        print_objects(
             map(_delivery_row, deliveries),
             columns,
             as_json=False,
@@ -481,9 +482,9 @@ def try_receivers(
 ) -> None:
     """Send the start and the end of a test alert to receivers.
 
-    Both messages say that they are tests. rankwatch sends them directly to the receivers, so
-    routes, silences and the outbox have no effect. The exit code is 5 if a receiver did not accept
-    a message.
+    Both messages say that they are tests. rankwatch sends both messages directly to the receivers,
+    so routes, silences and the outbox have no effect. The exit code is 5 if a receiver did not
+    accept a message.
     """
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test
@@ -495,18 +496,18 @@ def try_receivers(
     outcomes = []
     for reply in replies:
         outcomes.append(asdict(reply) | {"is_delivered": reply.reason is None})
-    print_records(outcomes, "receiver status is_delivered reason", as_json=as_json)
+    print_objects(outcomes, "receiver status is_delivered reason", as_json=as_json)
     if any(each.reason for each in replies):
         raise typer.Exit(DELIVERY_EXIT)
 
 
-def _delivery_row(record: Delivery) -> dict[str, object]:
+def _delivery_row(delivery: Delivery) -> dict[str, object]:
     """Return a row of `notify ls`."""
-    transition = record.transition
+    transition = delivery.transition
     change = "starts"
     if transition.is_acknowledgement:
         change = "acknowledged"
     elif transition.is_end:
         change = "ends"
     message = {"change": change, "message": transition.reason}
-    return asdict(transition) | asdict(record) | message
+    return asdict(transition) | asdict(delivery) | message

@@ -115,7 +115,7 @@ def indented_json(value: object) -> str:
     return json.dumps(_plain(value), indent=2) + "\n"
 
 
-def pick(value: object, *names: str) -> dict[str, object]:
+def attributes_of(value: object, *names: str) -> dict[str, object]:
     """Return these attributes of the value by name, in this order."""
     return {name: getattr(value, name) for name in names}
 
@@ -123,7 +123,7 @@ def pick(value: object, *names: str) -> dict[str, object]:
 def summary_dict(summary: Summary) -> dict[str, Any]:
     """Return a summary in the form of the JSON output."""
     names = "segment metric n n_undefined mean standard_error statistics"
-    return pick(summary, *names.split())
+    return attributes_of(summary, *names.split())
 
 
 def _plain(value: object) -> object:
@@ -203,8 +203,8 @@ def print_table(
         sys.stdout.write(f"{row_text.rstrip()}\n")
 
 
-def print_records(
-    records: Iterable[Mapping[str, object]],
+def print_objects(
+    objects: Iterable[Mapping[str, object]],
     columns: str,
     *,
     as_json: bool,
@@ -212,15 +212,15 @@ def print_records(
     empty: str | None = None,
     omits_empty_columns: bool = False,
 ) -> None:
-    """Print each record as a JSON object, or all records as a table with these keys.
+    """Print each object as JSON on one line, or all objects as a table with these keys.
 
     If a key ends with ``>``, its column has numbers. If there are no rows, ``empty`` is printed,
     which says what to do next.
     """
     if as_json:
-        print_json(*records)
+        print_json(*objects)
         return
-    titles, rows = cells_of(records, columns)
+    titles, rows = cells_of(objects, columns)
     if not rows and empty is not None:
         print_line(empty)
         return
@@ -233,24 +233,24 @@ def print_records(
 
 
 def cells_of(
-    records: Iterable[Mapping[str, object]], columns: str
+    objects: Iterable[Mapping[str, object]], columns: str
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the titles of the columns, and a row of texts for each record."""
+    """Return the titles of the columns, and a row of texts for each object."""
     keys = columns.replace(">", "").split()
-    rows = [[cell(record.get(key)) for key in keys] for record in records]
+    rows = [[write_cell(each.get(key)) for key in keys] for each in objects]
     return [column.replace("_", " ") for column in columns.split()], rows
 
 
-def cell(value: object) -> str:
+def write_cell(value: object) -> str:
     """Return a value as the text of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return instant(value)
+        return write_instant(value)
     if isinstance(value, float):
-        return number(value) if abs(value) < _LARGE else f"{value:.4g}"
+        return write_number(value) if abs(value) < _LARGE else f"{value:.4g}"
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -260,17 +260,17 @@ def _one_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
 
 
-def instant(value: datetime) -> str:
+def write_instant(value: datetime) -> str:
     """Write an instant for people: ISO 8601 in UTC, without fractions of a second."""
     return format_instant(value.replace(microsecond=0))
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def write_number(value: float | None, digits: int = 4) -> str:
     """Return a score for a table, or ``-`` if there is none."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def progress() -> Progress:
+def progress_bar() -> Progress:
     """Return a progress bar on standard error. It disappears at the end.
 
     If standard error is not a terminal, nothing is shown.
@@ -332,7 +332,7 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
 
 def scores_line(evidence: Evidence) -> str:
     """Return the user's scores as one line."""
-    return "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
+    return "  ".join(f"{metric} {write_number(value)}" for metric, value in evidence.scores.items())
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -393,6 +393,6 @@ def log_errors_only() -> None:
 
     Commands that run slots or ask sources call this first.
     """
-    from monitor.service.logs import configure
+    from monitor.service.logs import configure_logs
 
-    configure("console", "error", shows_tracebacks=_shows_tracebacks())
+    configure_logs("console", "error", shows_tracebacks=_shows_tracebacks())

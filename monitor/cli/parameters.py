@@ -46,7 +46,7 @@ OneComparison = Annotated[
         help="Name of a comparison, or of an entry with several candidates. Default: all.",
     ),
 ]
-ComparisonName = Annotated[
+ComparisonArgument = Annotated[
     str, typer.Argument(autocompletion=complete_comparisons, help="Name of the comparison.")
 ]
 Since = Annotated[
@@ -111,7 +111,7 @@ SomeAlerts = Annotated[
         "--alert",
         "-a",
         autocompletion=complete_alerts,
-        help="Name of an alert. Repeat the option to name several. Default: all.",
+        help="Name of an alert. To name several alerts, repeat the option. Default: all.",
     ),
 ]
 HtmlFile = Annotated[Path | None, typer.Option(help="Also write an HTML file with charts.")]

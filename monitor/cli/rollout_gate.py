@@ -16,8 +16,6 @@ from monitor.cli.output import (
     USAGE_EXIT,
     VERDICT_EXITS,
     indented_json,
-    instant,
-    number,
     print_error,
     print_json,
     print_line,
@@ -25,12 +23,14 @@ from monitor.cli.output import (
     report_internal,
     report_unwritten,
     require_writable,
+    write_instant,
+    write_number,
     write_page,
     write_whole,
 )
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     HtmlFile,
     Metric,
@@ -113,7 +113,7 @@ def _end(error: Exception) -> NoReturn:
 
 
 def gate(  # noqa: PLR0913 - the command's options
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     margin: Annotated[
         float,
@@ -257,8 +257,8 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
     for slot, segments in certificate.course.items():
         each = segments[place]
         note = (
-            f"{instant(slot)}, {each.users:,} users: {number(each.low)} to "
-            f"{number(each.high)}, {each.verdict.value}"
+            f"{write_instant(slot)}, {each.users:,} users: {write_number(each.low)} to "
+            f"{write_number(each.high)}, {each.verdict.value}"
         )
         points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
     margin = Level(
@@ -280,9 +280,9 @@ def _runs_line(certificate: Certificate) -> str:
         return "runs: none"
     users = sum(run.users for run in runs)
     missing = sum(run.missing for run in runs)
-    period = instant(runs[0].slot)
+    period = write_instant(runs[0].slot)
     if len(runs) > 1:
-        period += f" to {instant(runs[-1].slot)}"
+        period += f" to {write_instant(runs[-1].slot)}"
     looks = certificate.looks
     newest = f"run: {period}, the newest of {looks:,} runs, is judged alone"
     look = f"This is look {looks:,}, at alpha/{looks * (looks + 1):,}"
@@ -302,9 +302,9 @@ def _runs_line(certificate: Certificate) -> str:
 
 def _row(result: GateResult) -> tuple[str, ...]:
     """Return the table row of one segment."""
-    mean = number(result.mean_best)
-    if number(result.mean_worst) != mean:
-        mean += f" to {number(result.mean_worst)}"
+    mean = write_number(result.mean_best)
+    if write_number(result.mean_worst) != mean:
+        mean += f" to {write_number(result.mean_worst)}"
     verdict = result.verdict.value
     if result.verdict == "inconclusive":
         verdict += f" ({result.reason.value})"
@@ -313,9 +313,9 @@ def _row(result: GateResult) -> tuple[str, ...]:
         f"{result.users:,}",
         f"{result.missing:,}",
         mean,
-        number(result.low),
-        number(result.high),
-        number(result.evidence_safe, 2),
-        number(result.evidence_breach, 2),
+        write_number(result.low),
+        write_number(result.high),
+        write_number(result.evidence_safe, 2),
+        write_number(result.evidence_breach, 2),
         verdict,
     )

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons, complete_segments
-from monitor.cli.output import instant, pick, print_json, print_line, print_records
+from monitor.cli.output import attributes_of, print_json, print_line, print_objects, write_instant
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     Metric,
     Segments,
     parse_span,
 )
 from monitor.model.errors import InputError
+from monitor.model.immutable import immutable
 from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.texts.planning import (
     write_arm_sizes,
@@ -34,6 +35,8 @@ from monitor.texts.planning import (
 from monitor.texts.unpaired import write_needs_pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from monitor.model.rules import Comparison
     from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
     from monitor.service.analysis.thresholds import Suggestion
@@ -68,7 +71,7 @@ _Learned = Annotated[
 
 
 def suggest(  # noqa: PLR0913 - the command's options
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     every: Annotated[
         str | None,
@@ -92,10 +95,10 @@ def suggest(  # noqa: PLR0913 - the command's options
 ) -> None:
     """Suggest thresholds, learned from healthy runs.
 
-    For each threshold, the command shows when its alert would have fired. Taken together, the
-    thresholds should cause at most one false alert in the accepted time. Unlike a rule with
-    `learned:`, a fixed threshold does not adapt to seasons or to slow changes that you want. The
-    exit code is 2 if no stored run can be used.
+    For each threshold, the command shows when the alert of a rule with this threshold would have
+    fired. Taken together, the thresholds should cause at most one false alert in the accepted time.
+    Unlike a rule with `learned:`, a fixed threshold does not adapt to seasons or to slow changes
+    that you want. The exit code is 2 if no stored run can be used.
     """
     from monitor.service.analysis.thresholds import (
         STATISTICS,
@@ -122,7 +125,7 @@ def suggest(  # noqa: PLR0913 - the command's options
         print_json(*map(_suggestion_dict, suggestions))
         return
     if not as_yaml:
-        _print_suggestions(suggestions, configured.judging.runs_per_false_alarm * interval)
+        _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
     _print_rules(suggestions)
 
 
@@ -132,19 +135,19 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
     threshold = caught = None
     if suggestion.reason is None:
         threshold = rule.threshold
-        caught = [pick(each, "slot", "value") for each in suggestion.caught]
+        caught = [attributes_of(each, "slot", "value") for each in suggestion.caught]
     return {
-        **pick(rule, "alert", "metric"),
+        **attributes_of(rule, "alert", "metric"),
         "statistic": str(rule.statistic),
         "segment": suggestion.segment,
         "direction": rule.direction,
         "threshold": threshold,
         "min_users": rule.min_users,
-        **pick(suggestion, "runs", "expected"),
+        **attributes_of(suggestion, "runs", "expected"),
         "seen_with_50_percent": suggestion.usually,
         "seen_with_95_percent": suggestion.nearly_always,
         "caught": caught,
-        **pick(suggestion, "reason", "note"),
+        **attributes_of(suggestion, "reason", "note"),
     }
 
 
@@ -154,7 +157,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
         "metric statistic segment runs> expected> direction threshold> "
         "seen_with_50_percent> seen_with_95_percent> reason note"
     )
-    print_records(
+    print_objects(
         map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
     )
     if not any(each.reason is None for each in suggestions):
@@ -166,7 +169,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
     )
     for each in suggestions:
         if each.caught:
-            slots = ", ".join(instant(page.slot) for page in each.caught)
+            slots = ", ".join(write_instant(page.slot) for page in each.caught)
             print_line(f"{each.rule.alert} would have fired at {slots}")
     print_line()
 
@@ -282,17 +285,12 @@ def plan(  # noqa: PLR0913 - the command's options
     overrides: dict[str, Any] = {
         name: value for name, value in figures.items() if value is not None
     }
-    configured = None
-    inputs_of_plans = [sample_size.PlanInputs()]
-    early_stop = None
-    interval = timedelta()
+    stored = _Stored(inputs=[sample_size.PlanInputs()])
     if comparison is not None:
         by_rule = share is not None and not overrides
-        configured, interval, inputs_of_plans, early_stop = _read_stored(
-            comparison, config, metric, segment, by_rule=by_rule
-        )
+        stored = _read_stored(comparison, config, metric, segment, by_rule=by_rule)
     plans = []
-    for stored_inputs in inputs_of_plans:
+    for stored_inputs in stored.inputs:
         inputs = replace(stored_inputs, **overrides)
         size = drop
         if size is None:
@@ -302,21 +300,34 @@ def plan(  # noqa: PLR0913 - the command's options
             drop=size,
             users=users,
             runs=runs,
-            share=alpha or inputs.alpha or sample_size.alpha_of_budget(configured),
+            share=alpha or inputs.alpha or sample_size.alpha_of_budget(stored.comparison),
             power=power,
         )
         plans.append(size_plan)
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        users_until_decided = None if early_stop is None else early_stop[0]
+        users_until_decided = None
+        if stored.early_stop is not None:
+            users_until_decided, _ = stored.early_stop
         print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
         return
     _print_plan(best)
-    unpaired = None if configured is None else configured.measuring.unpaired
+    unpaired = None if stored.comparison is None else stored.comparison.measuring.unpaired
     if unpaired is not None and best.users is not None and best.runs is not None:
-        print_line(write_arm_sizes(best.users, best.runs, unpaired.baseline_share, interval))
-    if early_stop is not None:
-        print_line(write_early_stop(*early_stop))
+        share_of_baseline = unpaired.baseline_share
+        print_line(write_arm_sizes(best.users, best.runs, share_of_baseline, stored.interval))
+    if stored.early_stop is not None:
+        print_line(write_early_stop(*stored.early_stop))
+
+
+@immutable
+class _Stored:
+    """The comparison to plan for, and what its stored runs say."""
+
+    inputs: Sequence[PlanInputs]  # of each possible plan
+    comparison: Comparison | None = None
+    interval: timedelta = timedelta()
+    early_stop: tuple[int, int] | None = None  # the result of `users_until_decided`
 
 
 def _read_stored(
@@ -326,11 +337,10 @@ def _read_stored(
     segment: str,
     *,
     by_rule: bool,
-) -> tuple[Comparison, timedelta, list[PlanInputs], tuple[int, int] | None]:
-    """Return the comparison, its interval, the inputs of each possible plan, and users asked early.
+) -> _Stored:
+    """Read the comparison and its stored runs.
 
-    With ``by_rule``, there is a plan for each rule, and otherwise one plan. The last value is that
-    of `users_until_decided`.
+    With ``by_rule`` there is a plan for each rule, and otherwise one plan.
     """
     from monitor.service.analysis.sample_size import (
         read_plan_inputs,
@@ -349,7 +359,8 @@ def _read_stored(
             inputs = read_rule_inputs(comparison, store.history, metric, segment)
         if not inputs:
             inputs = [read_plan_inputs(comparison, store.history, metric, segment)]
-        return comparison, interval, inputs, users_until_decided(comparison, store.history)
+        early_stop = users_until_decided(comparison, store.history)
+    return _Stored(inputs=inputs, comparison=comparison, interval=interval, early_stop=early_stop)
 
 
 def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
@@ -357,12 +368,12 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
     inputs = plan.inputs
     search = plan.search
     return {
-        **pick(plan, "drop", "users", "runs", "chance"),
+        **attributes_of(plan, "drop", "users", "runs", "chance"),
         "power": search.power,
         "alpha": search.share,
         "reason": plan.reason,
         "alert": inputs.rule and inputs.rule.alert,
-        **pick(inputs, "mean", "sd", "wander", "learned"),
+        **attributes_of(inputs, "mean", "sd", "wander", "learned"),
         "usual_users": inputs.users,
         "least_drop_now": None if inputs.users is None else search.least_drop(inputs.users),
     }

@@ -70,9 +70,9 @@ def _ignore(*_: object) -> None:
 
 
 def _follow_log_settings(settings: Settings) -> None:
-    from monitor.service.logs import configure
+    from monitor.service.logs import configure_logs
 
-    configure(settings.log.format, settings.log.level)
+    configure_logs(settings.log.format, settings.log.level)
 
 
 def _obey(daemon: Daemon, signals: int) -> None:
@@ -148,8 +148,8 @@ def demo(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve only the two recommenders, at this address. Another rankwatch can watch "
-            "these recommenders.",
+            help="Serve only the two recommenders, at this address. You can then watch these "
+            "recommenders with another installation of rankwatch.",
         ),
     ] = None,
 ) -> None:
@@ -157,9 +157,9 @@ def demo(
     from rich.console import Console
 
     from monitor.demo import run_demo, run_recommenders
-    from monitor.service.logs import configure
+    from monitor.service.logs import configure_logs
 
-    configure("auto", "critical")
+    configure_logs("auto", "critical")
     console = Console()
     if recommenders is None:
         raise typer.Exit(run_demo(fast=fast, directory=directory, console=console))
@@ -201,17 +201,17 @@ def healthcheck(
     """Check whether a daemon is healthy.
 
     The exit code is 0 if the daemon is healthy, and 1 if not. The command works with and without
-    TLS, and does not need a password. It does not verify the daemon's certificate, because the
-    response is not secret.
+    TLS, and does not need a password. The command does not verify the daemon's certificate, because
+    the response is not secret.
     """
-    from monitor.cli.health_probe import probe, tls_context
+    from monitor.cli.health_probe import probe_daemon, tls_context
 
     if key is not None and cert is None:
         raise typer.BadParameter("--key needs the certificate that it belongs to: give --cert too")
     tls = tls_context(cert, key)
     host, port = parse_address(address, "HOST:PORT")
     word = "ready" if ready else "healthy"
-    is_well, answer = probe(_EVERYWHERE.get(host, host), port, word, tls, timeout_s)
+    is_well, answer = probe_daemon(_EVERYWHERE.get(host, host), port, word, tls, timeout_s)
     typer.echo(escape_controls(answer), err=not is_well)
     if not is_well:
         raise typer.Exit(UNHEALTHY_EXIT)

@@ -14,22 +14,22 @@ import typer
 from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     SOURCE_EXIT,
-    instant,
+    attributes_of,
     log_errors_only,
-    number,
-    pick,
     print_error,
     print_json,
     print_line,
     print_table,
-    progress,
+    progress_bar,
     report_unwritten,
     show_pull,
     summary_dict,
+    write_instant,
+    write_number,
 )
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     OneComparison,
     Since,
@@ -57,8 +57,8 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Run stored slots again, although live sources return different lists now. The "
-        "stored run is kept under the name NAME@ATTEMPT.",
+        help="Run stored slots again, although live sources return different lists now. rankwatch "
+        "keeps the stored run under the comparison name NAME@ATTEMPT.",
     ),
 ]
 
@@ -117,8 +117,12 @@ def run_once(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    chosen = None if slot is None else parse_instant(slot)
-    is_ago = slot is not None and is_time_ago(slot)
+    chosen = None
+    at = None
+    if slot is not None and is_time_ago(slot):
+        at = parse_instant(slot)
+    elif slot is not None:
+        chosen = parse_instant(slot)
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
@@ -130,15 +134,9 @@ def run_once(  # noqa: PLR0913 - the command's options
     stored: list[Run] = []
     errors: list[MonitorError | OSError] = []
     with open_one_shot(config, reconciles=True, say=print_error) as service:
-        with progress() as bars:
+        with progress_bar() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
-            outcomes = shown.run_once(
-                comparison,
-                None if is_ago else chosen,
-                at=chosen if is_ago else None,
-                again=again,
-            )
-            for outcome in outcomes:
+            for outcome in shown.run_once(comparison, chosen, at=at, again=again):
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
                 elif isinstance(outcome, Run):
@@ -203,7 +201,7 @@ def replay(  # noqa: PLR0913 - the command's options
     results: list[RunResult] = []
     with (
         open_one_shot(config, reconciles=False, say=print_error) as service,
-        progress() as bar,
+        progress_bar() as bar,
     ):
         slots = service.slots(comparison, first, last, again=again)
         if not slots:
@@ -212,7 +210,7 @@ def replay(  # noqa: PLR0913 - the command's options
         try:
             for result in service.replay(slots, is_announced=notify):
                 results.append(result)
-                name = f"replay {result.claim.comparison} {instant(result.claim.slot)}"
+                name = f"replay {result.claim.comparison} {write_instant(result.claim.slot)}"
                 bar.update(task, advance=1, description=name)
                 if as_json:
                     print_json(result_dict(result))
@@ -224,7 +222,8 @@ def replay(  # noqa: PLR0913 - the command's options
                 service.deliver()
     unjudged = 0
     for result in results:
-        unjudged += any(state.judged_slot > result.claim.slot for state in result.states)
+        if any(state.judged_slot > result.claim.slot for state in result.states):
+            unjudged += 1
     if unjudged:
         print_error(
             f"{unjudged} of {len(results)} runs were measured but not judged, because newer slots "
@@ -243,13 +242,14 @@ def result_dict(result: RunResult) -> dict[str, object]:
     """Return a run for JSON, with its coverage, summaries and transitions."""
     counts: dict[str, object] = {"asked": None, "paired": None, "users_by_reason": {}}
     if result.coverage is not None:
-        counts = pick(result.coverage.all, "asked", "paired", "users_by_reason")
+        counts = attributes_of(result.coverage.all, "asked", "paired", "users_by_reason")
     transitions = [
-        pick(change, "alert", "segment", "from_state", "to_state") for change in result.transitions
+        attributes_of(change, "alert", "segment", "from_state", "to_state")
+        for change in result.transitions
     ]
     return {
-        **pick(result.claim, "slot", "comparison"),
-        **pick(result, "status", "reason"),
+        **attributes_of(result.claim, "slot", "comparison"),
+        **attributes_of(result, "status", "reason"),
         **counts,
         "gap_s": result.gap_s,
         "summaries": list(map(summary_dict, _believable(result))),
@@ -281,12 +281,14 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
         for each in result.transitions:
             changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
         means = _means(_believable(result))
-        begin = (instant(result.claim.slot), result.claim.comparison, result.status, *users)
+        begin = (write_instant(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))
     _print_means("slot comparison status asked> paired>", rows, "alerts")
     for result in results:
         if result.reason:
-            print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
+            print_line(
+                f"{result.claim.comparison} {write_instant(result.claim.slot)}: {result.reason}"
+            )
     _print_while_learning(results)
 
 
@@ -304,19 +306,22 @@ def _print_while_learning(results: Sequence[RunResult]) -> None:
 def _find_while_learning(result: RunResult) -> str | None:
     """Return what an ok run found that no rule can alert on yet, or None."""
     from monitor.model.alerts import State
-    from monitor.service.analysis.interpretation import find_shared
+    from monitor.service.analysis.interpretation import find_common_list_shares
     from monitor.texts.explanations import write_cause
     from monitor.texts.interpretation import write_shared
 
-    is_learning = all(each.expected is None for each in result.expectations)
+    if result.status != "ok" or not result.expectations:
+        return None
+    has_learned = any(each.expected is not None for each in result.expectations)
     is_firing = any(state.state is State.FIRING for state in result.states)
-    if result.status != "ok" or not result.expectations or not is_learning or is_firing:
+    if has_learned or is_firing:
         return None
     explanation = result.explanation
     if explanation is not None and explanation.finding is not None:
         return f"{write_cause(explanation.finding)}."
     shared = [score for score in result.arm_scores if score.metric == Lack.SHARED]
-    return next(iter(write_shared(find_shared(shared))), None)
+    sentences = write_shared(find_common_list_shares(shared))
+    return sentences[0] if sentences else None
 
 
 def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
@@ -327,17 +332,17 @@ def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
         if before is None or result.input_hash is None:
             continue
         if result.input_hash == before.input_hash:
-            print_line(write_same_lists(claim.comparison, instant(before.slot)))
+            print_line(write_same_lists(claim.comparison, write_instant(before.slot)))
 
 
 def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
     """Return a row of the table for each run that was stored before."""
     rows: list[_Row] = []
     for run in stored:
-        record = store.history.record(run.id)
-        summaries = record.summaries if record is not None and run.status == "ok" else ()
+        finished = store.history.finished_run(run.id)
+        summaries = finished.summaries if finished is not None and run.status == "ok" else ()
         users = (f"{run.asked or 0:,}", f"{run.paired or 0:,}")
-        begin = (instant(run.slot), run.comparison, run.status, *users)
+        begin = (write_instant(run.slot), run.comparison, run.status, *users)
         rows.append((begin, _means(summaries), ("run before",)))
     return rows
 
@@ -361,7 +366,7 @@ def _print_means(columns: str, rows: Sequence[_Row], last_columns: str) -> None:
         metrics |= dict.fromkeys(means)
     cells = []
     for begin, means, end in rows:
-        cells.append((*begin, *(number(means.get(metric)) for metric in metrics), *end))
+        cells.append((*begin, *(write_number(means.get(metric)) for metric in metrics), *end))
     titles = [column.replace("_", " ") for column in columns.split()]
     named = [f"{metric}>" for metric in metrics]
     print_table((*titles, *named, *last_columns.split()), cells)
@@ -374,19 +379,19 @@ def _of_all(summaries: Iterable[Summary]) -> list[Summary]:
 
 
 def backfill(
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     config: Config = DEFAULT_CONFIG,
     since: Since = None,
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance data that arrived after the runs.
+    """Compute relevance metrics from data that arrived after the runs.
 
     The command uses the lists that are stored with each run. By default, it measures all runs that
-    are still waiting for relevance data. No rule judges the result. The output lists the runs that
-    this command measured, and the runs that are still waiting for relevance data. The exit code is
-    3 if relevance data has arrived but could not be used.
+    are still waiting for relevance data. No rule judges relevance metrics. The output lists the
+    runs that this command measured, and the runs that are still waiting for relevance data. The
+    exit code is 3 if relevance data has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -411,7 +416,7 @@ def _outcome(filled: BackfilledRun) -> str:
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     """Return the outcome for one run as JSON."""
     return {
-        **pick(filled.run, "comparison", "slot"),
+        **attributes_of(filled.run, "comparison", "slot"),
         "status": _outcome(filled),
         "reason": filled.reason,
         "labels_until": filled.run.labels_until,
@@ -433,9 +438,9 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
         if summaries:
             users = f"{max(summary.n for summary in summaries):,}"
         elif each.run.labels_until is not None:
-            waits_until = instant(each.run.labels_until)
+            waits_until = write_instant(each.run.labels_until)
         means = {summary.metric: summary.mean for summary in summaries}
-        begin = (instant(slot), _outcome(each), waits_until)
+        begin = (write_instant(slot), _outcome(each), waits_until)
         rows.append((begin, means, (users, each.reason or "")))
     if rows:
         _print_means("slot outcome waits_until", rows, "users> reason")
@@ -443,5 +448,5 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
     verb = "waits" if len(waiting) == 1 else "wait"
     status = f"{count_of(labelled, 'run')} labelled now, {len(waiting)} still {verb}"
     if waiting:
-        status += f", the oldest since {instant(min(waiting))}"
+        status += f", the oldest since {write_instant(min(waiting))}"
     print_line(status)

@@ -10,21 +10,21 @@ import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.output import (
-    instant,
     log_errors_only,
     print_evidence,
     print_json,
     print_line,
-    print_records,
+    print_objects,
     print_table,
     print_written,
     require_writable,
     summary_dict,
+    write_instant,
     write_whole,
 )
 from monitor.cli.parameters import (
     AsJson,
-    ComparisonName,
+    ComparisonArgument,
     Config,
     OneComparison,
     Since,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from monitor.model.runs import Evidence, Run, RunRecord, Summary
+    from monitor.model.runs import Evidence, FinishedRun, Run, Summary
     from monitor.model.unpaired import UnpairedFindings
     from monitor.storage import SqlStore
 
@@ -66,7 +66,7 @@ def runs(
     if not listed:
         require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> duration_s> reason"
-    print_records(
+    print_objects(
         map(_run_dict, listed),
         columns,
         as_json=as_json,
@@ -82,7 +82,7 @@ def _run_dict(run: Run) -> dict[str, object]:
 
 
 def show(
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: StoredSlot = None,
@@ -92,7 +92,8 @@ def show(
             "--users",
             min=0,
             max=1_000_000,
-            help="Number of users to show. These are the users with the least similar lists.",
+            help="Number of users to show. The command shows the users with the least similar "
+            "lists.",
         ),
     ] = 3,
     as_json: AsJson = False,
@@ -140,18 +141,18 @@ def show(
     print_run(run, titles, same_lists_since)
     for change in transitions:
         if change.alert == ACCEPTED:
-            since = instant(change.slot)
-            at = instant(change.at)
+            since = write_instant(change.slot)
+            at = write_instant(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")
     print_evidence(worst, titles)
     for name in attempts:
         print_line(
-            f"an earlier attempt is stored: rankwatch show {name} --slot {instant(run.slot)}"
+            f"an earlier attempt is stored: rankwatch show {name} --slot {write_instant(run.slot)}"
         )
 
 
 def report(
-    comparison: ComparisonName,
+    comparison: ComparisonArgument,
     *,
     file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     slot: StoredSlot = None,
@@ -208,7 +209,7 @@ def _find(
     slot: datetime | None,
     *,
     is_ago: bool,
-) -> RunRecord | None:
+) -> FinishedRun | None:
     """Return the finished run of this slot. With ``is_ago``, the newest one up to this time."""
     listed = store.history.runs(
         comparison=comparison,
@@ -217,8 +218,8 @@ def _find(
         until=slot,
     )
     for run in listed:
-        if run.status != "running" and (record := store.history.record(run.id)) is not None:
-            return record
+        if run.status != "running" and (finished := store.history.finished_run(run.id)) is not None:
+            return finished
     return None
 
 
@@ -226,12 +227,12 @@ def _write_no_run(comparison: str, slot: datetime | None) -> str:
     if slot is None:
         return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
     return (
-        f"no finished run of {comparison} has the slot {instant(slot)}: choose a slot from "
+        f"no finished run of {comparison} has the slot {write_instant(slot)}: choose a slot from "
         f"`rankwatch runs {comparison}`"
     )
 
 
-def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
+def _items_shown(run: FinishedRun, users: Sequence[Evidence]) -> frozenset[str]:
     from monitor.model.runs import items_of
 
     items = items_of(users)
@@ -241,7 +242,7 @@ def _items_shown(run: RunRecord, users: Sequence[Evidence]) -> frozenset[str]:
 
 
 def print_run(
-    run: RunRecord, titles: Mapping[str, str], same_lists_since: datetime | None = None
+    run: FinishedRun, titles: Mapping[str, str], same_lists_since: datetime | None = None
 ) -> None:
     """Print a run, with the titles of its items.
 
@@ -254,7 +255,7 @@ def print_run(
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
-    print_line(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {compared}")
+    print_line(f"{run.comparison}  slot {write_instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
         print_line(run.reason)
     for note in write_run_notes(run, same_lists_since):
@@ -264,7 +265,7 @@ def print_run(
     if run.unpaired is None:
         columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
         rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
-        print_records(rows, columns, as_json=False)
+        print_objects(rows, columns, as_json=False)
         if run.k is not None and run.catalogue_size is not None:
             lists = f"two random lists of {run.k:,} out of {run.catalogue_size:,} items"
             print_line(f"by chance: {lists}")
@@ -284,7 +285,7 @@ def print_run(
         print_table(table.columns, table.rows, title=table.title)
 
 
-def _print_gaps(run: RunRecord, found: UnpairedFindings) -> None:
+def _print_gaps(run: FinishedRun, found: UnpairedFindings) -> None:
     """Print the users of both arms, and how far they moved from their lists of before."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,

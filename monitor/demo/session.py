@@ -67,7 +67,7 @@ def run_demo(
             write_configuration(workspace, url=url, every=story.every)
             # Write the log to a file, so that the terminal shows only the story.
             log_file = stack.enter_context(workspace.log.open("w", encoding="utf-8"))
-            logs.configure("json", "info", log_file)
+            logs.configure_logs("json", "info", log_file)
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)

@@ -16,7 +16,7 @@ from monitor.model.alerts import State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
 from monitor.model.rankings import ALL
-from monitor.model.runs import RunRecord, RunStatus
+from monitor.model.runs import FinishedRun, RunStatus
 from monitor.storage import SqlStore
 
 DEMO_COMPARISON = "home-feed"
@@ -137,7 +137,7 @@ class Simulation:
     scene: StoryDay = field(default_factory=StoryDay)
     # Each chapter, and the time just before its first lists were served.
     chapters: list[tuple[datetime, Chapter]] = field(init=False)
-    runs: list[RunRecord] = field(default_factory=list)
+    runs: list[FinishedRun] = field(default_factory=list)
     firing: int = 0  # the number of alerts that are firing now
     transitions: tuple[Transition, ...] = ()  # starts and ends of alerts
     received: tuple[ReceivedAlert, ...] = ()
@@ -158,7 +158,9 @@ class Simulation:
         # Read on-call first. Then the store has every alert that on-call has received.
         self.received = self.on_call.received
         last = self.runs[-1].slot if self.runs else None
-        ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
+        ended = self.store.history.finished_runs(
+            DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS
+        )
         self.runs = [*self.runs, *ended][-_REMEMBERED_RUNS:]
         self.firing = sum(each.state is State.FIRING for each in self.store.alerts.states())
         stored = self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None)
@@ -192,10 +194,10 @@ class Simulation:
     def notes(self) -> list[LogNote]:
         """Return a line about every event of the story, oldest first."""
         notes = [LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[it]) for at, it in self.chapters]
-        for record in self.runs:
-            if record.finished_at is not None:
-                text = _run_text(record)
-                notes.append(LogNote(at=record.finished_at, kind="RUN", text=text))
+        for run in self.runs:
+            if run.finished_at is not None:
+                text = _run_text(run)
+                notes.append(LogNote(at=run.finished_at, kind="RUN", text=text))
         for change in self.transitions:
             kind = "FIRING" if change.is_start else "RESOLVED"
             text = f"{change.alert} {change.segment}: {change.reason}"
@@ -233,7 +235,7 @@ class Simulation:
                 yield f"On-call was never notified that {alert} {segment} is {became}."
 
 
-def _run_text(run: RunRecord) -> str:
+def _run_text(run: FinishedRun) -> str:
     words = [f"{run.status} paired {run.paired or 0}/{run.asked or 0}"]
     for summary in run.summaries:
         if summary.segment == ALL and summary.mean is not None:

@@ -9,12 +9,12 @@ from threading import Lock
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 
-from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
-from monitor.export.series import OWNERS, SERIES, Kind
+from monitor.export.exposition import FamilyGroup, Format, Gauges, LabelValues, Lines, counted
+from monitor.export.series import OWNERS, SERIES, SeriesKind
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import RunResult
 
-_COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
+_COUNTED = (SeriesKind.COUNTER, SeriesKind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
 """The publisher counts this series itself when it makes a page."""
 _Ages = Mapping[str, tuple[int, float]]
@@ -25,19 +25,21 @@ class _Counts:
     """Counters and histograms of one owner: a comparison, a receiver or a ping.
 
     ``owner`` is the label that contains the owner's name. It is None for counts of the whole
-    process. Without a ``name``, pages show the families without samples.
+    process. Without a ``name``, pages show the families of owners without samples.
     """
 
-    def __init__(self, owner: str | None, *name: str) -> None:
+    def __init__(self, owner: str | None, name: str = "") -> None:
+        names = (name,) if name else ()
         self._metrics: dict[str, Counter | Histogram] = {}
-        self.piece = Piece(self._families)
+        self.families = FamilyGroup(self._families)
         for series_name, series in SERIES.items():
             if series.kind not in _COUNTED or series.owner != owner or series_name == _OF_PAGES:
                 continue
-            metric = self._metrics[series_name] = counted(series_name)
+            metric = counted(series_name)
+            self._metrics[series_name] = metric
             if series.starts_at_zero and (owner is None or name):
                 for labels in product(*series.values):
-                    metric.labels(*name, *labels)
+                    metric.labels(*names, *labels)
 
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
         """Add to the counter, or observe the value in the histogram."""
@@ -49,7 +51,7 @@ class _Counts:
         else:
             # If the wall clock was set back, a duration may be negative.
             metric.observe(max(0.0, value))
-        self.piece.changed()
+        self.families.changed()
 
     def _families(self) -> Iterable[Metric]:
         return chain.from_iterable(metric.collect() for metric in self._metrics.values())
@@ -99,12 +101,13 @@ class DaemonMetrics:
         name. Unknown owners are ignored.
         """
         owner = SERIES[name].owner
-        key = (owner, labels[0] if owner else "")
+        owner_name = labels[0] if owner else ""
+        key = (owner, owner_name)
         with self._lock:
-            if owner in self._names and key[1] not in self._names[owner]:
+            if owner in self._names and owner_name not in self._names[owner]:
                 return
             if key not in self._counts:
-                self._counts = {**self._counts, key: _Counts(*key)}
+                self._counts = {**self._counts, key: _Counts(owner, owner_name)}
             self._counts[key].add(name, labels, value)
 
     def run_finished(self, result: RunResult) -> None:
@@ -170,7 +173,7 @@ class DaemonMetrics:
         """Return all series with their current values, encoded."""
         lines = [form.encode(self.gauges().families())]
         for counts in self._counts.values():
-            lines.append(counts.piece.lines(form))
+            lines.append(counts.families.lines(form))
         return lines
 
     def gauges(self) -> Gauges:
@@ -197,7 +200,8 @@ class DaemonMetrics:
                     gauges.set("arm_gap_seconds", (comparison, lists, q), seconds)
         for name, value in shown.items():
             gauges.set(name, (), value() if callable(value) else value)
-        if gauges.samples.get("leader") == {(): 0.0}:
+        leader = gauges.samples.get("leader", {})
+        if leader.get(()) == 0.0:
             # A daemon that no longer leads does not measure the sizes, so they are not shown.
             gauges.replace("database_size_bytes", {})
         return gauges

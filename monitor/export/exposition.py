@@ -16,7 +16,7 @@ from prometheus_client.samples import Sample
 
 from monitor.boundary.files import replace_file, require_replaceable
 from monitor.boundary.redaction import escape_controls
-from monitor.export.series import SERIES, Kind, Series
+from monitor.export.series import SERIES, Series, SeriesKind
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 
@@ -29,7 +29,7 @@ If a format splits a family into several families, there are several such pairs.
 _HEAD = re.compile(rb"((?:^# .*\n)+)", re.MULTILINE)
 _END = b"# EOF\n"
 _MOST_FORMATS = 2
-"""A piece is cached in this many formats: one for Prometheus, and one for a person's browser."""
+"""A group is cached in this many formats: one for Prometheus, and one for a person's browser."""
 
 LabelValues = tuple[str, ...]
 SampleKey = tuple[str, LabelValues]
@@ -61,18 +61,21 @@ class Format:
         lines = {}
         for family in families:
             page = self.encoder(FamilyCollector((family,))).removesuffix(_END)
+            # The parts are heads and samples in turn. Before the first head there is nothing.
             _, *parts = _HEAD.split(page)
-            lines[family.name] = tuple(zip(parts[::2], parts[1::2], strict=True))
+            heads = parts[::2]
+            samples = parts[1::2]
+            lines[family.name] = tuple(zip(heads, samples, strict=True))
         return lines
 
-    def page(self, pieces: Iterable[Lines], hidden: Container[str] = ()) -> bytes:
-        """Return one page of all pieces, without the ``hidden`` families.
+    def page(self, groups: Iterable[Lines], hidden: Container[str] = ()) -> bytes:
+        """Return one page of all groups, without the ``hidden`` families.
 
-        All samples of a family are together, even if they come from several pieces.
+        All samples of a family are together, even if they are in several groups.
         """
         joined: dict[bytes, list[bytes]] = {}
-        for piece in pieces:
-            for name, blocks in piece.items():
+        for group in groups:
+            for name, blocks in group.items():
                 if name not in hidden:
                     for head, samples in blocks:
                         joined.setdefault(head, [head]).append(samples)
@@ -93,7 +96,7 @@ class FamilyCollector(Collector):
 
 
 @dataclass(slots=True)
-class Piece:
+class FamilyGroup:
     """Families that change together. They are encoded again only after they changed.
 
     Threads may share it.
@@ -180,7 +183,7 @@ def _family(series: Series, samples: Mapping[LabelValues, float | Distribution])
             distributions.add_metric(label_values, list(value.buckets), value.total)
         else:
             gauge.add_metric(label_values, value)
-    return distributions if series.kind is Kind.GAUGE_HISTOGRAM else gauge
+    return distributions if series.kind is SeriesKind.GAUGE_HISTOGRAM else gauge
 
 
 def _escape_label(value: str) -> str:
@@ -195,7 +198,7 @@ def _escape_label(value: str) -> str:
 def counted(name: str) -> Counter | Histogram:
     """Return a new counter or histogram for a series of the table. It is not registered."""
     series = SERIES[name]
-    if series.kind is Kind.COUNTER:
+    if series.kind is SeriesKind.COUNTER:
         return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
     return Histogram(
         series.name,
@@ -255,7 +258,7 @@ def with_counts(family: Metric) -> Metric:
 
     They read a gauge histogram as a histogram. Without a sum and a count they would show 0.
     """
-    if family.type != Kind.GAUGE_HISTOGRAM:
+    if family.type != SeriesKind.GAUGE_HISTOGRAM:
         return family
     names = {
         f"{family.name}_gsum": f"{family.name}_sum",

@@ -12,7 +12,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from itertools import chain
 
 import prometheus_client
 import structlog
@@ -22,9 +21,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from monitor.export.daemon_metrics import DaemonMetrics
-from monitor.export.exposition import DAEMON_GAUGES, Format, Gauges, Lines, Piece, SampleKey
+from monitor.export.exposition import DAEMON_GAUGES, FamilyGroup, Format, Gauges, Lines, SampleKey
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
-from monitor.export.series import COLLECTORS, SERIES, Kind
+from monitor.export.series import COLLECTORS, SERIES, SeriesKind
 from monitor.model.errors import DatabaseTrouble
 from monitor.model.ports import Clock
 from monitor.model.rankings import ALL
@@ -61,7 +60,8 @@ _EVENT_TIMES = frozenset({
 CONFIRMED = frozenset(
     series.name
     for name, series in SERIES.items()
-    if series.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _EVENT_TIMES
+    if series.kind in (SeriesKind.GAUGE, SeriesKind.GAUGE_HISTOGRAM)
+    and name not in _OF_PROCESS | _EVENT_TIMES
 )
 """Full names of the series whose values are read from the database."""
 
@@ -80,8 +80,11 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
                 removable[labels[position]].append((name, labels))
     panel = gauges.samples.get("panel_users", {})
     users = {segment: count for (_, segment), count in panel.items()}
-    by_size = sorted(removable.items(), key=lambda item: (-users.get(item[0], 0), item[0]))
-    return dict(by_size)
+
+    def largest_first(segment: str) -> tuple[float, str]:
+        return -users.get(segment, 0), segment
+
+    return {segment: removable[segment] for segment in sorted(removable, key=largest_first)}
 
 
 def choose_segments(
@@ -116,7 +119,7 @@ class RunSeries:
     comparison: str
     latest: LatestRun | None
     since: datetime | None
-    _piece: tuple[set[str], Piece] | None = None
+    _group: tuple[set[str], FamilyGroup] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
         """Return whether the series are those of this run."""
@@ -133,16 +136,18 @@ class RunSeries:
         """The samples that may be left out, by segment."""
         return removable_segments(self._gauges)
 
-    def piece(self, shown: set[str]) -> Piece:
+    def group(self, shown: set[str]) -> FamilyGroup:
         """Return the series. Of the segments, only the ``shown`` ones are included."""
-        if self._piece is None or self._piece[0] != shown:
-            hidden = self.segments.keys() - shown
-            left_out = set(chain.from_iterable(map(self.segments.__getitem__, hidden)))
+        if self._group is None or self._group[0] != shown:
+            left_out: set[SampleKey] = set()
+            for segment, samples in self.segments.items():
+                if segment not in shown:
+                    left_out.update(samples)
             gauges = self._gauges
             gauges.set("series_cut", (self.comparison,), len(left_out))
-            # The piece has no reference to this object, so that both are freed after the next run.
-            self._piece = (shown, Piece(partial(gauges.families, left_out)))
-        return self._piece[1]
+            # The group has no reference to this object, so that both are freed after the next run.
+            self._group = (shown, FamilyGroup(partial(gauges.families, left_out)))
+        return self._group[1]
 
 
 @dataclass(frozen=True)
@@ -179,18 +184,18 @@ class Publication:
         return [series.latest for series in self.series.values() if series.latest is not None]
 
     @cached_property
-    def pieces(self) -> list[Piece]:
-        """One piece of a page for each comparison."""
+    def groups(self) -> list[FamilyGroup]:
+        """One group of families for each comparison."""
         removable = {name: series.segments for name, series in self.series.items()}
         shown = choose_segments(removable, self.most)
-        return [series.piece(shown[name]) for name, series in self.series.items()]
+        return [series.group(shown[name]) for name, series in self.series.items()]
 
 
 class PrometheusPublisher(DaemonMetrics):
     """All series of the daemon. Threads may share it. No method raises or waits.
 
-    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock``, values
-    from the database are shown for ever.
+    Call ``register`` and ``reloaded`` at the start and after each reload. Without a ``clock``,
+    values from the database are shown for ever.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
@@ -230,7 +235,7 @@ class PrometheusPublisher(DaemonMetrics):
         for name in COLLECTORS:
             self._errors.labels(name)
 
-    def watch(
+    def register(
         self,
         comparisons: Sequence[str],
         receivers: Sequence[str],
@@ -266,8 +271,8 @@ class PrometheusPublisher(DaemonMetrics):
 
     def _results(self, form: Format) -> list[Lines]:
         lines = [form.encode((self._build,))]
-        for piece in self._publication.pieces:
-            lines.append(piece.lines(form))
+        for group in self._publication.groups:
+            lines.append(group.lines(form))
         return lines
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
@@ -319,8 +324,8 @@ class PrometheusPublisher(DaemonMetrics):
         """Return the families that still make sense after the process has ended."""
         of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
         families = [self._build, *self.gauges().families()]
-        for piece in self._publication.pieces:
-            families += piece.families()
+        for group in self._publication.groups:
+            families += group.families()
         return tuple(family for family in families if family.name not in of_daemon)
 
 

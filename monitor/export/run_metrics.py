@@ -129,8 +129,8 @@ def _distribution(summary: Summary, mean: float) -> Distribution:
     """Return the cumulative histogram: each bin counts all users at or below its upper edge."""
     histogram = summary.histogram
     edges = np.linspace(histogram.low, histogram.high, len(histogram.counts) + 1)[1:-1]
-    # No score is above the last bin, so its upper bound may be infinite.
-    bounds = (*(f"{edge:.6g}" for edge in edges), "+Inf")
+    bounds = [f"{edge:.6g}" for edge in edges]
+    bounds.append("+Inf")  # no score is above the last bin, so its upper bound may be infinite
     buckets = tuple(zip(bounds, accumulate(histogram.counts), strict=True))
     return Distribution(buckets=buckets, total=mean * summary.n)
 

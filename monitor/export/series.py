@@ -22,7 +22,7 @@ OWNERS = ("comparison", "receiver", "ping")
 """Labels whose values are names from the configuration. Such a label is always the first one."""
 
 
-class Kind(StrEnum):
+class SeriesKind(StrEnum):
     """The type of a series in Prometheus' terms."""
 
     GAUGE = "gauge"
@@ -37,7 +37,7 @@ class Series:
     """One metric family."""
 
     name: str  # as Prometheus shows it: names of counters end in ``_total``
-    kind: Kind
+    kind: SeriesKind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram
@@ -67,7 +67,7 @@ class Series:
 
 
 def _series(
-    kind: Kind,
+    kind: SeriesKind,
     labels: str,
     meaning: str,
     buckets: tuple[float, ...] = (),
@@ -91,9 +91,9 @@ def _series(
     )
 
 
-_GAUGE = Kind.GAUGE
-_COUNTER = Kind.COUNTER
-_HISTOGRAM = Kind.HISTOGRAM
+_GAUGE = SeriesKind.GAUGE
+_COUNTER = SeriesKind.COUNTER
+_HISTOGRAM = SeriesKind.HISTOGRAM
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -102,7 +102,7 @@ _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = {
     "build_info": _series(
-        Kind.INFO,
+        SeriesKind.INFO,
         "version revision python_version",
         "Always 1. The labels name the version of rankwatch, the commit from which it was built, "
         "and the version of Python.",
@@ -131,10 +131,10 @@ _TABLE = {
         "users.",
     ),
     "similarity_distribution": _series(
-        Kind.GAUGE_HISTOGRAM,
+        SeriesKind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "The number of users in the segment all whose similarity is at most `le`. To get the "
-        "mean, divide `_gsum` by `_gcount`.",
+        "Of all compared users, the number whose similarity is at most `le`. To get the mean, "
+        "divide `_gsum` by `_gcount`.",
     ),
     "similarity_undefined_users": _series(
         _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
@@ -148,7 +148,7 @@ _TABLE = {
     "noise_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "Noise floor: mean similarity of two lists of the baseline for the same user.",
+        "The noise floor: the mean similarity of two lists of the baseline for the same user.",
     ),
     "noise_floor_users": _series(
         _GAUGE, _SIMILARITY, "Number of users with a candidate list and two baseline lists."
@@ -162,14 +162,14 @@ _TABLE = {
     "over_floor_mean": _series(
         _GAUGE,
         _SIMILARITY,
-        "The mean excess of the users that noise_floor_users counts. A user's excess is the "
-        "distance between candidate and baseline, minus the distance between two lists of the "
-        "baseline.",
+        "The mean excess over the users that are counted in `rankwatch_noise_floor_users`. A "
+        "user's excess is the distance between candidate and baseline, minus the distance between "
+        "two lists of the baseline.",
     ),
     "over_floor_standard_error": _series(
         _GAUGE,
         _SIMILARITY,
-        "The standard error of over_floor_mean, computed from the excess of each user.",
+        "The standard error of `rankwatch_over_floor_mean`, computed from the excess of each user.",
     ),
     "unpaired_mean": _series(
         _GAUGE,
@@ -177,12 +177,14 @@ _TABLE = {
         "In an unpaired comparison: mean over users of `baseline_self`, `candidate_self`, "
         "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` "
         "compare the lists of an arm's users with the same users' lists before the test. "
-        "`self_gap` and `far_gap` are differences between the arms. `outcome` is the difference in "
-        "the outcome that the label `metric` names. `outcome_low` and `outcome_high` are the ends "
-        "of its interval.",
+        "`self_gap` and `far_gap` are differences between the arms. `outcome` is the relative "
+        "difference between the arms in an outcome, whose name is in the label `metric`. "
+        "`outcome_low` and `outcome_high` are the ends of its confidence interval.",
     ),
     "unpaired_standard_error": _series(
-        _GAUGE, f"{_SIMILARITY} series", "Standard error of unpaired_mean over users."
+        _GAUGE,
+        f"{_SIMILARITY} series",
+        "The standard error of `rankwatch_unpaired_mean`, computed over users.",
     ),
     "assigned_users": _series(
         _GAUGE,
@@ -216,8 +218,8 @@ _TABLE = {
     "model_version_info": _series(
         _GAUGE,
         "comparison arm model_version",
-        "Always 1. Version of an arm's model in the newest finished run, as a label. Absent "
-        "if the version is unknown.",
+        "Always 1. The label `model_version` contains the version of an arm's model in the newest "
+        "finished run. Absent if the version is unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
     "panel_users": _series(
@@ -231,7 +233,7 @@ _TABLE = {
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        "The number of users with an absent or imperfect list, by reason. The segment all has a "
+        "The number of users with an absent or imperfect list, by reason. The segment `all` has a "
         "series for every reason. Other segments have series only for reasons that occurred.",
     ),
     # States of alerts.
@@ -250,26 +252,27 @@ _TABLE = {
     "alert_users": _series(
         _GAUGE,
         _ALERT,
-        "The number of users from whom alert_value was computed. Absent if alert_value is absent.",
+        "The number of users from whom `rankwatch_alert_value` was computed. Absent if "
+        "`rankwatch_alert_value` is absent.",
     ),
     "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
     "alert_expected": _series(
         _GAUGE,
         _ALERT,
-        "The value that a learned rule expected of the newest finished run. Absent while the rule "
-        "learns.",
+        "The value that a learning rule expected in the newest finished run. Absent while the "
+        "rule learns.",
     ),
     "alert_normal_lower": _series(
         _GAUGE,
         _ALERT,
-        "The lower end of the range that a learned rule expected of the newest finished run. Absent "
-        "while the rule learns.",
+        "The lower end of the range in which a learning rule expected the value of the newest "
+        "finished run. Absent while the rule learns.",
     ),
     "alert_normal_upper": _series(
         _GAUGE,
         _ALERT,
-        "The upper end of the range that a learned rule expected of the newest finished run. Absent "
-        "while the rule learns.",
+        "The upper end of the range in which a learning rule expected the value of the newest "
+        "finished run. Absent while the rule learns.",
     ),
     # Runs.
     "run_status": _series(
@@ -299,9 +302,9 @@ _TABLE = {
     "stale_after_seconds": _series(
         _GAUGE,
         "comparison",
-        "The alert `Stale` fires if no run has been ok for this many seconds. The time covers "
-        "`conditions.stale.after` consecutive runs, plus the `deadline` of one run. `Stale` does "
-        "not fire if the configuration ignores it.",
+        "The alert `Stale` fires if no run has been ok for this many seconds. The value is the "
+        "time in which `conditions.stale.after` consecutive runs are due, plus the `deadline` of "
+        "one run. `Stale` does not fire if the configuration ignores this condition.",
     ),
     "schedule_interval_seconds": _series(
         _GAUGE,
@@ -367,7 +370,7 @@ _TABLE = {
         values=(Arm, CoverageReason),
     ),
     # Leadership.
-    "leader": _series(_GAUGE, "", "1 while this daemon is certain that it leads, else 0."),
+    "leader": _series(_GAUGE, "", "1 while this daemon is certain that it is the leader, else 0."),
     "lease_epoch": _series(
         _GAUGE,
         "",
@@ -378,8 +381,8 @@ _TABLE = {
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        "The number of delivery results: sent, retry (will be tried again), dead (given up) or "
-        "dropped (no longer needed).",
+        "The number of delivery results: sent (also if repeated), retry (will be tried again), dead "
+        "(given up) or dropped (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(

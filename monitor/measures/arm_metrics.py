@@ -491,7 +491,7 @@ def _arm_lists(
         },
     }
     of_candidate = values[Arm.CANDIDATE]
-    of_candidate[Lack.ALIKE], of_candidate[Lack.INTERLEAVED] = exposure.compare_lists(batch)
+    of_candidate[Lack.ALIKE], of_candidate[Lack.INTERLEAVED] = exposure.flag_similar_lists(batch)
     if batch.scores:
         values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
         values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate

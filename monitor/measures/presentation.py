@@ -6,7 +6,14 @@ from itertools import compress, islice, zip_longest
 
 from monitor.measures.metrics import expected_by_chance, parse
 from monitor.model.errors import MetricError
-from monitor.model.explanation import Cause, Explanation, ExposedItem, Part, SegmentFall, UserGroup
+from monitor.model.explanation import (
+    DropPart,
+    Explanation,
+    ExposedItem,
+    PartAmount,
+    SegmentFall,
+    UserGroup,
+)
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import ArmScore, Run
@@ -96,7 +103,14 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
         ),
         TextTable(
             title="Segments",
-            columns=("segment", "users>", "before>", "drop>", "share>", *map("{}>".format, Part)),
+            columns=(
+                "segment",
+                "users>",
+                "before>",
+                "drop>",
+                "share>",
+                *map("{}>".format, DropPart),
+            ),
             rows=tuple(_segment_row(fall, explanation.drop) for fall in _leading(explanation)),
         ),
         TextTable(
@@ -123,7 +137,7 @@ def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
     return islice(compress(explanation.falls, is_leading), SEGMENTS)
 
 
-def _piece_row(cause: Cause, drop: float) -> tuple[str, ...]:
+def _piece_row(cause: PartAmount, drop: float) -> tuple[str, ...]:
     return cause.part, f"{cause.amount:.4f}", _share_of_drop(cause.amount, drop)
 
 
@@ -134,7 +148,7 @@ def _segment_row(fall: SegmentFall, drop: float) -> tuple[str, ...]:
         _percent(fall.share_before),
         f"{fall.whole:.4f}",
         _share_of_drop(fall.whole, drop),
-        *(f"{fall.parts[part]:.4f}" for part in Part),
+        *(f"{fall.parts[part]:.4f}" for part in DropPart),
     )
 
 

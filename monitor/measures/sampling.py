@@ -31,7 +31,7 @@ The names become labels of metrics and keys in storage.
 """
 
 
-def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
+def draw_users(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     """Draw the panel of the comparison for this slot, sorted by user.
 
     Without a sample size, the panel has all users.
@@ -61,12 +61,12 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     # The values of all users decide which values become segments, so that this does not depend on
     # the draw.
     most = comparison.measuring.max_segment_values
-    frequent_codes = {}
+    frequent = {}
     for name, values in users.segments.items():
         count = len(values.categories) if name == ARM_COLUMN else most
-        frequent_codes[name] = frequent(values, count)
+        frequent[name] = frequent_codes(values, count)
     segments = {name: values.take(order) for name, values in users.segments.items()}
-    panel = Panel(users=ids[order], segments=split(len(order), segments, frequent_codes))
+    panel = Panel(users=ids[order], segments=split_into_segments(len(order), segments, frequent))
     if not minimum:
         return panel
     return _top_up(panel, drawn, minimum, _fixed_salt(comparison))
@@ -168,7 +168,7 @@ def _hashes(names: npt.NDArray[np.object_], salt: str) -> Hashes:
     return pd.util.hash_array(names, hash_key=key, categorize=False)
 
 
-def split(
+def split_into_segments(
     n: int,
     dimensions: Mapping[str, pd.Categorical[Any]],
     segment_codes: Mapping[str, Collection[int]],
@@ -197,7 +197,7 @@ def split(
     return segments
 
 
-def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
+def frequent_codes(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
     """The codes of the most frequent values. There are at most ``most`` codes.
 
     Values with equal counts are ordered by their text.

@@ -10,20 +10,16 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,
-    KIND_OF_LABEL,
     OF_UNPAIRED,
     Condition,
     Direction,
+    JudgedSeries,
     RuleKind,
     Severity,
 )
 
 # A transition that accepts a new level has this text in place of an alert's name.
 ACCEPTED = "(accepted)"
-DATABASE_LABEL = "database"
-"""The label `metric` of the alert about rankwatch's database."""
-TEST_LABEL = "test"
-"""The label `metric` of an alert that only tests a receiver."""
 # The reason of a verdict contains this text if nobody has accepted the new level yet.
 NEW_NORMAL = "new normal since"
 # How many changes of an arm's lists rankwatch must see before it knows how often they change.
@@ -67,18 +63,18 @@ class Expectation:
     segment: str
     runs: int  # number of healthy runs before this run
     expected: float | None = None  # None if there are too few healthy runs
-    # The most extreme normal value on the side that the rule watches. For a trend, a run adds
-    # evidence from this value on.
+    # The most extreme normal value on the side that alerts. For a trend, a run adds evidence
+    # from this value on.
     limit: float | None = None
     opposite: float | None = None  # the most extreme normal value on the other side
-    # How far the value is from normal. It is large if the value is on the side that the rule
-    # watches. In healthy runs it has a standard normal distribution.
+    # How far the value is from normal. It is large if the value is on the side that alerts. In
+    # healthy runs it has a standard normal distribution.
     z: float | None = None
     fault: float | None = None  # the median z of the runs since the alert began to fire
     # The evidence for a trend so far; the rule fires when it reaches `evidence_limit`
     evidence: float | None = None
     evidence_limit: float | None = None
-    series: str = ""  # what was measured
+    series: JudgedSeries | None = None  # what was measured
     judged: float | None = None  # the value of this run, on the scale on which the rule judges
     error: float | None = None  # the sampling error of the value, on the same scale
     lost: float = 0.0  # share of the asked users that had no score
@@ -209,6 +205,7 @@ class Transition:
     direction: Direction = Direction.BELOW
     threshold: float = 0.0
     users: int = 0
+    kind: RuleKind
     metric: str
     statistic: str
     severity: Severity = Severity.INFO
@@ -232,17 +229,12 @@ class Transition:
     removed: Removed | None = None  # for an end: what was removed, if the alert is no longer judged
 
     @property
-    def kind(self) -> RuleKind:
-        """What the rule watches. No metric has the same name as the label of another kind."""
-        return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
-
-    @property
     def is_about_rankwatch(self) -> bool:
         """Whether the alert is about rankwatch itself.
 
         Such an alert has no comparison and no run.
         """
-        return self.metric in (DATABASE_LABEL, TEST_LABEL)
+        return self.kind in (RuleKind.DATABASE, RuleKind.TEST)
 
     @property
     def is_about_test(self) -> bool:
@@ -293,9 +285,9 @@ def accepted_level(
     reason: str,
     at: datetime,
 ) -> Transition:
-    """Return the record that somebody accepted the level since this slot as normal.
+    """Return the transition that accepts the level since this slot as normal.
 
-    The record belongs to no alert and is never sent.
+    The transition belongs to no alert and is never sent.
     """
     return Transition(
         comparison=comparison,
@@ -306,6 +298,7 @@ def accepted_level(
         from_state=State.QUIET,
         to_state=State.QUIET,
         reason=reason,
+        kind=RuleKind.SIMILARITY,
         metric="level",
         statistic=ACCEPTED,
         since=slot,

@@ -40,7 +40,7 @@ class Refused(StrEnum):
 
 
 @immutable
-class Refusal:
+class ReloadRefusal:
     """A file that could not be reloaded. Its earlier content stays in use."""
 
     file: Refused
@@ -54,4 +54,4 @@ class DaemonState:
 
     role: Role
     away: DatabaseAway | None = None
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[ReloadRefusal, ...] = ()

@@ -20,7 +20,7 @@ Other users would then show the drop too.
 """
 
 
-class Part(StrEnum):
+class DropPart(StrEnum):
     """The parts of a drop."""
 
     MEMBERSHIP = "membership"
@@ -147,10 +147,10 @@ class Split:
 
 
 @immutable
-class Cause:
+class PartAmount:
     """How much one part contributes to a drop."""
 
-    part: Part
+    part: DropPart
     amount: float
 
 
@@ -162,7 +162,7 @@ class SegmentFall:
     share: float  # the segment's share of the users with a score
     # The segment's share of the users with a score that also have earlier lists
     share_before: float
-    parts: Mapping[Part, float]
+    parts: Mapping[DropPart, float]
     # Contribution minus that of an average segment of this size. Composition is not included.
     excess: float
 
@@ -174,7 +174,9 @@ class SegmentFall:
     @property
     def within(self) -> float:
         """The contribution of changed lists, without that of a changed mix of users."""
-        return sum(amount for part, amount in self.parts.items() if part is not Part.COMPOSITION)
+        return sum(
+            amount for part, amount in self.parts.items() if part is not DropPart.COMPOSITION
+        )
 
 
 @immutable
@@ -188,7 +190,7 @@ class MeanDrop:
     now: float  # mean distance in this run
     # Standard error over users of the mean change. It ignores the variation between runs.
     noise: float
-    parts: Mapping[Part, float]
+    parts: Mapping[DropPart, float]
     # The falls of each dimension add up to the drop, so falls of two dimensions must not be added.
     # The dimension that explains most comes first. Within a dimension the segment that fell most
     # comes first.
@@ -201,9 +203,9 @@ class MeanDrop:
         return self.now - self.before
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[PartAmount, ...]:
         """The parts of the drop, the largest first."""
-        causes = [Cause(part=part, amount=amount) for part, amount in self.parts.items()]
+        causes = [PartAmount(part=part, amount=amount) for part, amount in self.parts.items()]
         return tuple(sorted(causes, key=attrgetter("amount"), reverse=True))
 
     @property
@@ -275,7 +277,7 @@ class Explanation:
     left: int
     groups: tuple[UserGroup, ...]
     before: float | None = None
-    causes: tuple[Cause, ...] = ()  # the amounts add up to the drop
+    causes: tuple[PartAmount, ...] = ()  # the amounts add up to the drop
     # By dimension, with the leading dimension first. The falls of each dimension add up to the
     # drop.
     falls: tuple[SegmentFall, ...] = ()

@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 Forms: TypeAlias = Sequence[str | Mapping[Any, str]] | None
-Ids: TypeAlias = Sequence[str | None]
+IdTexts: TypeAlias = Sequence[str | None]
 
 _LONGEST_NUMBER = 1000
 _INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
 
 
-def speller(forms: Forms) -> Callable[[Ids], Ids]:
+def speller(forms: Forms) -> Callable[[IdTexts], IdTexts]:
     """Return a function that applies these forms to ids, in order.
 
     If a form does not fit an id, the id does not change. None stays None. Raises ValueError if RE2
@@ -20,7 +20,7 @@ def speller(forms: Forms) -> Callable[[Ids], Ids]:
     """
     steps = [_step(form) for form in forms or ()]
 
-    def spell(ids: Ids) -> Ids:
+    def spell(ids: IdTexts) -> IdTexts:
         spelled = ids
         for step in steps:
             spelled = step(spelled)
@@ -29,7 +29,7 @@ def speller(forms: Forms) -> Callable[[Ids], Ids]:
     return spell
 
 
-def _step(form: str | Mapping[Any, str]) -> Callable[[Ids], Ids]:
+def _step(form: str | Mapping[Any, str]) -> Callable[[IdTexts], IdTexts]:
     if isinstance(form, str):
         return partial(_change_ids, _WORDS[form])
     ((name, argument),) = form.items()
@@ -38,11 +38,11 @@ def _step(form: str | Mapping[Any, str]) -> Callable[[Ids], Ids]:
     return _regex_step(argument)
 
 
-def _change_ids(change: Callable[[str], str], ids: Ids) -> Ids:
+def _change_ids(change: Callable[[str], str], ids: IdTexts) -> IdTexts:
     return [None if id_ is None else change(id_) for id_ in ids]
 
 
-def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
+def _regex_step(pattern: str) -> Callable[[IdTexts], IdTexts]:
     """Return a step that replaces an id by the first group of the match.
 
     RE2 matches in linear time.
@@ -50,10 +50,10 @@ def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and only regular expressions need it
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    def take_group(ids: Ids, expression: str = rf"\A(?:{pattern})\z") -> Ids:
+    def take_group(ids: IdTexts, expression: str = rf"\A(?:{pattern})\z") -> IdTexts:
         column = pa.array(ids, pa.large_string())
         groups = pc.replace_substring_regex(column, pattern=expression, replacement=r"\1")
-        spelled: Ids = pc.if_else(pc.equal(groups, ""), column, groups).to_pylist()
+        spelled: IdTexts = pc.if_else(pc.equal(groups, ""), column, groups).to_pylist()
         return spelled
 
     try:

@@ -12,6 +12,7 @@ from monitor.model.alerts import AlertState, Expectation, Standstill, State, Tra
 from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
+from monitor.model.rules import JudgedSeries
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import KeptLists, Run, Summary
 
@@ -30,7 +31,7 @@ to the evidence. The first two are on the scale on which the rule judges.
 class Lesson:
     """What one rule measured in one run. Later runs learn from it."""
 
-    series: str  # what was measured, in the words of `describe_series`
+    series: JudgedSeries | None  # what was measured
     segments: tuple[str, ...]
     numbers: Floats  # shape (PARTS, segments), NaN if there is no value
 
@@ -44,16 +45,15 @@ class PastRun:
     states: Mapping[tuple[str, str], State]
     lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
-    # Summaries are returned only if a rule has no lesson, because it is new or now watches
+    # Summaries are returned only if a rule has no lesson, because it is new or now judges
     # something else.
     summaries: tuple[Summary, ...] = ()
     models: Models | None = None
 
-    def teaches(self, alert: str, series: str) -> bool:
-        """Return whether the run has a lesson for this series of the alert.
+    def has_lesson(self, alert: str, series: JudgedSeries) -> bool:
+        """Return whether the run has a lesson about this series of the alert.
 
         If the run has one, its summaries are not needed.
-
         """
         lesson = self.lessons.get(alert)
         return lesson is not None and lesson.series == series
@@ -68,7 +68,8 @@ class MemoryRequest:
     before: datetime
     runs: int = 0  # the rules learn from at most this many of the newest runs with status ok
     # The series of each alert. If a run lacks a lesson for one of them, its summaries are returned.
-    series: Mapping[str, str] = field(default_factory=dict)
+    series: Mapping[str, JudgedSeries] = field(default_factory=dict)
+    wants_summaries: bool = False  # whether the summaries of all runs are returned
     splits: int = 0  # the explanation compares this run with at most this many healthy runs
     # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False

@@ -91,10 +91,10 @@ class MessageStatus(StrEnum):
 
 
 class Updates(StrEnum):
-    """What a receiver gets if alerts join an incident and nobody has to be paged again."""
+    """What a receiver gets if alerts join an incident and nobody has to be woken again."""
 
     NONE = "none"  # the next message of the incident includes them
-    UNPAGED = "unpaged"  # it gets a message that pages nobody
+    QUIET = "unpaged"  # it gets a message that wakes nobody
     EACH = "each"  # it gets each change at once, even ends, and groups alerts itself
 
 
@@ -131,11 +131,11 @@ class Message:
     briefing: Briefing | None = None
     interval: timedelta | None = None  # the longest time between two runs of the comparison
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
-    pages: int = 1  # how often the incident has paged this receiver, including this message
-    pages_before: int = 0  # how often it had paged the receiver before this message
-    # Why the message pages again, as a text. None for the first page, or if nobody is paged.
+    wake_ups: int = 1  # how often the incident woke people by this receiver, including now
+    wake_ups_before: int = 0  # how often it had woken them before this message
+    # Why people are woken again, as a text. None for the first time, or if nobody is woken.
     worse: str | None = None
-    # Alerts joined an incident that the receiver already has, so nobody has to be paged
+    # Alerts joined an incident that the receiver already has, so nobody has to be woken
     is_update: bool = False
     key: str | None = None  # set as soon as the message may have arrived
     # PNG of the metric over time, for receivers that show pictures
@@ -157,7 +157,7 @@ class Message:
         if not self.firing:
             return MessageStatus.RESOLVED
         acknowledges = all(change.is_acknowledgement for change in self.changes)
-        # If one firing is not acknowledged, people must still be paged.
+        # If one firing is not acknowledged, people must still be woken.
         acknowledged = self.acknowledged | {change.dedup_key for change in self.changes}
         is_complete = all(start.dedup_key in acknowledged for start in self.firing)
         if self.changes and acknowledges and is_complete:

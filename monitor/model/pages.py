@@ -65,7 +65,7 @@ class UserLists:
 
 
 @immutable
-class Attempt:
+class ReceiverAnswer:
     """What a receiver answered at one time, or why nothing was sent.
 
     ``positions`` says which transitions of the incident were sent, counted from 0.
@@ -80,10 +80,10 @@ class Attempt:
 
 @immutable
 class IncidentHistory:
-    """The transitions of one incident in the order of storing, and the attempts to send them."""
+    """The transitions of one incident in the order of storing, and the answers of receivers."""
 
     transitions: tuple[Transition, ...]
-    attempts: tuple[Attempt, ...] = ()
+    answers: tuple[ReceiverAnswer, ...] = ()
 
 
 @immutable
@@ -105,7 +105,7 @@ class IncidentStart:
 
 
 @immutable
-class ReceiverRecord:
+class ReceiverHealth:
     """The last results of a receiver's deliveries.
 
     A field is None if there is no such result, or if it was deleted.

@@ -94,25 +94,22 @@ Limit: TypeAlias = FixedLimit | LearnedLimit
 
 
 class RuleKind(StrEnum):
-    """What a rule watches."""
+    """What an alert is about. It is also the label `metric` of alerts that judge no metric.
+
+    ``database`` and ``test`` have no rule. They are about rankwatch itself: about its database, and
+    about a receiver that is tested.
+    """
 
     SIMILARITY = "similarity"
     COVERAGE = "coverage"
-    STANDSTILL = "standstill"
+    STANDSTILL = "frozen"
     CONDITION = "condition"
-
-
-# The label `metric` of alerts that watch no metric
-METRIC_LABELS: Mapping[RuleKind, str] = {
-    RuleKind.COVERAGE: "coverage",
-    RuleKind.STANDSTILL: "frozen",
-    RuleKind.CONDITION: "condition",
-}
-KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
+    DATABASE = "database"
+    TEST = "test"
 
 
 class Subject(NamedTuple):
-    """What an alert watches: the labels ``metric`` and ``statistic`` of messages and matchers."""
+    """What an alert is about: the labels ``metric`` and ``statistic`` of messages and matchers."""
 
     metric: str
     statistic: str
@@ -150,7 +147,7 @@ class BaseRule:
 
 @immutable
 class SimilarityRule(BaseRule):
-    """Watches a statistic of a metric, or of a series derived from a metric by the noise floor."""
+    """Judges a statistic of a metric, or of a series derived from a metric by the noise floor."""
 
     kind: ClassVar[RuleKind] = RuleKind.SIMILARITY
 
@@ -186,7 +183,7 @@ class SimilarityRule(BaseRule):
 
 @immutable
 class CoverageRule(BaseRule):
-    """Watches the share of users whose list has a certain fault or trait."""
+    """Judges the share of users whose list has a certain fault or trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
     is_share: ClassVar[bool] = True
@@ -197,7 +194,7 @@ class CoverageRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The share of coverage."""
-        return Subject(METRIC_LABELS[self.kind], str(self.share))
+        return Subject(self.kind, str(self.share))
 
 
 @immutable
@@ -214,7 +211,7 @@ class StandstillRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The arm."""
-        return Subject(METRIC_LABELS[self.kind], self.arm)
+        return Subject(self.kind, self.arm)
 
     @property
     def threshold(self) -> float:
@@ -224,7 +221,7 @@ class StandstillRule(BaseRule):
 
 @immutable
 class ConditionRule(BaseRule):
-    """Watches whether drift can be judged at all."""
+    """Judges whether drift can be judged at all."""
 
     kind: ClassVar[RuleKind] = RuleKind.CONDITION
 
@@ -233,7 +230,7 @@ class ConditionRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The condition."""
-        return Subject(METRIC_LABELS[self.kind], self.condition)
+        return Subject(self.kind, self.condition)
 
 
 # A rule that compares the value of a series with a limit in each run
@@ -242,14 +239,18 @@ SeriesRule: TypeAlias = SimilarityRule | CoverageRule
 Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
-def describe_series(rule: SeriesRule) -> str:
-    """Return a text for what the rule judges.
+class JudgedSeries(NamedTuple):
+    """What the values of a rule mean. Lessons about another series are not used."""
 
-    If the meaning of the values changes, the text changes too, so that old lessons are not used.
-    """
-    segments = rule.segments if isinstance(rule.segments, str) else ", ".join(rule.segments)
-    metric, statistic = rule.subject
-    return f"{statistic} of {metric} in {segments} of {rule.min_users} users or more"
+    metric: str
+    statistic: str
+    segments: str | tuple[str, ...]
+    min_users: int
+
+
+def judged_series(rule: SeriesRule) -> JudgedSeries:
+    """Return what the values of the rule mean."""
+    return JudgedSeries(*rule.subject, segments=rule.segments, min_users=rule.min_users)
 
 
 def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
@@ -310,8 +311,8 @@ class JudgingPlan:
 
     rules: tuple[Rule, ...]
     min_paired_share: float  # least share of the asked users that must have both lists
-    # In this many runs, the rules that learn what is normal may together cause one false alarm
-    runs_per_false_alarm: float = 90.0
+    # In this many runs, the rules that learn what is normal may together cause one false alert
+    runs_per_false_alert: float = 90.0
     # Under these conditions, pending and firing alerts end and do not wait for a verdict
     ignored: frozenset[Condition] = frozenset()
     stale_after: int = 3  # how many runs in a row may be due without a success

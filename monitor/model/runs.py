@@ -1,4 +1,4 @@
-"""Runs of a comparison, their results, and the leases to run them."""
+"""Runs of a comparison, their results, and the claims to run them."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ class Findings(RunFacts):
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     # Each arm's time to answer. It is shown but not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
-    # Quantiles of `Answers.gaps`. They are not stored
+    # Quantiles of `SourceAnswers.gaps`. They are not stored
     gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     # Mismatches are stored with the explanation. The reason describes them in words.
     id_mismatches: tuple[IdMismatch, ...] = ()
@@ -317,7 +317,7 @@ def kept_name(comparison: str, attempt: int) -> str:
 
 
 @immutable
-class RunRecord(Run):
+class FinishedRun(Run):
     """One finished run with all values that rules judge, and its explanation if still stored."""
 
     coverage: Coverage | None = None  # None if the run ended before any user was asked
@@ -334,7 +334,7 @@ class RunRecord(Run):
 
 
 @immutable
-class LatestRun(RunRecord):
+class LatestRun(FinishedRun):
     """A comparison's newest finished run, its alert states, and the time of the last ok run."""
 
     states: tuple[AlertState, ...]

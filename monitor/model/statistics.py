@@ -1,4 +1,4 @@
-"""Statistics, series of the noise floor, and shares of coverage, which rules can watch.
+"""Statistics, series of the noise floor, and shares of coverage, which rules can judge.
 
 Their names can be parsed and printed.
 """

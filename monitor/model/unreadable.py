@@ -12,7 +12,7 @@ MAX_UNREADABLE = 0.01
 _LONGEST_EXAMPLE = 40
 
 
-class Need(StrEnum):
+class ColumnKind(StrEnum):
     """What the values of a column must be."""
 
     IDS = "ids must be integers or text"
@@ -32,7 +32,7 @@ class Unreadable:
 
     where: str
     column: str
-    need: Need
+    need: ColumnKind
     count: int
     rows: int
     found: str = ""
@@ -65,7 +65,7 @@ def name_a_field(column: str, field: str) -> str:
 
 def add_up(parts: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
     """Merge the parts of each column. Adds up counts and rows, and keeps the first example."""
-    sums: dict[tuple[str, str, Need], Unreadable] = {}
+    sums: dict[tuple[str, str, ColumnKind], Unreadable] = {}
     for part in parts:
         key = (part.where, part.column, part.need)
         first = sums.get(key)

@@ -3,7 +3,7 @@
 The result does not depend on the order and number of the batches.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.measures.metrics import Metric, parse
-from monitor.measures.pairing import count_coverage, pair
+from monitor.measures.pairing import count_coverage, pair_users
 from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import pair_kept
 from monitor.measures.sampling import hash_users, is_sampled, select_kept
@@ -32,23 +32,23 @@ from monitor.model.rankings import (
 )
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Findings, Scores
-from monitor.model.statistics import Statistic, parse_derived
+from monitor.model.statistics import parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.pull import Answers
-from monitor.pipeline.run_parts import RunPart, counts_of, coverage_of, pack_part, unpack_part
-from monitor.pipeline.run_scores import draw_scores, join_scores
+from monitor.pipeline.pull import SourceAnswers
+from monitor.pipeline.run_parts import RunPart, build_coverage, counts_of, pack_part, unpack_part
+from monitor.pipeline.run_scores import draw_scores, join_scores, name_scores_of_arm
 from monitor.pipeline.score import (
     find_worst_similarity,
     leading_metric,
+    run_statistics,
     score_pairs,
-    wanted_statistics,
 )
 from monitor.pipeline.shown_users import (
     add_tables,
     join_users,
-    kept_lists,
+    lists_of_table,
     ordinary_evidence,
-    scores_of,
+    scores_of_table,
     show_users,
     stored_lists,
     worst_evidence,
@@ -96,44 +96,43 @@ class RunAccumulator:
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
         *,
         sampled_users: int = SAMPLED_USERS,
-        wanted: Mapping[str, Sequence[Statistic]] | None = None,
     ) -> None:
-        """Begin without users. ``wanted`` are statistics of each metric (default: the rules')."""
-        if wanted is None:
-            wanted = wanted_statistics(comparison.judging.similarity_rules)
+        """Begin without users."""
         self._comparison = comparison
-        self._wanted = wanted
+        self._wanted = run_statistics(comparison)
         self._segments = asked.segments
         self._stage = stage
         self._sampled_share = sampled_users / max(1, asked.count)
-        self.part = RunPart(sums=SummaryAccumulator(self._segments, wanted))
+        self.part = RunPart(sums=SummaryAccumulator(self._segments, self._wanted))
 
     def measure(
         self,
-        answers: Answers,
+        answers: SourceAnswers,
         measurer: "RemoteMeasurer",
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         batch_users: int | None,
     ) -> Iterator[Scores]:
-        """Measure all users in batches. Yields the scores of the paired users of each batch.
+        """Measure all users in batches. Yields the scores of each batch, by the stored series.
 
         A batch has at most ``batch_users`` users (default: `users_at_once`). The users are measured
         here, or by the ``measurer`` on the machines that have their lists.
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
         if answers.measured is None:
-            for batch in watch.iterate("pull", answers.batches(size)):
-                yield self.add(batch)
+            for batch in stopwatch.iterate("pull", answers.batches(size)):
+                scores = self.add(batch)
+                answers.scored(scores)
+                yield name_scores_of_arm(scores, batch.arm)
         else:
-            for packed in watch.iterate("pull", answers.measured(measurer, size)):
-                yield self.merge(packed)
+            for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
+                yield name_scores_of_arm(self.merge(packed))
 
     def add(self, batch: UserBatch) -> Scores:
         """Pair and score the next batch, and add it. Returns the scores of the paired users."""
         measuring = self._comparison.measuring
         part = self.part
         with self._stage("pair"):
-            pairing = pair(
+            pairing = pair_users(
                 batch.panel,
                 batch.baseline,
                 batch.candidate,
@@ -219,7 +218,7 @@ class RunAccumulator:
     @property
     def coverage(self) -> Coverage:
         """The coverage of all users that were asked for."""
-        return coverage_of(self.part.coverage, self._segments)
+        return build_coverage(self.part.coverage, self._segments)
 
     def shown_users(self) -> pa.Table:
         """Return one table of all users that are shown or whose lists are stored, in any order.
@@ -271,12 +270,12 @@ class RunAccumulator:
         users = self.shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
         users = sort_users(users, users["is_sampled"])
-        lists = kept_lists(users, self._segments)
+        lists = lists_of_table(users, self._segments)
         return Sample(
             pairing=pair_kept(lists, self._comparison.measuring.k, weights, relevance),
             segments=lists.segments,
-            scores=scores_of(users),
-            coverage=coverage_of(self.part.sampled, self._segments),
+            scores=scores_of_table(users),
+            coverage=build_coverage(self.part.sampled, self._segments),
         )
 
 

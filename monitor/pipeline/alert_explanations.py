@@ -11,7 +11,7 @@ from monitor.model.rules import Condition, RuleKind
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import ABOUT_ORDER, OF_SIMILARITY, Lack, parse_derived
-from monitor.pipeline.score import watches_rise
+from monitor.pipeline.score import means_too_similar
 from monitor.statistics.attribution.faults import find_missing
 from monitor.texts.explanations import write_alert_text, write_cause, write_lost, write_recalled
 from monitor.texts.model_versions import write_models
@@ -120,7 +120,7 @@ def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
 
 def _is_rise(start: Transition) -> bool:
     """Return whether the alert says that lists are too similar."""
-    return start.kind is RuleKind.SIMILARITY and watches_rise(
+    return start.kind is RuleKind.SIMILARITY and means_too_similar(
         start.metric, start.statistic, start.direction
     )
 

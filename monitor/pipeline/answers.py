@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
@@ -14,72 +13,70 @@ from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
-from monitor.model.memory import Memory
+from monitor.model.immutable import immutable
 from monitor.model.ports import Source
 from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
 from monitor.model.runs import PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
-from monitor.pipeline.pull import Answers, Arms, UnpairedArms, draw_panel, join_all, pull_all
-from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.pull import (
+    Arms,
+    SlotUsers,
+    SourceAnswers,
+    UnpairedArms,
+    draw_panel,
+    join_all,
+    pull_all,
+)
 from monitor.pipeline.user_batches import PanelPull, cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
 @contextmanager
-def open_answers(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
-    watch: Stopwatch,
-    memory: Memory,
-) -> Iterator[Answers]:
+def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
 
     Raises SourceError if the users cannot be read.
     """
-    sample = comparison.measuring.sample
-    limit = comparison.measuring.deadline
+    comparison = users.comparison
+    measuring = comparison.measuring
+    arms = users.arms
+    sample = measuring.sample
     needs_last_lists = (
-        comparison.measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None
+        measuring.noise_floor is NoiseFloor.TEMPORAL and users.memory.last_lists is not None
     )
     if arms.joined is not None and sample is None and not needs_last_lists:
         with ExitStack() as reading:
             # The stage ends before the answers are read.
-            with watch.stage("users"):
-                joined = join_all(comparison, arms, arms.joined, slot, watch.seconds_left(limit))
+            with users.stopwatch.stage("users"):
+                joined = join_all(comparison, arms, arms.joined, users.slot, users.seconds_left())
                 answers = reading.enter_context(joined)
             yield answers
         return
-    unpaired = arms.unpaired
-    if unpaired is not None:
+    if arms.unpaired is not None:
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
-    with watch.stage("users"):
-        panel = draw_panel(comparison, arms, slot, watch.seconds_left(limit))
-    if unpaired is not None:
-        yield _pull_arms(comparison, arms, unpaired, panel, slot, watch)
-        return
-    with watch.stage("pull"):
-        stops_early = sample is not None and sample.stops_early
-        pull = pull_until_certain if stops_early else pull_all
-        answers = pull(comparison, arms, panel, slot, watch.seconds_left(limit), memory)
+    with users.stopwatch.stage("users"):
+        panel = draw_panel(comparison, arms, users.slot, users.seconds_left())
+    with users.stopwatch.stage("pull"):
+        if arms.unpaired is not None:
+            answers = _pull_arms(users, arms.unpaired, panel)
+        elif sample is not None and sample.stops_early:
+            answers = pull_until_certain(users, panel)
+        else:
+            answers = _pull(users, arms, panel, users.seconds_left())
     yield answers
 
 
-def _pull_arms(
-    comparison: Comparison,
-    arms: Arms,
-    unpaired: UnpairedArms,
-    panel: Panel,
-    slot: datetime,
-    watch: Stopwatch,
-) -> Answers:
+def _pull(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
+    return pull_all(users.comparison, arms, panel, users.slot, timeout_s, users.memory)
+
+
+def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
     Raises SourceError if an arm has no users.
     """
-    lacks: dict[str, None] = {}
     segments = dict(panel.segments)
     rows_of_arm = {}
     for arm in Arm:
@@ -89,71 +86,73 @@ def _pull_arms(
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
-    before = _PulledOnce(arms.baseline, everybody)
+    pulled: list[PanelPull] = []
+
+    def ask(arm: Arm, arms: Arms) -> SourceAnswers:
+        rows = rows_of_arm[arm]
+        before = _PulledOnce(source=arms.baseline, panel=everybody, rows=rows, pulled=pulled)
+        of_arm = replace(arms, baseline=before, candidate=unpaired.lists[arm])
+        return _pull(users, of_arm, cut_panel(everybody, rows), users.seconds_left())
+
+    first = ask(Arm.BASELINE, users.arms)
+    lacks = dict.fromkeys(first.lacks)  # the candidate adds to these
 
     def batches(size: int) -> Iterator[UserBatch]:
-        for arm, rows in rows_of_arm.items():
-            users = cut_panel(everybody, rows)
-            before.rows = rows
-            of_arm = replace(arms, baseline=before, candidate=unpaired.lists[arm])
-            left_s = watch.seconds_left(comparison.measuring.deadline)
-            answers = pull_all(comparison, of_arm, users, slot, left_s)
-            lacks.update(dict.fromkeys(answers.lacks))
-            for batch in answers.batches(size):
-                yield replace(batch, arm=arm)
+        for batch in first.batches(size):
+            yield replace(batch, arm=Arm.BASELINE)
+        # The weights are the same for both arms, so they are read once.
+        answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
+        lacks.update(dict.fromkeys(answers.lacks))
+        for batch in answers.batches(size):
+            yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
 
-    return Answers(
+    return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
         lacks=lacks.keys(),
-        weights=None,
+        weights=first.weights,
         relevance=None,
     )
 
 
+@immutable
 class _PulledOnce:
     """A source of lists that is asked once for all users of a panel. Port: Source.
 
-    ``rows`` are the rows of the users that are asked for next.
+    It returns the lists of the users in ``rows``. ``pulled`` has all lists as soon as they have
+    been pulled.
     """
 
-    def __init__(self, source: Source, panel: Panel) -> None:
-        self.rows: Rows = np.arange(len(panel))
-        self._source = source
-        self._panel = panel
-        self._pulled: PanelPull | None = None
+    source: Source
+    panel: Panel
+    rows: Rows
+    pulled: list[PanelPull]
 
     def pull(self, request: PullRequest) -> Pull:
-        """The lists of the users in ``rows``."""
-        if self._pulled is None:
-            everybody = replace(request, users=self._panel.users)
-            self._pulled = PanelPull(self._panel, self._source.pull(everybody))
-        return self._pulled.take(self.rows)
+        """The lists of the users in ``rows``, who are the users of the request."""
+        if not self.pulled:
+            everybody = replace(request, users=self.panel.users)
+            self.pulled.append(PanelPull(self.panel, self.source.pull(everybody)))
+        return self.pulled[0].take(self.rows)
 
 
-def pull_until_certain(
-    comparison: Comparison,
-    arms: Arms,
-    panel: Panel,
-    slot: datetime,
-    timeout_s: float,
-    memory: Memory,
-) -> Answers:
+def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
 
-    All rounds together may take ``timeout_s`` seconds. A round asks the next users of the panel in
-    random order, and begins when the scores of the earlier rounds have been computed.
+    A round asks the next users of the panel in random order, and begins when the scores of the
+    earlier rounds have been computed.
     """
-    deadline = Deadline.after(timeout_s)
+    arms = users.arms
+    deadline = Deadline.after(users.seconds_left())
     ends = round_ends(len(panel))
-    seed = (comparison.measuring.seed, int(slot.timestamp()))
+    seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
-    users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    watched = _WatchedScores(comparison, cut_panel(replace(panel, users=users), order))
+    shown = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    judged_scores = _JudgedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
 
-    def ask(start: int, end: int, asked_arms: Arms) -> Answers:
+    def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return pull_all(comparison, asked_arms, part, slot, deadline.remaining_s, memory)
+        return _pull(users, asked_arms, part, deadline.remaining_s)
 
     first = ask(0, ends[0], arms)
     # The later rounds add to these.
@@ -165,7 +164,7 @@ def pull_until_certain(
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
         for start, end in pairwise(ends):
-            if watched.are_certain(start):
+            if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
@@ -186,11 +185,11 @@ def pull_until_certain(
         doubts=doubts.keys(),
         seconds=seconds,
         gaps=gaps,
-        scored=watched.add,
+        scored=judged_scores.add,
     )
 
 
-class _WatchedScores:
+class _JudgedScores:
     """The scores of a panel's users that the rules judge. The users are asked in this order."""
 
     def __init__(self, comparison: Comparison, panel: Panel) -> None:

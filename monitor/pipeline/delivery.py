@@ -2,8 +2,8 @@
 
 The steps are to claim deliveries, decide whether to send them, send them, and record the result.
 
-Before deliveries are sent, they are leased and marked with the key of their message. If a process
-dies while it sends, another process sends the deliveries again after the lease has expired.
+Before deliveries are sent, they are claimed and marked with the key of their message. If a process
+dies while it sends, another process sends the deliveries again after the claim has expired.
 
 If a message may have arrived, it is sent again with the same changes and the same key. Changes that
 have joined the incident since then are sent in the next message.
@@ -39,8 +39,8 @@ from monitor.model.notifications import (
 )
 from monitor.model.ports import Clock, DeliveryCounter, Outbox, Receiver
 
-LEASE = timedelta(seconds=60)
-"""A delivery is leased for this time, because no receiver may take longer for one message."""
+CLAIM = timedelta(seconds=60)
+"""A delivery is claimed for this time, because no receiver may take longer for one message."""
 RECHECK_AFTER = timedelta(seconds=30)
 """A delivery that is held back is decided again after this time."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
@@ -115,10 +115,10 @@ class OutboxSender:
                 self.receiver.name,
                 owner=self.owner,
                 now=now,
-                until=now + LEASE,
+                until=now + CLAIM,
                 limit=_CLAIMED,
             )
-            # When their lease expires, other processes can claim deliveries that are not sent.
+            # When their claim expires, other processes can claim deliveries that are not sent.
             if not claimed or not self.is_sole_sender():
                 break
             pause = self._deliver(claimed, now, should_stop)
@@ -172,7 +172,12 @@ class OutboxSender:
                 changes=group,
                 is_repetition=True,
             )
-            self.receiver.send(message, now=now)
+            try:
+                self.receiver.send(message, now=now)
+            except DeliveryError as error:
+                self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+                raise
+            self._count(len(group), DeliveryStatus.SENT.value)
             resent += len(group)
         return resent
 
@@ -248,7 +253,7 @@ class OutboxSender:
         key = message_key(message, now)
         message = replace(message, key=key)
         deliveries = [replace(each, message_key=key) for each in deliveries]
-        self.outbox.mark_sending(deliveries, message_key=key, owner=self.owner, until=now + LEASE)
+        self.outbox.mark_sending(deliveries, message_key=key, owner=self.owner, until=now + CLAIM)
         try:
             self._send_with_picture(message)
         except DeliveryError as error:
@@ -307,7 +312,7 @@ class OutboxSender:
             return None
         # The largest number of attempts counts, so that new deliveries do not shorten the wait.
         attempts = max(delivery.attempts for delivery in deliveries)
-        again = next_attempt(
+        again = next_notification_at(
             attempts,
             now=self.clock.now(),
             draw=self.draw(),
@@ -370,7 +375,7 @@ class OutboxSender:
             if error.permanent:
                 self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
                 raise
-            at = next_attempt(
+            at = next_notification_at(
                 _REPETITION_BACKOFF,
                 now=now,
                 draw=self.draw(),
@@ -381,6 +386,7 @@ class OutboxSender:
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise
+        self._count(len(deliveries), DeliveryStatus.SENT.value)
         self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
 
     def _record(
@@ -424,9 +430,11 @@ class OutboxSender:
         self.outbox.record(*notifications)
         is_retry = status is DeliveryStatus.PENDING and bool(reason)
         if is_retry or status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
-            outcome = "retry" if is_retry else status.value
-            for _ in deliveries:
-                self.publisher.count("notifications_total", self.receiver.name, outcome)
+            self._count(len(deliveries), "retry" if is_retry else status.value)
+
+    def _count(self, deliveries: int, outcome: str) -> None:
+        for _ in range(deliveries):
+            self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
@@ -461,7 +469,7 @@ def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> Kno
     return None
 
 
-def next_attempt(
+def next_notification_at(
     attempts: int,
     *,
     now: datetime,
@@ -484,7 +492,7 @@ def asked_pause_s(retry_after_s: float | None) -> float:
     return min(max(retry_after_s or 0.0, 0.0), _LONGEST_RETRY_AFTER_S)
 
 
-def drain(
+def deliver_all(
     senders: Sequence[OutboxSender],
     *,
     budget_s: float = 15.0,

@@ -26,21 +26,21 @@ from monitor.model.rules import (
     Rule,
     SeriesRule,
     StandstillRule,
-    describe_series,
     is_learned,
+    judged_series,
 )
 from monitor.model.runs import Findings
 from monitor.model.statistics import SIMILAR, Lack
 from monitor.pipeline import rule_series
-from monitor.pipeline.score import watches_rise
-from monitor.statistics.reference.history import find_fault, find_median, find_scale
+from monitor.pipeline.score import means_too_similar
+from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
 from monitor.statistics.reference.prediction import (
     WINDOW,
     Reference,
+    compute_p_values,
+    compute_reference,
     predict,
-    refer,
-    surprise,
-    to_normal,
+    z_of_p_value,
 )
 from monitor.statistics.reference.sampling_error import judge_rare
 from monitor.statistics.reference.season import (
@@ -51,7 +51,7 @@ from monitor.statistics.reference.season import (
     no_evidence,
     update_evidence,
 )
-from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlarms
+from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts
 from monitor.statistics.reference.thresholds import Budget
 from monitor.texts.model_versions import write_model_changes
 
@@ -66,7 +66,7 @@ ODD_SCALES = 8.0
 """A run that no limit judged is a fault if it is farther than this from the median (`find_odd`)."""
 
 SMALL_WEIGHT = 0.15
-"""Rules share a budget of false alarms, by weight.
+"""Rules share a budget of false alerts, by weight.
 
 Rules on the baseline, on sudden similarity, on the exposure of items and on shifted lists have this
 weight. Other rules have 1. So the shares of the other rules are nearly those of a pack without
@@ -79,7 +79,7 @@ HOLIDAY = "not judged by what is normal, because the day is one of the compariso
 REMEMBERED = 120
 """A judgement reads at most this many of the newest runs.
 
-A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 other runs may be in alarm.
+A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 other runs may have alerts.
 120 daily runs are 17 weeks. With more runs, seasons and correlations are hardly better known.
 Judging 1,000 series took 0.3 s on one core with 120 runs, and 0.9 s with 1,000 runs.
 """
@@ -109,7 +109,7 @@ def compute_expectations(
     """Return what each rule with a learned limit expects in each segment, sorted by rule.
 
     ``past`` are the ok runs of the same configuration, oldest first. A rule learns from a run if
-    the run was healthy in the rule's segment. This means that no rule that learns was in alarm
+    the run was healthy in the rule's segment. This means that no rule that learns had an alert
     there or for all users, and that no drift was under way. A rule also learns from these runs:
 
     - runs of a new normal,
@@ -130,38 +130,39 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
-        return tuple(replace(_without_limit(watched), note=HOLIDAY) for watched in series)
+        return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         learned = _find_past_of_models(learned.runs, findings)
     past = learned.runs
     alpha = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, past)
-    alarms = _find_past_alarms(comparison, series, past, lessons)
+    past_alerts = _find_past_alerts(comparison, series, past, lessons)
     # An alert resets the evidence of a trend. So does a new model, because the evidence is about
     # the old model.
     is_last_of_model = np.isin(np.arange(len(past)) + 1, learned.starts)
-    resets = alarms.firing | is_last_of_model[:, np.newaxis]
+    resets = past_alerts.firing | is_last_of_model[:, np.newaxis]
     evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
     levels = _find_accepted(past, [change for change in accepted if change.at <= findings.slot])
     # The level of new models is accepted with their first run.
     levels += [(start, start + 1) for start in learned.starts]
-    alarms = replace(
-        alarms,
-        healthy=alarms.healthy & ~was_drifting,
+    past_alerts = replace(
+        past_alerts,
+        healthy=past_alerts.healthy & ~was_drifting,
         accepted=sorted(levels),
         settled=_runs_of_a_new_normal(past, findings.slot),
     )
-    reference = refer(
+    reference = compute_reference(
         lessons.values,
         lessons.errors,
         phases=rule_series.find_phases(past, findings.slot),
-        alarms=alarms,
+        alerts=past_alerts,
+        side=_find_sides(series),
     )
     expected = _build(series, figures, reference, evidence, alpha)
-    faults = find_fault(lessons.z, alarms.firing)
+    faults = median_z_while_firing(lessons.z, past_alerts.firing)
     notes = _describe_levels(comparison.name, past, reference, learned.note)
-    lost_in_healthy = np.where(np.isnan(reference.taught), np.nan, lessons.lost)
+    lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
     usual = np.nan_to_num(find_median(lost_in_healthy))
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
@@ -242,12 +243,12 @@ def _describe_models(findings: Findings, before: PastRun) -> str:
     return " and ".join(write_model_changes(findings.models, findings.slot, before.slot))
 
 
-def _find_past_alarms(
+def _find_past_alerts(
     comparison: Comparison,
     series: rule_series.ManySeries,
     past: Sequence[PastRun],
     lessons: rule_series.LessonArrays,
-) -> PastAlarms:
+) -> PastAlerts:
     """Find the past runs with alerts, and the healthy past runs.
 
     Only alerts of `learning_rules` count. A run is healthy if it had no such alert, is not odd
@@ -255,13 +256,13 @@ def _find_past_alarms(
     remove their runs from the healthy runs.
     """
     alerts = {rule.alert for rule in learning_rules(comparison)}
-    alarms = rule_series.find_alarms(series, past, alerts)
-    values_without_alarms = np.where(alarms, np.nan, lessons.values)
-    is_odd = find_odd(values_without_alarms, lessons.errors, lessons.z)
+    alerting = rule_series.find_alerting_runs(series, past, alerts)
+    values_without_alerts = np.where(alerting, np.nan, lessons.values)
+    is_odd = find_odd(values_without_alerts, lessons.errors, lessons.z)
     is_odd = rule_series.spread_over_segments(series, is_odd)
-    return PastAlarms(
-        healthy=~alarms & ~is_odd & ~find_waiting(lessons.z),
-        alarms=alarms,
+    return PastAlerts(
+        healthy=~alerting & ~is_odd & ~find_waiting(lessons.z),
+        alerting=alerting,
         firing=rule_series.find_firings(series, past),
         far=lessons.z > NORMAL_AGAIN[Learning.DROP],
     )
@@ -327,20 +328,20 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
 
     They are more than ODD_SCALES scales away. The scale is the spread of the runs or their typical
     sampling error, whichever is larger. So one user without a list makes no run odd. ``values`` are
-    NaN for runs in alarm.
+    NaN for runs with an alert.
     """
     scale = np.fmax(find_scale(values), find_median(errors))
     return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
 
 
 def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
-    """Return for each series the allowed chance of a false alarm in one run, (series,)."""
+    """Return for each series the allowed chance of a false alert in one run, (series,)."""
     budget = Budget(
-        runs=max(1.0, comparison.judging.runs_per_false_alarm),
-        segments=[*dict.fromkeys(watched.segment for watched in series)],
-        looks={watched.rule.alert: _weight(watched.rule) for watched in series},
+        runs=max(1.0, comparison.judging.runs_per_false_alert),
+        segments=[*dict.fromkeys(judged.segment for judged in series)],
+        looks={judged.rule.alert: _weight(judged.rule) for judged in series},
     )
-    return np.array([budget.share(watched.segment, watched.rule.alert) for watched in series])
+    return np.array([budget.share(judged.segment, judged.rule.alert) for judged in series])
 
 
 def _weight(rule: SeriesRule) -> float:
@@ -359,7 +360,7 @@ def _weight(rule: SeriesRule) -> float:
 def _is_on_rise(rule: SeriesRule) -> bool:
     if isinstance(rule, CoverageRule):
         return rule.share.lack in SIMILAR
-    return watches_rise(rule.metric, str(rule.statistic), rule.direction)
+    return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
 def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvidence, Flags]:
@@ -367,7 +368,7 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
 
     ``z`` says how far past runs were from normal, oldest first, (runs, series). ``resets`` says
     after which of these runs the evidence of a series is dropped, (runs, series). ``alpha`` is the
-    allowed chance of a false alarm in one run, (series,). The flags have the shape (runs, series).
+    allowed chance of a false alert in one run, (series,). The flags have the shape (runs, series).
     """
     evidence = no_evidence(len(alpha))
     is_drifting = np.zeros(resets.shape, dtype=np.bool_)
@@ -406,14 +407,14 @@ def _build(
     values, errors = rule_series.measure_all(series, figures)
     compared = _compare(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
-    correlation = np.where(compared.is_independent, 0.0, correlate(reference.taught, alpha))
+    correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
     steady = discount(compared.z, correlation)
     evidence = update_evidence(before, steady).total
     expectations = []
-    for column, watched in enumerate(series):
-        limit = watched.rule.limit
+    for column, judged in enumerate(series):
+        limit = judged.rule.limit
         expectation = replace(
-            _without_limit(watched),
+            _without_limit(judged),
             runs=int(reference.runs[column]),
             judged=_finite(values[column]),
             error=_finite(errors[column]),
@@ -425,9 +426,9 @@ def _build(
         if reference.runs[column] >= MIN_HEALTHY_RUNS:
             expectation = replace(
                 expectation,
-                expected=watched.show_of_run(reference.center[column], figures),
-                limit=watched.show_of_run(compared.limits[column], figures),
-                opposite=watched.show_of_run(compared.opposites[column], figures),
+                expected=judged.show_of_run(reference.center[column], figures),
+                limit=judged.show_of_run(compared.limits[column], figures),
+                opposite=judged.show_of_run(compared.opposites[column], figures),
                 z=_finite(compared.z[column]),
                 evidence=float(evidence[column]) if is_trend else None,
             )
@@ -435,12 +436,12 @@ def _build(
     return tuple(expectations)
 
 
-def _without_limit(watched: rule_series.RuleSeries[SeriesRule]) -> Expectation:
+def _without_limit(judged: rule_series.RuleSeries[SeriesRule]) -> Expectation:
     return Expectation(
-        alert=watched.rule.alert,
-        segment=watched.segment,
+        alert=judged.rule.alert,
+        segment=judged.segment,
         runs=0,
-        series=describe_series(watched.rule),
+        series=judged_series(judged.rule),
     )
 
 
@@ -448,28 +449,31 @@ def _finite(value: np.float64) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _allow_return(rules: Sequence[SeriesRule], reference: Reference) -> Reference:
-    """Move the center of rules on too similar lists to the level before, if it is more similar.
+def _find_sides(series: rule_series.ManySeries) -> Floats:
+    """Return 1 for each series whose high values alert, and -1 if its low values do, (series,)."""
+    is_below = [judged.rule.direction is Direction.BELOW for judged in series]
+    return np.where(is_below, -1.0, 1.0)
 
-    A rollback raises similarity. So until somebody accepts a lower level, a return to the level
-    before it is no alert. These rules are one-sided, so the newest level stays allowed. The values
-    ``taught`` move too, because `judge_rare` uses them in place of the center.
+
+def _allow_return(series: rule_series.ManySeries, reference: Reference) -> Reference:
+    """Move the center of each series to the level before, if that level is on the side that alerts.
+
+    So until somebody accepts a new level, a return to the level before it is no alert. The newest
+    level stays allowed, because each rule judges one side. ``used_values`` move too, because
+    `judge_rare` uses them in place of the center.
     """
-    is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
-    is_on_rise = np.array([_is_on_rise(rule) for rule in rules])
-    # How far the level before is from the newest level, on the scale of the series. For a rule with
-    # the direction BELOW, a rise of similarity is negative.
-    rise_to_former = np.nan_to_num(reference.before - reference.center)
-    is_on_watched_side = np.where(is_below, rise_to_former < 0, rise_to_former > 0)
-    shift = np.where(is_on_rise & is_on_watched_side, rise_to_former, 0.0)
-    return replace(reference, center=reference.center + shift, taught=reference.taught + shift)
+    to_former = np.nan_to_num(reference.before - reference.center)
+    shift = np.where(to_former * _find_sides(series) > 0, to_former, 0.0)
+    return replace(
+        reference, center=reference.center + shift, used_values=reference.used_values + shift
+    )
 
 
 @immutable
 class _Compared:
     """The limits of a run's series, and how far the run is from normal, (series,) each."""
 
-    limits: Floats  # on the side that the rule watches
+    limits: Floats  # on the side that alerts
     opposites: Floats  # the limits on the other side
     z: Floats  # in standard deviations, NaN if there are too few healthy runs
     is_independent: Flags  # whether the values of consecutive runs are independent
@@ -484,17 +488,17 @@ def _compare(
 ) -> _Compared:
     """Compare the run's values and their errors, (series,) each, with the reference.
 
-    ``alpha`` is the allowed chance of a false alarm in one run, (series,).
+    ``alpha`` is the allowed chance of a false alert in one run, (series,).
     """
-    rules = [watched.rule for watched in series]
-    normal = _allow_return(rules, reference)
+    rules = [judged.rule for judged in series]
+    normal = _allow_return(series, reference)
     # Limits are shown even if the run has no value, so they need an error that is a number. With
-    # the error 0, the limits are those of past runs. `surprise` gets NaN and returns NaN, because
-    # such a run is not judged.
+    # the error 0, the limits are those of past runs. `compute_p_values` gets NaN and returns NaN,
+    # because such a run is not judged.
     prediction = predict(normal, np.nan_to_num(errors), alpha)
-    p_below = surprise(normal, values, errors, direction=Direction.BELOW)
-    p_above = surprise(normal, values, errors, direction=Direction.ABOVE)
-    is_below = np.array([rule.direction is Direction.BELOW for rule in rules])
+    p_below = compute_p_values(normal, values, errors, direction=Direction.BELOW)
+    p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
+    is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
     # `judge_rare` looks for shares that are too high. A share that falls is judged by the share of
     # the other users, which rises.
@@ -504,7 +508,7 @@ def _compare(
     )
     mirrored_limits, p, is_counted = judge_rare(
         is_share_of_users & np.isfinite(values),
-        (_mirror(normal.taught, is_mirrored), normal.errors),
+        (_mirror(normal.used_values, is_mirrored), normal.errors),
         (_mirror(values, is_mirrored), errors),
         alpha,
         by_angle=(
@@ -516,7 +520,7 @@ def _compare(
     )
     limits = _mirror(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)
-    z = np.where(normal.runs >= MIN_HEALTHY_RUNS, to_normal(p), np.nan)
+    z = np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan)
     # A few users may get the most common list by chance. Whether they do in one run says nothing
     # about the next run. So while this share is rare, its runs are independent.
     is_independent = counts_most_common_list & is_counted

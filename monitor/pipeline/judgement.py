@@ -23,7 +23,7 @@ from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.ports import History
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
-from monitor.model.runs import Findings, KeptLists, RunRecord, RunStatus, Summary
+from monitor.model.runs import Findings, FinishedRun, KeptLists, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.alert_explanations import add_explanations
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
@@ -170,11 +170,11 @@ def _find_summary(summaries: Iterable[Summary], segment: str, metric: str) -> Su
     return None
 
 
-def complete_record(
+def add_missing_summaries(
     comparison: Comparison,
-    record: RunRecord,
+    run: FinishedRun,
     history: History,
-) -> tuple[RunRecord, tuple[str, ...]]:
+) -> tuple[FinishedRun, tuple[str, ...]]:
     """Add the summaries that the rules need to a stored run.
 
     Returns the run, and the alerts that still cannot be judged in this run.
@@ -184,22 +184,22 @@ def complete_record(
     An alert cannot be judged if one of its segments still lacks the rule's statistic, or if no
     segment has its metric.
     """
-    rules = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
+    rules = [rule for rule in comparison.judging.similarity_rules if _lacks(run.summaries, rule)]
     if not rules:
-        return record, ()
+        return run, ()
     metrics = tuple(dict.fromkeys(rule.metric for rule in rules))
-    lists = history.kept_lists(record.id)
-    computed = _from_lists(comparison, record, lists, metrics)
+    lists = history.kept_lists(run.id)
+    computed = _from_lists(comparison, run, lists, metrics)
     metrics_from_lists = {summary.metric for summary in computed}
     for metric in metrics:
         if metric not in metrics_from_lists:
-            computed += _from_scores(comparison, record, history, metric)
+            computed += _from_scores(comparison, run, history, metric)
     merged = {}
-    for summary in (*record.summaries, *computed):
+    for summary in (*run.summaries, *computed):
         merged[summary.segment, summary.metric] = summary
     summaries = tuple(merged.values())
     lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
-    return replace(record, summaries=summaries), lacking
+    return replace(run, summaries=summaries), lacking
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
@@ -220,7 +220,7 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
 
 def _from_lists(
     comparison: Comparison,
-    record: RunRecord,
+    run: FinishedRun,
     lists: KeptLists | None,
     names: Iterable[str],
 ) -> tuple[Summary, ...]:
@@ -231,9 +231,9 @@ def _from_lists(
     """
     metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
     metrics = [metric for metric in metrics if metric.need is None]
-    if lists is None or record.coverage is None or not metrics:
+    if lists is None or run.coverage is None or not metrics:
         return ()
-    if len(lists.segments.get(ALL, ())) != record.coverage.all.paired:
+    if len(lists.segments.get(ALL, ())) != run.coverage.all.paired:
         return ()
     k = comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics)
@@ -242,7 +242,7 @@ def _from_lists(
 
 def _from_scores(
     comparison: Comparison,
-    record: RunRecord,
+    run: FinishedRun,
     history: History,
     name: str,
 ) -> tuple[Summary, ...]:
@@ -250,10 +250,10 @@ def _from_scores(
 
     Empty if the run has no such summary, or if the scores of some users were not stored.
     """
-    before = _find_summary(record.summaries, ALL, name)
+    before = _find_summary(run.summaries, ALL, name)
     if before is None:
         return ()
-    stored = history.run_scores(record.id, [name])
+    stored = history.run_scores(run.id, [name])
     scores = stored.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
     if len(values) != before.n:
@@ -282,7 +282,7 @@ class Rejudgement:
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: dict[str, deque[PastRun]] = field(default_factory=dict)  # by hash of the configuration
 
-    def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
+    def judge(self, run: FinishedRun, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run, and return the transitions of its alerts.
 
         Abandoned runs, and slots that were judged before, are ignored.
@@ -290,21 +290,21 @@ class Rejudgement:
         If ``is_whole`` is False, some of the run's stored summaries may have been deleted. Then
         rules on conditions do not judge the run.
         """
-        if record.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
+        if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
         findings = Findings(
-            slot=record.slot,
-            status=record.status,
-            reasons=record.reasons,
-            coverage=record.coverage,
-            summaries=record.summaries,
-            arm_scores=record.arm_scores,
-            models=record.models,
-            unpaired=record.unpaired,
+            slot=run.slot,
+            status=run.status,
+            reasons=run.reasons,
+            coverage=run.coverage,
+            summaries=run.summaries,
+            arm_scores=run.arm_scores,
+            models=run.models,
+            unpaired=run.unpaired,
         )
         # After a change of the configuration, rules begin to learn again, as in the daemon.
-        past = tuple(self.past.get(record.config_hash, ()))
-        if past and record.slot <= past[-1].slot:
+        past = tuple(self.past.get(run.config_hash, ()))
+        if past and run.slot <= past[-1].slot:
             return ()
         memory = Memory(
             states=tuple(self.states.values()),
@@ -317,13 +317,13 @@ class Rejudgement:
         if not is_whole:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))
-        judgement = judge_findings(comparison, findings, memory, at=record.slot)
+        judgement = judge_findings(comparison, findings, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
-        if record.status is RunStatus.OK:
-            self._remember(record, judgement)
-        return add_explanations(judgement.transitions, record.explanation, findings)
+        if run.status is RunStatus.OK:
+            self._remember(run, judgement)
+        return add_explanations(judgement.transitions, run.explanation, findings)
 
-    def _remember(self, record: RunRecord, judgement: Judgement) -> None:
+    def _remember(self, run: FinishedRun, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.
 
         Its summaries are needed only for messages (`needs_recent`).
@@ -334,12 +334,12 @@ class Rejudgement:
             if state.state is not State.QUIET
         }
         past = PastRun(
-            slot=record.slot,
+            slot=run.slot,
             states=not_quiet,
             lessons=to_lessons(judgement.expectations),
             standstills={standstill.alert: standstill for standstill in judgement.standstills},
-            summaries=record.summaries if needs_recent(self.comparison) else (),
-            models=record.models,
+            summaries=run.summaries if needs_recent(self.comparison) else (),
+            models=run.models,
         )
-        newest = self.past.setdefault(record.config_hash, deque(maxlen=REMEMBERED))
+        newest = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED))
         newest.append(past)

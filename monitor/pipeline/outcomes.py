@@ -13,7 +13,12 @@ from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import DerivedMetric
 from monitor.model.unpaired import ARM_COLUMN, OutcomeGap, UnpairedPlan
 from monitor.pipeline.pull import Arms, ask_in_time
-from monitor.statistics.unpaired.outcomes import Moments, boundary, moments, relative_difference
+from monitor.statistics.unpaired.outcomes import (
+    OutcomeMoments,
+    half_width,
+    measure_moments_of_arm,
+    relative_difference,
+)
 
 _DAY = timedelta(days=1)
 
@@ -69,14 +74,14 @@ def _compare(
     test. A user without a row has the sum 0. ``days`` is how long the test has run. The interval
     depends on this time.
     """
-    moments_by_arm: dict[Arm, Moments] = {}
+    moments_by_arm: dict[Arm, OutcomeMoments] = {}
     for arm, arm_users in users.items():
         sums_now = now[column].reindex(arm_users, fill_value=0.0).to_numpy()
         sums_before = before[column].reindex(arm_users, fill_value=0.0).to_numpy()
-        moments_by_arm[arm] = moments(sums_now, sums_before)
+        moments_by_arm[arm] = measure_moments_of_arm(sums_now, sums_before)
     baseline, candidate = moments_by_arm[Arm.BASELINE], moments_by_arm[Arm.CANDIDATE]
     count = baseline.n + candidate.n
-    difference = relative_difference(baseline, candidate, boundary(count, days))
+    difference = relative_difference(baseline, candidate, half_width(count, days))
     return OutcomeGap(
         column=column,
         means={arm: _finite(part.mean_now) for arm, part in moments_by_arm.items()},

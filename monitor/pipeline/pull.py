@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.measures.pairing.ids import find_users
-from monitor.measures.sampling import draw
+from monitor.measures.sampling import draw_users
 from monitor.model import ports
 from monitor.model.arrays import Floats
 from monitor.model.errors import SourceError
@@ -38,6 +38,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.model.unreadable import Unreadable
 from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
+from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
@@ -128,7 +129,22 @@ class OutcomeSources:
 
 
 @immutable
-class Answers:
+class SlotUsers:
+    """The users of one slot, before they are asked."""
+
+    comparison: Comparison
+    arms: Arms
+    slot: datetime
+    memory: Memory
+    stopwatch: Stopwatch
+
+    def seconds_left(self) -> float:
+        """Return how many seconds are left until the run's deadline. Negative if it has passed."""
+        return self.stopwatch.seconds_left(self.comparison.measuring.deadline)
+
+
+@immutable
+class SourceAnswers:
     """What the sources answered.
 
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
@@ -164,8 +180,8 @@ def join_all(
     source: ports.JoinedSource,
     slot: datetime,
     timeout_s: float,
-) -> Iterator[Answers]:
-    """Yield one `Answers` for all users. The source joins them while they are read.
+) -> Iterator[SourceAnswers]:
+    """Yield one `SourceAnswers` for all users. The source joins them while they are read.
 
     Raises SourceError if the source fails.
     """
@@ -204,7 +220,7 @@ def join_all(
             yield from remote.measured(measurer, size)
             add_unreadable()
 
-        answers = Answers(
+        answers = SourceAnswers(
             asked=joined.asked,
             lacks=lacks.keys(),  # this view grows with the dictionary
             weights=weights.answer,
@@ -226,11 +242,11 @@ def draw_panel(
     late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
-        return replace(draw(table, comparison, slot), unreadable=table.unreadable)
+        return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
     # give the same users.
     hidden = arms.pseudonyms.hide(table.users)
-    panel = draw(replace(table, users=hidden), comparison, slot)
+    panel = draw_users(replace(table, users=hidden), comparison, slot)
     users = table.users[find_users(panel.users, hidden)]
     return replace(panel, users=users, unreadable=table.unreadable)
 
@@ -242,7 +258,7 @@ def pull_all(
     slot: datetime,
     timeout_s: float,
     memory: Memory = _NOTHING,
-) -> Answers:
+) -> SourceAnswers:
     """Pull all answers at the same time, so that they can be compared."""
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
@@ -301,7 +317,7 @@ def pull_all(
     if doubt is not None:
         # The second lists may be copies, so there is no noise floor.
         users = replace(users, again=None)
-    return Answers(
+    return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
         lacks=tuple(filter(None, (*lacks, *unreadable_notes))),

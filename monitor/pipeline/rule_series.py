@@ -15,13 +15,13 @@ from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
 from monitor.model.memory import PARTS, PastRun
 from monitor.model.rankings import ALL
-from monitor.model.rules import SeriesRule, SimilarityRule, describe_series
+from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
 from monitor.statistics.unpaired.far import far_share
-from monitor.statistics.unpaired.gaps import Count, angle_gap, count_far, show_angle_gap
+from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
@@ -80,7 +80,7 @@ class RuleSeries(Generic[RuleT_co]):
             return 0
         return figure.n if isinstance(figure, Summary) else figure.users
 
-    def _count_far(self, figures: Figures) -> tuple[Count, Count] | None:
+    def _count_far(self, figures: Figures) -> tuple[AffectedUsers, AffectedUsers] | None:
         """Count the users with far lists, the baseline's first. None if this is not a far gap."""
         derived, name = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:
@@ -141,7 +141,7 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 
 def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
-    values_and_errors = [watched.read(figures) for watched in series]
+    values_and_errors = [judged.read(figures) for judged in series]
     table = np.array(values_and_errors, dtype=np.float64).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
 
@@ -166,8 +166,8 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     # The parts are those of `LessonArrays`, in the same order.
     parts = np.full((PARTS, len(past), len(series)), np.nan)
     columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
-    for column, watched in enumerate(series):
-        columns_by_alert[watched.rule.alert][watched.segment] = column
+    for column, judged in enumerate(series):
+        columns_by_alert[judged.rule.alert][judged.segment] = column
     for alert, columns in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
             # The numbers have the shape (PARTS, rows, segments of the lessons). The numbers of
@@ -177,9 +177,9 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
             targets = [columns[segments[place]] for place in places]
             parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
-        description = describe_series(series_of_rule[0].rule)
+        wanted = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
-            if not run.teaches(alert, description):
+            if not run.has_lesson(alert, wanted):
                 # Only the first two parts, values and errors, can be computed from summaries.
                 values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
                 parts[:2, row, list(columns.values())] = values_and_errors
@@ -197,7 +197,7 @@ def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ..
     return by_segments
 
 
-def find_alarms(
+def find_alerting_runs(
     series: ManySeries,
     past: Sequence[PastRun],
     alerts: Collection[str],
@@ -206,13 +206,13 @@ def find_alarms(
 
     An alert counts for each series of its segment. An alert on all users counts for all series.
     """
-    alarms = np.zeros((len(past), len(series)), dtype=np.bool_)
+    alerting = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
         if segments:
-            alarms[row] = [ALL in segments or watched.segment in segments for watched in series]
-    return alarms
+            alerting[row] = [ALL in segments or judged.segment in segments for judged in series]
+    return alerting
 
 
 def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
@@ -221,7 +221,7 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
     A flag of a series on all users is spread to all series. ``flags`` has one row for each run and
     one column for each series.
     """
-    segments = np.array([watched.segment for watched in series])
+    segments = np.array([judged.segment for judged in series])
     of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
     spread = np.repeat(of_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
@@ -235,14 +235,14 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
     firings = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         if run.states:
-            firings[row] = [run.states.get(watched.key) is State.FIRING for watched in series]
+            firings[row] = [run.states.get(judged.key) is State.FIRING for judged in series]
     return firings
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
-    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alarm in all runs
+    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alert in all runs
     of one weekday can be a season at once, because its second recurrence comes a week later. An
     hour recurs daily, so a season of hours must recur before it is learned.
     """

@@ -9,20 +9,19 @@ from monitor.model.errors import SourceError
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
-from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, describe_series
+from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, recall_fault
 from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
 from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_assessment import add_last_ok, assess
+from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
-from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_scores import RunScores, select_stored, write_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.unpaired_measurement import measure_unpaired
 from monitor.texts.model_versions import write_changes
 from monitor.texts.run_reasons import write_run_reasons
 
@@ -40,29 +39,11 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs,
-        series={
-            rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)
-        },
+        series={rule.alert: judged_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
         wants_planned_share=comparison.measuring.unpaired is not None,
     )
-
-
-def measure(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
-    memory: Memory,
-    watch: Stopwatch,
-    scores: RunScores | None = None,
-) -> Measurement:
-    """Measure one slot of a paired or an unpaired comparison.
-
-    Raises SourceError if the users cannot be read.
-    """
-    measure_users = measure_slot if comparison.measuring.unpaired is None else measure_unpaired
-    return measure_users(comparison, arms, slot, memory, watch, scores=scores)
 
 
 def execute(
@@ -82,9 +63,9 @@ def execute(
 
     A second run over the same lists gives the same summaries and no new transition.
     """
-    watch = Stopwatch(clock)
+    stopwatch = Stopwatch(clock)
     try:
-        measurement = measure(comparison, arms, claim.slot, memory, watch, scores)
+        measurement = measure_slot(comparison, arms, claim.slot, memory, stopwatch, scores=scores)
     except SourceError as error:
         return failed_result(
             comparison,
@@ -92,12 +73,12 @@ def execute(
             memory,
             clock,
             error_text=arms.reason(error),
-            stage_seconds=watch.seconds,
+            stage_seconds=stopwatch.seconds,
         )
     run = measurement.run
-    status, reasons = assess(comparison, measurement, memory)
+    status, reasons = assess_run(comparison, measurement, memory)
     if arms.scores_to is not None:
-        with watch.stage("write"):
+        with stopwatch.stage("write"):
             write_error = write_scores(comparison, arms.scores_to, claim, status, run.scores)
         if write_error is not None:
             reasons = (*reasons, RunReason(kind=RunReasonKind.LEFT_OUT, text=write_error))
@@ -106,7 +87,7 @@ def execute(
         status=status,
         reasons=reasons,
         scores=select_stored(comparison, run.scores),
-        stage_seconds=watch.seconds,
+        stage_seconds=stopwatch.seconds,
     )
     return _make_result(comparison, claim, memory, clock.now(), _keep_storable(comparison, run))
 

@@ -19,7 +19,7 @@ from monitor.model.run_reasons import IdKind, LossCause, RunReason, RunReasonKin
 from monitor.model.runs import RunStatus
 from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.expectations import learning_rules
-from monitor.pipeline.run_measurement import Measurement
+from monitor.pipeline.measured_users import Measurement
 from monitor.statistics.unpaired import arms_differed, split
 from monitor.texts.id_mismatches import write_user_spelling
 
@@ -35,7 +35,7 @@ The evidence falls if more users come, although the users before them are still 
 """
 
 
-def assess(
+def assess_run(
     comparison: Comparison, measurement: Measurement, memory: Memory
 ) -> tuple[RunStatus, RunReasons]:
     """Return the status of a measured run, and its reasons.
@@ -70,7 +70,7 @@ def assess(
         obstacles = _find_unpaired_obstacles(comparison, unpaired, memory.states)
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
-        reasons = (*obstacles, *_note_arms_differed(unpaired), *reasons)
+        reasons = (*obstacles, *_find_earlier_difference(unpaired), *reasons)
     if memory.anew_since is not None and learning_rules(comparison):
         changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
         reasons = (*reasons, changed)
@@ -230,7 +230,7 @@ def _off_since(comparison: Comparison, states: Sequence[AlertState]) -> datetime
     return None
 
 
-def _note_arms_differed(unpaired: UnpairedFindings) -> RunReasons:
+def _find_earlier_difference(unpaired: UnpairedFindings) -> RunReasons:
     """Return the reason that says that the arms differed before the test, if they did."""
     if unpaired.before_p is None or unpaired.before_p > arms_differed.LIMIT:
         return ()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.measures.metrics import Metric, Need, score_all
-from monitor.measures.pairing.ids import decode
+from monitor.measures.pairing.ids import decode_row
 from monitor.model.arrays import Floats, Rows
 from monitor.model.explanation import (
     ExampleLists,
@@ -360,7 +360,7 @@ def _average_habits(splits: Sequence[Split]) -> Habits:
     return means
 
 
-def note_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
+def mention_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
     """Say in the explanation that only a sample of the asked users was seen, if it was."""
     if explanation is None or sampled == asked:
         return explanation
@@ -388,6 +388,6 @@ class _Names:
         vocabulary = self.pairing.vocabulary
         return ExampleLists(
             user=self.users[row],
-            baseline=decode(batch.baseline[row], vocabulary),
-            candidate=decode(batch.candidate[row], vocabulary),
+            baseline=decode_row(batch.baseline[row], vocabulary),
+            candidate=decode_row(batch.candidate[row], vocabulary),
         )

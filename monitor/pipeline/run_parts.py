@@ -84,7 +84,7 @@ class RunPart:
         self.coverage.update(other.coverage)
         self.sampled.update(other.sampled)
         for (arm, reason), (text, users) in other.notes.items():
-            self.note(arm, reason, text, users)
+            self.add_note(arm, reason, text, users)
         for arm, versions in other.versions.items():
             count_versions(self.versions[arm], versions.items())
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
@@ -92,8 +92,8 @@ class RunPart:
     def add_lists(self, batch: UserBatch, pairing: Pairing, hashes: Hashes) -> None:
         """Add what is counted or collected of all lists. ``hashes`` has a hash for each user."""
         self.listed.add(pairing)
-        self._note_answers(Arm.BASELINE, batch.baseline)
-        self._note_answers(Arm.CANDIDATE, batch.candidate)
+        self._count_answers(Arm.BASELINE, batch.baseline)
+        self._count_answers(Arm.CANDIDATE, batch.candidate)
         self.coverage.update(counts_of(pairing.coverage))
         # The sum of hashes does not depend on the order of the users.
         self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
@@ -110,14 +110,14 @@ class RunPart:
             id_mismatches=self.ids.mismatches,
         )
 
-    def _note_answers(self, arm: Arm, pull: Pull) -> None:
+    def _count_answers(self, arm: Arm, pull: Pull) -> None:
         """Count the versions of the arm's model, and note why users have no list."""
         count_versions(self.versions[arm], pull.versions.items())
         for reason, text in pull.notes.items():
             users = [user for user, why in pull.failures.items() if why is reason]
-            self.note(arm, reason, text, users)
+            self.add_note(arm, reason, text, users)
 
-    def note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
+    def add_note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
         """Note why these users have no list."""
         first_text, earlier_users = self.notes.get((arm, reason), (text, []))
         self.notes[arm, reason] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
@@ -134,7 +134,7 @@ def counts_of(coverage: Coverage) -> CoverageCounts:
     return counts
 
 
-def coverage_of(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
+def build_coverage(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
     """Return the coverage with these counts. It has one row for each segment."""
     reasons: dict[str, dict[tuple[Arm, CoverageReason], int]] = {name: {} for name in segments}
     for (segment, arm, reason), users in counts.items():
@@ -212,7 +212,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             users=users,
         )
         for arm, reason, text, noted_users in facts["notes"]:
-            part.note(Arm(arm), CoverageReason(reason), text, noted_users)
+            part.add_note(Arm(arm), CoverageReason(reason), text, noted_users)
         by_metric = {name: scores_table[name].to_numpy() for name in scores_table.column_names[1:]}
         return part, Scores(users=user_index(scores_table["user"]), by_metric=by_metric)
     except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:

@@ -13,9 +13,10 @@ from monitor.model.arrays import Floats
 from monitor.model.errors import OutputError
 from monitor.model.instants import format_instant
 from monitor.model.ports import ScoreSink, ScoreSpool
+from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Claim, RunStatus, Scores
-from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
 HELD_USERS = 1_000_000
 """Memory has the scores of at most this many users. If there are more, a spool stores them."""
@@ -23,13 +24,22 @@ _BATCH_USERS = 100_000
 """The number of users in one batch of scores."""
 
 
-def without_floor(scores: Scores) -> Scores:
-    """Leave out the noise floor's scores. They can be computed from the scores and the excess."""
-    by_metric = {
-        name: values
-        for name, values in scores.by_metric.items()
-        if parse_derived(name)[0] is not DerivedMetric.FLOOR
-    }
+def name_scores_of_arm(scores: Scores, arm: Arm | None = None) -> Scores:
+    """Return the scores by the series that are stored.
+
+    - If the users are served by one ``arm``, these are the series of this arm. The series of the
+      other arm are NaN.
+    - Otherwise the noise floor is left out, because it follows from the scores and the excess.
+    """
+    by_metric = {}
+    for name, values in scores.by_metric.items():
+        if arm is not None:
+            by_metric[SELF_SERIES[arm].of(name)] = values
+            by_metric[SELF_SERIES[arm.other].of(name)] = np.full(len(values), np.nan)
+        elif parse_derived(name)[0] is not DerivedMetric.FLOOR:
+            by_metric[name] = values
+    if arm is not None:
+        by_metric = dict(sorted(by_metric.items()))
     return replace(scores, by_metric=by_metric)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from monitor.measures.metrics import Metric, Need, can_score, parse, score_all
-from monitor.measures.pairing.pairs import pair, pair_kept
+from monitor.measures.pairing.pairs import pair_kept, pair_users
 from monitor.measures.summaries import Bounds, SummaryAccumulator, worst_rows
 from monitor.model.arrays import Floats, Rows
 from monitor.model.immutable import immutable
@@ -13,6 +13,7 @@ from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import GAPS, OUTCOMES, DerivedMetric, Statistic, parse_derived
+from monitor.statistics.unpaired.far import far_share
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
@@ -92,6 +93,25 @@ def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statist
     return wanted
 
 
+def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
+    """Return the statistics that a run of the comparison needs, by the series that it scores.
+
+    An unpaired run scores metrics, and derives gaps from their statistics. So the statistics of
+    gaps are those of the metrics, and far gaps need shares of far lists.
+    """
+    wanted = wanted_statistics(comparison.judging.similarity_rules)
+    if comparison.measuring.unpaired is None:
+        return wanted
+    of_metrics: dict[str, list[Statistic]] = {}
+    for name, statistics in wanted.items():
+        of_metrics.setdefault(parse_derived(name)[1], []).extend(statistics)
+    for metric in map(parse, comparison.measuring.metrics):
+        far = far_share(metric)
+        if far is not None:
+            of_metrics.setdefault(str(metric), []).append(far)
+    return of_metrics
+
+
 def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
     """Return the bounds of each metric's scores on lists of at most k items."""
     return {str(metric): metric.bounds(k) for metric in metrics}
@@ -118,7 +138,7 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     """
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
-        # A rule on a derived series watches the metric from which the series is derived.
+        # A rule on a derived series needs the metric from which the series is derived.
         name = parse_derived(rule.metric)[1]
         if name in by_name:
             return by_name[name]
@@ -147,7 +167,7 @@ def find_worst_similarity(
     return worst_similarity
 
 
-def watches_rise(metric: str, statistic: str, direction: Direction) -> bool:
+def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool:
     """Return whether values on this side of a limit mean that lists are too similar.
 
     ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
@@ -178,7 +198,7 @@ def _measure_floor(
     """
     if users.again is None:
         return {}
-    again = pair(users.panel, users.baseline, users.again, k, item_weights=users.weights)
+    again = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
     usable = [metric for metric in metrics if can_score(metric, again.batch)]
     if not usable:
         return {}

@@ -122,14 +122,14 @@ def add_tables(tables: list[pa.Table], added: Sequence[pa.Table], comparison: Co
         tables[:] = [join_users(tables, comparison)]
 
 
-def kept_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
+def lists_of_table(users: pa.Table, names: Sequence[str]) -> KeptLists:
     """Return the lists of all users of a table. ``names`` are the names of all segments."""
     baseline, candidate = (rankings(users, arm, f"{arm}_scores") for arm in Arm)
     segments = rows_by_segment(users["segments"], names)
     return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
-def scores_of(users: pa.Table) -> Scores:
+def scores_of_table(users: pa.Table) -> Scores:
     """Return the scores of all users of a table."""
     by_metric = {}
     for name in users.column_names:
@@ -140,7 +140,7 @@ def scores_of(users: pa.Table) -> Scores:
 
 def stored_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
     """Return the lists that the run stores. Segments without users are left out."""
-    lists = kept_lists(sort_users(users, users["is_kept"]), names)
+    lists = lists_of_table(sort_users(users, users["is_kept"]), names)
     segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
     return replace(lists, segments=segments)
 

@@ -37,7 +37,7 @@ LEADS = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
 
-def divided(arm: Arm, segment: str) -> str:
+def name_divided_segment(arm: Arm, segment: str) -> str:
     """Return the name of a segment's users of one arm, inside a run."""
     return f"{arm} {segment}"
 
@@ -52,7 +52,7 @@ class DividedSample:
 
     def rows(self, arm: Arm, segment: str = ALL) -> Rows:
         """Return the rows of the segment's users of this arm."""
-        return self.sample.segments[divided(arm, segment)]
+        return self.sample.segments[name_divided_segment(arm, segment)]
 
     def name_item(self, code: int) -> str:
         """Return the item's id."""
@@ -75,7 +75,7 @@ class ArmDifferences:
         return self.between[0] if self.between and self.between[0].segment == ALL else None
 
 
-def compare_lists(users: DividedSample, k: int, hashes: Hashes) -> ArmDifferences:
+def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDifferences:
     """Compare the users of both arms. ``hashes`` are random numbers of the sample's users."""
     batch = users.sample.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)

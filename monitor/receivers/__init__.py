@@ -8,11 +8,11 @@ from monitor.model.ports import Receiver
 from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions
-from monitor.receivers.fields import ReceiverEntry, ReceiverKind, read_kind
+from monitor.receivers.fields import ReceiverEntry, ReceiverKind, read_receiver_kind
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
-from monitor.receivers.webhook import Webhook, WebhookOptions, verify
+from monitor.receivers.webhook import Webhook, WebhookOptions, verify_signature
 
 # The built-in kinds of receivers by their key in the configuration, each with its options and its
 # class.
@@ -24,7 +24,7 @@ BUILT_IN: Mapping[str, ReceiverKind] = {
     "apprise": (AppriseOptions, AppriseReceiver),
     "webhook": (WebhookOptions, Webhook),
 }
-RECEIVERS = Registry("receivers", BUILT_IN, read_kind)
+RECEIVERS = Registry("receivers", BUILT_IN, read_receiver_kind)
 
 
 def _options_by_kind(

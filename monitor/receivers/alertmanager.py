@@ -40,7 +40,7 @@ class BasicAuth(Options):
     """User and password for HTTP basic authentication."""
 
     username: str = Field(min_length=1, pattern=r"^[^:]*$")
-    """User name, without a colon."""
+    """The user name. It must not contain a colon."""
     password: SecretStr
     """Password."""
 
@@ -69,9 +69,9 @@ class AlertmanagerOptions(HttpReceiverEntry):
     alerts from rankwatch and Prometheus then inhibit each other only within the same
     environment."""
     resend_every: Duration = timedelta(minutes=1)
-    """How often a firing alert is sent again. `run-once` uses the comparison's interval instead if
-    that interval is longer. If you start `run-once` less often than that, set this key to the time
-    between two starts."""
+    """How often a firing alert is sent again. If the interval of the comparison is longer,
+    `run-once` uses this interval. If you start `run-once` less often than once in an interval, set
+    this key to the time between two starts."""
 
     def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:

@@ -30,7 +30,7 @@ from monitor.receivers.fields import (
 from monitor.receivers.message.content import (
     MessageContent,
     content_of,
-    is_watched,
+    has_rules,
     weight_of,
 )
 from monitor.receivers.message.identity import DeliveredRecipients
@@ -40,7 +40,7 @@ from monitor.receivers.message.safe_text import cause_of, clean
 if TYPE_CHECKING:
     import jinja2
 
-    from monitor.receivers.smtp import Refusal
+    from monitor.receivers.smtp import SmtpRefusal
 
 _LONGEST_NAME = 80
 LEGEND = (
@@ -157,7 +157,7 @@ class Email(BaseReceiver):
         if refused:
             raise self._refused_by_some(refused)
 
-    def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
+    def _refused_by_some(self, refused: Mapping[str, SmtpRefusal]) -> DeliveryError:
         # All other addresses have got the mail. If a refusal is temporary, the refused addresses
         # are tried again.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
@@ -220,7 +220,7 @@ def mail_subject(message: Message, content: MessageContent) -> str:
     if message.worse:
         status = "WORSE"
         first = min(message.changes, key=weight_of)
-    elif not is_watched(message):
+    elif not has_rules(message):
         status = "NO LONGER WATCHED"
     name = clean(message.comparison, _LONGEST_NAME)
     mark = _digest(message.incident)[:8]

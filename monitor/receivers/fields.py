@@ -150,7 +150,7 @@ The function has the arguments ``(options, name, external_url=...)`` and does no
 """
 
 
-def read_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - of an entry point
+def read_receiver_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - of an entry point
     """Return the kind of receiver of an installed package. Guards limit its calls.
 
     Raises PluginError if the kind is invalid.

@@ -38,7 +38,7 @@ _LONGEST_WORD = 24
 
 
 class PagerDutyOptions(HttpReceiverEntry):
-    """Send pages through PagerDuty's Events API v2.
+    """Send notifications through PagerDuty's Events API v2.
 
     Each incident of rankwatch has one open alert in PagerDuty. If the incident is acknowledged or
     resolved, rankwatch acknowledges or resolves this alert.
@@ -75,18 +75,22 @@ def pagerduty_events(
         "client_url": content.links[0][1],
         "links": [{"href": url, "text": name} for name, url in content.links],
     }
-    events = [{**event, "dedup_key": _dedup_key(message, message.pages)}]
-    if message.worse and 0 < message.pages_before < message.pages and not message.is_repetition:
-        older = _dedup_key(message, message.pages_before)
+    events = [{**event, "dedup_key": _dedup_key(message, message.wake_ups)}]
+    if (
+        message.worse
+        and 0 < message.wake_ups_before < message.wake_ups
+        and not message.is_repetition
+    ):
+        older = _dedup_key(message, message.wake_ups_before)
         events.append({**event, "event_action": "resolve", "dedup_key": older})
     return events
 
 
-def _dedup_key(message: Message, page: int) -> str:
-    """The key of an alert in PagerDuty: the incident's key, plus a number for later pages."""
+def _dedup_key(message: Message, wake_up: int) -> str:
+    """The key of an alert in PagerDuty: the incident's key, plus the number of a later wake-up."""
     key = message.incident
-    if page > 1:
-        key = f"{key}:{page}"
+    if wake_up > 1:
+        key = f"{key}:{wake_up}"
     return clean(key, MAX_KEY)
 
 
@@ -134,7 +138,7 @@ class PagerDuty(HttpReceiver):
 
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
-        treatment = repeated(options.repeat_every, Updates.UNPAGED)
+        treatment = repeated(options.repeat_every, Updates.QUIET)
         super().__init__(url, name, options, external_url, treatment)
         self._key = options.routing_key.get_secret_value()
 

@@ -21,7 +21,7 @@ _FENCE = "```"
 _MORE = "…"
 MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
-_NOT_WATCHED = "⏹"
+_NO_RULE = "⏹"
 # Slack answers with a word such as ``invalid_blocks``. Any other answer is not shown, because it
 # may contain secrets.
 _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
@@ -105,8 +105,8 @@ def headline_of(content: MessageContent) -> str:
 
     While an alert is firing, the mark is the severity. If the message is urgent, the mark says so.
     """
-    mark = _NOT_WATCHED
-    if content.is_watched:
+    mark = _NO_RULE
+    if content.has_rules:
         severity = "urgent" if content.is_urgent else content.severity.value
         mark = _MARKS.get(content.status, f"{severity.upper()}:")
     return f"{mark} {content.title}"

@@ -39,7 +39,7 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SmtpRefusal:
     """The answer of a server that refused something."""
 
     code: int
@@ -68,7 +68,7 @@ class _Exchange:
     content: bytes
     deadline: Deadline
     may_be_known: bool = False
-    refused: Mapping[str, Refusal] | None = None
+    refused: Mapping[str, SmtpRefusal] | None = None
 
 
 class _Connection(smtplib.SMTP):
@@ -98,7 +98,7 @@ class SmtpClient:
     who: str  # the name of the server in errors
     timeout_s: float
 
-    def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
+    def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, SmtpRefusal]:
         """Send the mail. Returns the addresses that the server refused.
 
         Raises DeliveryError if all addresses were refused.
@@ -169,13 +169,15 @@ class SmtpClient:
         self._require(answer, "the message", of_message=True)
         exchange.refused = refused
 
-    def _name_recipients(self, connection: _Connection, to: Sequence[str]) -> dict[str, Refusal]:
+    def _name_recipients(
+        self, connection: _Connection, to: Sequence[str]
+    ) -> dict[str, SmtpRefusal]:
         """Send the recipients' addresses to the server. Returns the addresses that it refused."""
-        refused: dict[str, Refusal] = {}
+        refused: dict[str, SmtpRefusal] = {}
         for address in to:
             code, text = connection.rcpt(address)
             if code // 100 != _ACCEPTED:
-                refused[address] = Refusal(code, text)
+                refused[address] = SmtpRefusal(code, text)
             if code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
@@ -189,9 +191,11 @@ class SmtpClient:
         self, answer: tuple[int, bytes | str], step: str, *, of_message: bool = False
     ) -> None:
         if answer[0] // 100 != _ACCEPTED:
-            raise self._refusal(Refusal(*answer), step, of_message=of_message)
+            raise self._refusal(SmtpRefusal(*answer), step, of_message=of_message)
 
-    def _refusal(self, refusal: Refusal, step: str, *, of_message: bool = False) -> DeliveryError:
+    def _refusal(
+        self, refusal: SmtpRefusal, step: str, *, of_message: bool = False
+    ) -> DeliveryError:
         advice = "rankwatch will try again"
         if refusal.is_permanent:
             advice = _ADVICE.get(step, "check the settings of this receiver")
@@ -209,7 +213,7 @@ class SmtpClient:
                 permanent=True,
             )
         if isinstance(error, smtplib.SMTPResponseException):
-            refusal = Refusal(error.smtp_code, error.smtp_error)
+            refusal = SmtpRefusal(error.smtp_code, error.smtp_error)
             if isinstance(error, smtplib.SMTPAuthenticationError):
                 return self._refusal(refusal, "the login")
             if refusal.code > 0:

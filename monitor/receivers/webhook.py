@@ -49,7 +49,7 @@ class WebhookOptions(HttpReceiverEntry):
     """Additional headers to send, such as Authorization."""
     updates: bool = False
     """With `true`, an alert that joins an incident is sent at once, in a message with `"is_update":
-    true`. Your program must not page anyone for such messages. By default, the alert is included in
+    true`. Your program must not wake anyone up for such messages. By default, the alert is included in
     the incident's next message."""
     repeat_every: RepeatEvery = None
 
@@ -60,7 +60,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     return f"sha256={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-def verify(
+def verify_signature(
     secret: str,
     headers: Mapping[str, str],
     body: bytes,
@@ -213,7 +213,7 @@ class Webhook(HttpReceiver):
     """One URL that receives webhooks."""
 
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
-        updates = Updates.UNPAGED if options.updates else Updates.NONE
+        updates = Updates.QUIET if options.updates else Updates.NONE
         treatment = repeated(options.repeat_every, updates)
         super().__init__(options.url.get_secret_value(), name, options, external_url, treatment)
         self._options = options

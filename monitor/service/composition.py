@@ -23,7 +23,7 @@ from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
-from monitor.service.runner import Watched, ignore
+from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of
@@ -61,13 +61,13 @@ class Wiring:
     """One configuration, with all its opened parts except the store."""
 
     settings: Settings
-    watched: dict[str, Watched]
+    watched: dict[str, WatchedComparison]
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
     # opens the sources of a comparison again
-    reopen: Callable[[ComparisonOptions], Watched] | None = None
+    reopen: Callable[[ComparisonOptions], WatchedComparison] | None = None
 
     def find_user(self, user_id: str) -> str:
         """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
@@ -93,7 +93,7 @@ class Wiring:
                 self.watched[comparison] = self.reopen(each)
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) -> Wiring:
+def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
     """Open the sources and receivers of the settings.
 
     ``on_ping`` gets the outcome of each ping.
@@ -107,8 +107,8 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = ignore) ->
     comparisons = [_installed(to_comparison(each), settings) for each in settings.comparisons]
     selectors = share_selectors(policy.selectors, comparisons)
 
-    def reopen(options: ComparisonOptions) -> Watched:
-        return watch(
+    def reopen(options: ComparisonOptions) -> WatchedComparison:
+        return open_comparison(
             options,
             settings,
             pseudonyms,
@@ -134,7 +134,7 @@ def set_known_names(
     pings: Sequence[str] = (),
 ) -> None:
     """Export metrics only for the comparisons and receivers of this wiring, and for these pings."""
-    publisher.watch(
+    publisher.register(
         tuple(wiring.watched),
         wiring.receiver_names,
         intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
@@ -155,14 +155,14 @@ def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) 
     )
 
 
-def watch(
+def open_comparison(
     options: ComparisonOptions,
     settings: Settings,
     pseudonyms: Pseudonyms | None = None,
     *,
     shared: SharedAnswers | None = None,
     selectors: Mapping[str, tuple[str, ...]] | None = None,
-) -> Watched:
+) -> WatchedComparison:
     """Open the sources of one comparison.
 
     ``shared`` has the answers that all comparisons of the family use. ``selectors`` are those
@@ -204,7 +204,7 @@ def watch(
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
     answers = _answers_of(options.family, settings) if is_live else None
-    return Watched(
+    return WatchedComparison(
         comparison=comparison,
         arms=arms,
         schedule=to_schedule(options),
@@ -264,7 +264,7 @@ def _installed(
     """Return the comparison with what its rules get from the settings of the installation.
 
     These are the label of the installation, the URLs of runbooks, and whether items are shown.
-    ``selectors`` are those of `watch`.
+    ``selectors`` are those of `open_comparison`.
     """
     label = {}
     if settings.installation is not None:
@@ -281,7 +281,7 @@ def _installed(
     return replace(comparison, judging=judging)
 
 
-def reconcile(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
+def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     """Adapt the store to the configuration.
 
     An alert ends if its rule or its comparison is no longer configured. Receivers are notified of
@@ -367,19 +367,25 @@ class TitleCache:
 
         Omits titles if the source fails or does not answer in two seconds.
         """
-        wanted = {item for item in items if (comparison, item) not in self._titles}
-        watched = self._wiring().watched.get(comparison)
+        missing = {item for item in items if (comparison, item) not in self._titles}
         is_paused = self._monotonic() < self._paused_until_s.get(comparison, 0.0)
-        if wanted and watched is not None and not is_paused:
-            titles, trouble = pull_titles(watched.arms.titles, slot, wanted, _WAIT_S)
-            if trouble is not None:
-                self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
-            if len(self._titles) + len(titles) > _MOST:
-                self._titles.clear()  # the cache must not grow for ever
-            for item, title in titles.items():
-                self._titles[comparison, item] = title
+        if missing and not is_paused:
+            self._read(comparison, slot, missing)
         titles = {}
         for item in items:
             if (comparison, item) in self._titles:
                 titles[item] = self._titles[comparison, item]
         return titles
+
+    def _read(self, comparison: str, slot: datetime, items: Collection[str]) -> None:
+        """Read the titles of these items from the source of the comparison into the cache."""
+        watched = self._wiring().watched.get(comparison)
+        if watched is None:
+            return
+        titles, trouble = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
+        if trouble is not None:
+            self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
+        if len(self._titles) + len(titles) > _MOST:
+            self._titles.clear()  # the cache must not grow for ever
+        for item, title in titles.items():
+            self._titles[comparison, item] = title

@@ -85,7 +85,7 @@ def _write_fault(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
     stream.write(f": {describe_fault(exc_info[1])}")
 
 
-def configure(
+def configure_logs(
     format_: Literal["auto", "console", "json"],
     level: str,
     stream: TextIO | None = None,
@@ -154,7 +154,10 @@ def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
 def _shown_chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        error = cause
 
 
 def _print_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:

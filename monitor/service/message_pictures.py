@@ -29,7 +29,7 @@ from monitor.service.composition import Wiring
 from monitor.texts.wording import write_extra
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import series_chart
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import PageRequest, Site
 
 PATIENCE_S = 5.0
 """How long a message waits for its picture."""
@@ -38,6 +38,7 @@ REST_S = 300.0
 _LARGE = (
     "svg text, svg text.tick { font: 19px Arimo, sans-serif; } svg .line { stroke-width: 2.5; }"
 )
+_MEDIA_QUERY = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 _LIBRARIES = ("fontpkg_arimo", "PIL", "resvg_py")
 _TO_PNG = """
 import io, sys, fontpkg_arimo, resvg_py
@@ -60,7 +61,8 @@ class MessagePictures:
     def __init__(self, store: Store, wiring: Callable[[], Wiring]) -> None:
         self._store = store
         self._wiring = wiring
-        self._drawing, self._again_at_s = Lock(), float("-inf")
+        self._drawing = Lock()
+        self._again_at_s = float("-inf")
         if not all(map(find_spec, _LIBRARIES)):
             self._again_at_s = float("inf")
             log.info("messages have no pictures", advice=write_extra("pictures"))
@@ -99,10 +101,8 @@ class MessagePictures:
             comparisons=lambda: configured,
             latest=lambda: latest,
         )
-        page = read_comparison_page(
-            site,
-            Query(path={"name": name}, chosen={"metric": lead.metric, "segment": lead.segment}),
-        )
+        chosen = {"metric": lead.metric, "segment": lead.segment}
+        page = read_comparison_page(site, PageRequest(path={"name": name}, chosen=chosen))
         title = element(
             "text",
             f"{page.metric} of {page.segment[:40]}, {name}",
@@ -110,10 +110,9 @@ class MessagePictures:
             y=24,
             class_="head",
         )
+        chart = element("svg", series_chart(page), y=34, width=WIDTH, height=HEIGHT)
         with self._drawing:
-            return _draw_png(
-                title, element("svg", series_chart(page), y=34, width=WIDTH, height=HEIGHT)
-            )
+            return _draw_png(title, chart)
 
 
 @lru_cache(maxsize=16)
@@ -124,7 +123,7 @@ def _draw_png(*parts: Markup) -> bytes:
     """
     # resvg supports no CSS variables and no media queries. So write the light colours into the
     # style.
-    css = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", read_style().replace("\n", " "))
+    css = _MEDIA_QUERY.sub("", read_style().replace("\n", " "))
     for name, colour in re.findall(r"(--[\w-]+): ([^;]+);", css):
         css = css.replace(f"var({name})", colour)
     style = element("style", css + _LARGE)

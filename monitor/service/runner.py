@@ -59,17 +59,17 @@ _LOGGED_S = 10
 log = structlog.get_logger(__name__)
 
 
-def ignore(*_: object) -> None:
+def do_nothing(*_: object) -> None:
     """Do nothing: the default of callbacks."""
 
 
-def whoami() -> str:
+def process_name() -> str:
     """Return the name of this process. Processes that share a database have different names."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @immutable
-class Watched:
+class WatchedComparison:
     """A comparison with its opened sources and its schedule."""
 
     comparison: Comparison
@@ -92,11 +92,11 @@ class Watched:
 
 
 def select_watched(
-    watched: Mapping[str, Watched],
+    watched: Mapping[str, WatchedComparison],
     name: str | None,
     *,
     again: bool = False,
-) -> tuple[Watched, ...]:
+) -> tuple[WatchedComparison, ...]:
     """Return the comparison or the family with this name. Without a name return all.
 
     A family has one comparison for each candidate. With ``again`` the sources are asked again,
@@ -120,7 +120,7 @@ def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
 
 
 def backfill_runs(
-    watched: Watched,
+    watched: WatchedComparison,
     store: SqlStore,
     clock: Clock,
     *,
@@ -150,6 +150,10 @@ def backfill_runs(
         yield filled
 
 
+class _NotMeasuredError(Exception):
+    """A run has no result. The text says why, and becomes the reason of the failed run."""
+
+
 def _open_spool() -> ScoreSpool:
     # Import DuckDB only here, because most runs do not need it: their scores fit into memory.
     from monitor.storage.score_spool import DuckSpool  # noqa: PLC0415
@@ -163,7 +167,7 @@ class Runner:
 
     store: SqlStore
     clock: Clock
-    owner: str = field(default_factory=whoami)
+    owner: str = field(default_factory=process_name)
     publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0  # how long each statement waits for the database
     # These pings get the start and the end of each run, but no end if the claim was released or
@@ -172,13 +176,13 @@ class Runner:
     claims: dict[int, Claim] = field(default_factory=dict)  # the claims of runs at work
     # How far the pulls of present runs are, by comparison.
     progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
-    on_progress: Callable[[str, PullProgress], object] = ignore
-    renew_sources: Callable[[str], object] = ignore  # called if a run of the comparison hangs
+    on_progress: Callable[[str, PullProgress], object] = do_nothing
+    renew_sources: Callable[[str], object] = do_nothing  # called if a run of the comparison hangs
     left_behind: int = 0  # the number of runs that hung
 
     def run(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         slot: datetime,
         *,
         receivers: tuple[str, ...],
@@ -193,6 +197,8 @@ class Runner:
         ``receivers`` get every start and end of an alert. Transitions get their time from the clock
         ``judged_at``. The default is the runner's clock.
         """
+        # The claim, or nothing. It is a list, so that `_claim` can hand over the claim in spite of
+        # an interrupt.
         taken: list[Claim] = []
         try:
             self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
@@ -241,7 +247,7 @@ class Runner:
 
     def _run(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         claim: Claim,
         receivers: tuple[str, ...],
         judged_at: Clock,
@@ -267,19 +273,19 @@ class Runner:
             memory = self.patiently(partial(self._remember, watched.comparison, claim))
             for sentence in memory.unreadable:
                 log.warning("part of the history was not read", reason=sentence)
-            fail = partial(failed_result, watched.comparison, claim, memory, judged_at)
             try:
                 measured = self._measure(watched, claim, memory, judged_at, scores)
-                if isinstance(measured, str):
-                    measured = fail(error_text=measured)
                 result = self._end(measured, receivers)
-            except OutputError as error:
-                result = self._end(fail(error_text=str(error)), receivers)
+            except (OutputError, _NotMeasuredError) as error:
+                failed = failed_result(
+                    watched.comparison, claim, memory, judged_at, error_text=str(error)
+                )
+                result = self._end(failed, receivers)
             if watched.answers is not None:
                 watched.answers.run_stored(claim.slot, claim.comparison)
             return result
 
-    def _note_progress(self, claim: Claim, pull: PullProgress) -> None:
+    def _keep_progress(self, claim: Claim, pull: PullProgress) -> None:
         """Keep how far a pull of the run is, for pages. Every `_LOGGED_S` seconds also log it."""
         if claim.run_id not in self.claims:  # the run was abandoned
             return
@@ -342,35 +348,36 @@ class Runner:
 
     def _remember(self, comparison: Comparison, claim: Claim) -> Memory:
         """Read what the run needs from earlier runs, and from the alerts."""
-        return replace(
-            self.store.history.memory_of(memory_request(comparison, claim.slot)),
-            installation=self.store.alerts.installation(create=True),
-            unmatched=self._silences(comparison.name),
-        )
+        request = memory_request(comparison, claim.slot)
+        memory = self.store.history.memory_of(request)
+        installation = self.store.alerts.installation(create=True)
+        unmatched = self._find_unmatched_silences(comparison.name)
+        return replace(memory, installation=installation, unmatched=unmatched)
 
-    def _silences(self, name: str) -> tuple[UnmatchedName, ...]:
+    def _find_unmatched_silences(self, name: str) -> tuple[UnmatchedName, ...]:
         """Return active silences that match no alert but seem meant for this comparison."""
         active = self.store.alerts.silences(ending_after=self.clock.now())
         meant = [silence for silence in active if may_concern(silence, name)]
         if not meant:
             return ()
         states = self.store.alerts.states()
-        names = dict.fromkeys([name, *(state.comparison for state in states)])
-        return find_unmatched_silences(meant, states, names)
+        names = [name]
+        names += [state.comparison for state in states]
+        return find_unmatched_silences(meant, states, dict.fromkeys(names))
 
     def _measure(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         claim: Claim,
         memory: Memory,
         clock: Clock,
         scores: RunScores,
-    ) -> RunResult | str:
-        """Measure in a thread. Return the result, or a text on why there is none.
+    ) -> RunResult:
+        """Measure in a thread. Raises `_NotMeasuredError` if the thread hangs or has a bug.
 
-        If the thread hangs, nobody waits for it, but the sources stay locked until it ends.
+        Nobody waits for a thread that hangs, but the sources stay locked until it ends.
         """
-        arms = replace(watched.arms, on_progress=partial(self._note_progress, claim))
+        arms = replace(watched.arms, on_progress=partial(self._keep_progress, claim))
         if watched.answers is not None:
             arms = replace(arms, answers_path=watched.answers.place)
 
@@ -386,12 +393,16 @@ class Runner:
             raise
         except OverdueError:
             self._leave_behind(claim.comparison)
-            named = f"its deadline of {format_duration(deadline)} plus {FINISHING_S:g} s"
-            return f"the run did not end within {named}: its work was left behind"
+            raise _NotMeasuredError(
+                f"the run did not end within its deadline of {format_duration(deadline)} plus "
+                f"{FINISHING_S:g} s: its work was left behind"
+            ) from None
         # A bug makes the run fail. The failed run is stored, and its alert fires.
         except Exception as error:
             log.exception("run failed because of a bug")
-            return f"internal error: {describe_fault(error)}: please report it"
+            raise _NotMeasuredError(
+                f"internal error: {describe_fault(error)}: please report it"
+            ) from None
 
     def _leave_behind(self, comparison: str) -> None:
         """Count a run that hangs, and open its sources again, because it still uses them."""
@@ -424,13 +435,16 @@ class Runner:
 
     def _publish(self, result: RunResult) -> None:
         """Log the result, export its metrics, and send the pings of its end."""
-        paired = result.coverage.all.paired if result.coverage else 0
-        write = log.info if result.status is RunStatus.OK else log.warning
+        write = log.info
+        failure = None
+        if result.status is not RunStatus.OK:
+            write = log.warning
+            failure = f"{result.status}: {result.reason}"
         write(
             "run finished",
             status=result.status,
             reason=result.reason,
-            paired=paired,
+            paired=result.coverage.all.paired if result.coverage else 0,
             gap_s=result.gap_s,
         )
         for transition in result.transitions:
@@ -443,5 +457,4 @@ class Runner:
             )
         if self.publisher is not None:
             self.publisher.run_finished(result)
-        is_ok = result.status is RunStatus.OK
-        self._ping_end(result.claim, None if is_ok else f"{result.status}: {result.reason}")
+        self._ping_end(result.claim, failure)

@@ -25,11 +25,12 @@ from monitor.boundary.options.problems import (
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.instants import utc_now
-from monitor.model.rules import Keep, SimilarityRule
+from monitor.model.rules import Keep
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
 from monitor.settings.excerpt import comparison_names, names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
+from monitor.settings.rule_options import MetricRuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
 from monitor.settings.unpaired_checks import check_unpaired
@@ -102,19 +103,17 @@ def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[P
     ``access`` are the options of the web configuration file. None if it is missing or unreadable.
     """
     listen = settings.listen
-    if listen is None or settings.listen_without_authentication is not False:
-        return
+    is_allowed = settings.listen_without_authentication
+    if listen is None or is_allowed is None:
+        return  # an invalid value was reported before
     host, _ = split_address(listen)
-    if is_loopback(host):
+    if is_allowed or is_loopback(host):
         return
-    if access is not None and access.authenticates:
-        return
-    if not settings.has("web_config_file"):
-        missing = "there is no authentication"
-    elif access is not None:
+    missing = "there is no authentication"
+    if settings.has("web_config_file"):
+        if access is None or access.authenticates:
+            return  # an unreadable file was reported before
         missing = "web_config_file names no users (TLS alone keeps nobody out)"
-    else:
-        return  # the file cannot be read, and this problem has been reported
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
@@ -149,14 +148,13 @@ def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Probl
     names: list[tuple[KeyPath, str]] = []
     for index, route in enumerate(settings.routes or ()):
         if route is not None:
-            for place, name in enumerate(route.receivers):
-                names.append((("routes", index, "receivers", place), name))
+            for position, name in enumerate(route.receivers):
+                names.append((("routes", index, "receivers", position), name))
     for name, fallback in (settings.fallbacks or {}).items():
-        names += [(("fallbacks", name), name), (("fallbacks", name), fallback)]
+        place = ("fallbacks", name)
+        names += [(place, name), (place, fallback)]
         if name == fallback:
-            yield Problem(
-                ("fallbacks", name), "a receiver cannot be its own fallback: name another receiver"
-            )
+            yield Problem(place, "a receiver cannot be its own fallback: name another receiver")
     choices = ", ".join(sorted(receivers)) or "none"
     for path, name in names:
         if name not in receivers:
@@ -180,7 +178,7 @@ def _check_pings(settings: Partial) -> Iterator[Problem]:
                 yield Problem(path, f"there is no comparison {name!r}")
 
 
-def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
+def _arm_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     """The valid sources of the baseline and of all candidates, by key path."""
     sources: dict[tuple[str, ...], SourceOptions | None] = {
         ("baseline",): comparison.baseline,
@@ -246,8 +244,10 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
         yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
     if every and every < SHORTEST_INTERVAL:
         yield Problem(("every",), f"must be at least {format_duration(SHORTEST_INTERVAL)}")
-    elif (every or comparison.cron) and comparison.timezone:
-        # The time zone has a default, so it is None only if it is invalid.
+        return
+    has_times = every is not None or comparison.cron is not None
+    # The time zone has a default, so it is None only if it is invalid.
+    if has_times and comparison.timezone is not None:
         yield from _hours_and_deadline(comparison)
 
 
@@ -292,8 +292,10 @@ def _metrics(comparison: Partial) -> Iterator[Problem]:
 def _temporal_floor(comparison: Partial) -> Iterator[Problem]:
     """Report a temporal noise floor if not all lists are pulled."""
     floor = comparison.noise_floor
-    are_pulled = all(SOURCES[source.kind].is_pulled for source in _lists(comparison).values())
-    if floor is not None and floor.temporal and not are_pulled:
+    if floor is None or not floor.temporal:
+        return
+    sources = _list_sources(comparison).values()
+    if not all(SOURCES[source.kind].is_pulled for source in sources):
         yield Problem(
             ("noise_floor",),
             "temporal does not go with lists that are joined in files or in Spark: give serve or "
@@ -309,8 +311,11 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     baseline = comparison.baseline
     if baseline is not None:
         listing_problem = all_users_problem(baseline) if users.all else None
-        joining_problem = joined_problem(_lists(comparison), users)
-        yield from filter(None, (listing_problem, joining_problem))
+        if listing_problem is not None:
+            yield listing_problem
+        joining_problem = joined_problem(_list_sources(comparison), users)
+        if joining_problem is not None:
+            yield joining_problem
     if users.all and comparison.pairs:
         yield Problem(
             ("pairs",),
@@ -330,14 +335,14 @@ def _sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem
                 yield Problem((key,), _NO_PANEL)
 
 
-def _lists(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
+def _list_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     """The sources of the arms and of the second training (`noise_floor.retrain`), by key path."""
-    lists = _arms(comparison)
+    sources = _arm_sources(comparison)
     floor = comparison.noise_floor
     if floor is not None and floor.retrain is not None:
         path = ("noise_floor",)
-        lists[path] = floor.retrain
-    return lists
+        sources[path] = floor.retrain
+    return sources
 
 
 def _can_be_certain(comparison: Partial) -> bool:
@@ -351,23 +356,24 @@ def _can_be_certain(comparison: Partial) -> bool:
     if not all(options and options.is_whole for options in all_options):
         return True
     # k is not important here: whether the scores are bounded does not depend on it.
-    rules = [options.to_rule(k=1) for options in all_options if options.metric]
-    metric_rules = [rule for rule in rules if isinstance(rule, SimilarityRule)]
+    metric_rules = [
+        options.to_rule(k=1) for options in all_options if isinstance(options, MetricRuleOptions)
+    ]
     return bool(metric_rules) and all(rule.thresholds for rule in metric_rules)
 
 
 def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
     """Report files of scores that would overwrite a file, or that would lack candidates."""
-    # What each file is used for that must not be overwritten.
-    taken = _files_of_database(settings.database)
+    # The texts about the use of files that must not be overwritten, by path.
+    uses = _files_of_database(settings.database)
     writers: list[tuple[KeyPath, str]] = []
     for index, comparison in comparisons:
-        taken |= _files_read(comparison)
+        uses |= _files_read(comparison)
         sink = comparison.scores_to
         if sink is None or sink.file is None:
             continue
         path: KeyPath = ("comparisons", index, *_FILE)
-        writers.append((path, _place(sink.file.path)))
+        writers.append((path, _resolve_folder(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(
                 path,
@@ -378,8 +384,8 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
         writers, "another comparison writes its scores to this file: name another file"
     )
     for path, file in writers:
-        if file in taken:
-            yield Problem(path, f"{taken[file]}, and would be overwritten: name another file")
+        if file in uses:
+            yield Problem(path, f"{uses[file]}, and would be overwritten: name another file")
 
 
 def _files_of_database(url: SecretStr | None) -> dict[str, str]:
@@ -389,7 +395,7 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
     if file is None:
         return files
     # The database's path may be a link.
-    for path in (_place(file), str(file.resolve())):
+    for path in (_resolve_folder(file), str(file.resolve())):
         for suffix in _DATABASE_SUFFIXES:
             files[f"{path}{suffix}"] = "is a file of the database"
     return files
@@ -407,14 +413,14 @@ def _files_read(comparison: Partial) -> dict[str, str]:
     for key, source in sources.items():
         file = getattr(source, "file", None)
         if file is not None:
-            files[_place(file.path)] = f"is the file that {key} is read from"
+            files[_resolve_folder(file.path)] = f"is the file that {key} is read from"
     return files
 
 
-def _place(path: str | Path) -> str:
+def _resolve_folder(path: str | Path) -> str:
     """The path in a form that is the same for all paths to the same file.
 
-    If the path itself is a link, the link is not followed, because writing replaces the link.
+    Links are followed in the folder only. If the path itself is a link, writing replaces the link.
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
@@ -455,7 +461,7 @@ def _check_metric_input(
     need = metric.need
     if need == Need.SCORES:
         arms_without_scores = []
-        for keys, source in _arms(comparison).items():
+        for keys, source in _arm_sources(comparison).items():
             if not source.has_scores:
                 arms_without_scores.append(".".join(keys))
         if arms_without_scores:

@@ -13,7 +13,7 @@ from monitor.boundary.options.problems import placed
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
-from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.rule_options import AnyRule, RulesOrDefault
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     ItemTitlesOptions,
@@ -36,7 +36,7 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """The alert for a condition. While runs meet the condition, rules cannot judge drift."""
+    """Whether and how to alert on a condition. Rules cannot judge drift in such runs."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
     """`alert` raises a separate alert for the condition, and alerts about drift keep their states.
@@ -164,8 +164,8 @@ class NoiseFloorOptions(OneOf):
     """Compares the baseline's lists with the baseline's lists from the previous run, which
     rankwatch stores."""
     retrain: SourceOptions | None = None
-    """Compares the baseline's lists with lists from a second training of the same model. The value
-    is the source of the second training's lists."""
+    """Compares the baseline's lists with lists from a second training of the same model. Set this
+    key to the source that contains the lists of the second training."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -219,9 +219,9 @@ class ComparisonOptions(Options):
         default=(), max_length=1000, examples=[["2026-12-24..2026-12-26", "2027-01-01"]]
     )
     """Days on which users behave differently from usual. Each entry is a single day, or a first and
-    a last day. On these days, learning rules neither judge runs nor learn from them. Alerts of
-    learning rules that are already firing keep firing. Rules with a threshold, and conditions, are
-    judged as usual."""
+    a last day. On these days, learning rules neither judge runs nor learn from them. If an alert of
+    a learning rule is already firing, the alert keeps firing. Rules with a threshold are judged as
+    usual, and so are conditions."""
     k: int = Field(default=10, ge=1, le=10_000)
     """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
@@ -284,7 +284,7 @@ class ComparisonOptions(Options):
     false_alarm_every: Duration = timedelta(days=90)
     """Taken together, the learning rules of the comparison raise on average at most one false alert
     in this time."""
-    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(default=(), max_length=200)
+    rules: Annotated[tuple[AnyRule, ...], RulesOrDefault] = Field(default=(), max_length=200)
     """The rules that decide when to alert. `rules: default` adds the default rules, which learn
     what is normal and so need no thresholds."""
     default_rules: bool = False
@@ -302,8 +302,8 @@ class ComparisonOptions(Options):
     """What happens while runs cannot be judged. A key that you set here overrides the same key in
     the top-level `conditions`."""
     group_for: Duration | None = None
-    """An alert joins an incident if it begins at most seven times this duration after the
-    incident's first alert. The default is 1d, or three intervals of the comparison if these are
+    """An alert joins an incident if the alert begins no later than seven times this duration after
+    the incident's first alert. The default is 1d, or three intervals of the comparison if these are
     longer than 1d."""
     deadline: Duration | None = None
     """The longest time that a run may take. The deadline must be shorter than the interval
@@ -315,12 +315,13 @@ class ComparisonOptions(Options):
     """The maximum number of segments for each dimension. If a dimension has more values, only its
     most frequent values become segments."""
     evidence_users: int = Field(default=10, ge=0, le=1000)
-    """The number of example users of each kind for whom rankwatch stores both lists. For example,
-    one kind is the users with the least similar lists."""
+    """rankwatch stores both lists of some users as examples. There are several kinds of examples,
+    such as the users with the least similar lists. This key sets the number of users of each
+    kind."""
     keep_scores: value_types.KeepChoice = Keep.ALL
     """The users whose scores are stored. `all` or `true` means all compared users. `panel` means
-    the fixed users of the sample. A number such as `1000` means that many users, who are the same
-    in every run. `none` or `false` means no users. Summaries, and the scores of example users
+    the fixed users of the sample. A number such as `1000` means this number of users, with the same
+    users in every run. `none` or `false` means no users. Summaries, and the scores of example users
     (`evidence_users`), are always stored."""
     scores_to: ScoresToOptions | None = None
     """Where to write the scores of all compared users, regardless of `keep_scores`. Relevance
@@ -375,8 +376,8 @@ class ComparisonOptions(Options):
         for key, source in self.candidates.items():
             yield self._named(key, candidate=source)
         if self.pairs:
-            for (key, first), (other, second) in combinations(self.candidates.items(), 2):
-                yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
+            for (key, source), (other_key, other) in combinations(self.candidates.items(), 2):
+                yield self._named(key, other_key, baseline=source, candidate=other, **_UNJUDGED)
 
     def _named(self, *keys: str, **changes: object) -> Self:
         """Return a copy whose name ends with the keys of its candidates."""

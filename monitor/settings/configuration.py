@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -71,10 +70,13 @@ class PrivacyOptions(Options):
         examples=["users.key"],
     )
     items: Literal["shown", "hidden"] = "shown"
-    """With `hidden`, messages do not name items or show lists. Web pages still show both."""
+    """With `hidden`, messages contain no items and no lists. Web pages still show items and
+    lists."""
 
     def _problems(self) -> Iterator[str]:
-        if (self.users == "hmac") is not (self.key_file is not None):
+        needs_key = self.users == "hmac"
+        has_key = self.key_file is not None
+        if needs_key != has_key:
             yield "give users: hmac and key_file together, or neither"
 
     @property
@@ -96,13 +98,13 @@ class RetentionOptions(Options):
     whole day at a time."""
     lists: Duration | None = None
     """How long the lists of all compared users are stored (default: as long as `scores`). rankwatch
-    deletes lists earlier if they are no longer needed."""
+    deletes these lists before that time if they are no longer needed."""
     evidence: Duration = timedelta(days=90)
     """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
     """How long summaries, coverage and expectations are stored for every segment except `all`
-    (default: as long as `runs`). The figures from which rules learn are stored as long as their
-    run."""
+    (default: as long as `runs`). The figures from which rules learn are stored as long as the run
+    to which they belong."""
     runs: Duration = timedelta(days=400)
     """How long runs are stored, with all their remaining data."""
     daily: Duration = timedelta(days=5 * 365)
@@ -148,8 +150,10 @@ class RouteOptions(Options):
 
     def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
         """A copy of the route in which each name is replaced by the receivers that it means."""
-        receivers = tuple(chain.from_iterable(map(peers.__getitem__, self.receivers)))
-        return self.model_copy(update={"receivers": receivers})
+        receivers: list[str] = []
+        for name in self.receivers:
+            receivers += peers[name]
+        return self.model_copy(update={"receivers": tuple(receivers)})
 
 
 class MaintenanceOptions(Options):
@@ -204,9 +208,10 @@ class Settings(Options):
     answers_folder: ConfigPath | None = None
     """The folder in which rankwatch stores the responses of HTTP services during a run. If a run
     resumes after a restart, it requests only the responses that are not in this folder. rankwatch
-    deletes the responses as soon as the run is stored. The default for a SQLite file `rankwatch.db`
-    is `rankwatch.db-answers` next to it. With PostgreSQL there is no default, so no responses are
-    stored unless you set this key. With `users: hmac`, responses are never stored."""
+    deletes the responses as soon as the run is stored. With SQLite, the default is a folder next to
+    the database: for `rankwatch.db`, the folder is `rankwatch.db-answers`. With PostgreSQL there is
+    no default, so no responses are stored unless you set this key. With `users: hmac`, responses
+    are never stored."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
     """The maximum number of series for segments on /metrics. If there are more series than this,
     rankwatch leaves out the smallest segments. `rankwatch_series_cut` counts the series that were
@@ -216,9 +221,10 @@ class Settings(Options):
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
-    Alerts get the name as the label `installation`, and it becomes part of the keys of incidents.
-    Without a name, alerts have no such label, and the keys contain a random id from the database.
-    If the name changes, firing alerts keep their keys."""
+    Alerts get the name as the label `installation`. The name also becomes part of the keys of
+    incidents. If you do not set a name, alerts have no label `installation`, and the keys of
+    incidents contain a random id from the database. If the name changes, firing alerts keep their
+    keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
     over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""
@@ -242,7 +248,7 @@ class Settings(Options):
     `/SimilarityDrop`. By default the URL is `/docs/runbooks` at `external_url`, where the daemon
     serves the runbooks. The setting `runbook_url` of a rule has priority."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What rankwatch does in every comparison while the comparison's runs cannot be judged."""
+    """What rankwatch does, in all comparisons, while runs cannot be judged."""
     entries: tuple[ComparisonOptions, ...] = Field(
         alias="comparisons", min_length=1, max_length=1000
     )
@@ -255,8 +261,8 @@ class Settings(Options):
     concurrent_runs: int = Field(default=8, ge=1, le=100)
     """The maximum number of runs at the same time. The run that has been waiting the longest starts
     first. A run that has used half of its deadline no longer counts towards this maximum. A
-    comparison is slow if its last run used its full deadline. A separate limit applies to the runs
-    of slow comparisons: a quarter of this number, but at least one."""
+    comparison is slow if its last run used its full deadline. For slow comparisons, a separate
+    maximum applies: a quarter of `concurrent_runs`, but at least one run."""
     database_alert_after: Duration = timedelta(minutes=2)
     """If the database has been unreachable for this long, rankwatch sends the alert `DatabaseAway`
     to every receiver."""
@@ -308,9 +314,9 @@ class Settings(Options):
     @property
     def host_names(self) -> frozenset[str]:
         """The daemon's own names, in lower case: those in `listen` and `external_url`."""
-        of_pages = urlsplit(self.external_url or "").hostname
-        names = (self.listen_address[0], of_pages)
-        return frozenset(name.lower() for name in names if name)
+        listen_host, _ = self.listen_address
+        page_host = urlsplit(self.external_url or "").hostname
+        return frozenset(name.lower() for name in (listen_host, page_host) if name)
 
     @property
     def listen_address(self) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
+from math import isfinite
 
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
@@ -18,7 +19,12 @@ from monitor.model.statistics import (
     Lack,
 )
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.rule_options import RuleOptions
+from monitor.settings.rule_options import (
+    CoverageRuleOptions,
+    FrozenRuleOptions,
+    RuleOptions,
+    parse_rule,
+)
 from monitor.statistics.unpaired.far import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
@@ -59,7 +65,8 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
-    return (*options.rules, *(rule for rule in default_rules(options) if rule.alert not in names))
+    added = [rule for rule in default_rules(options) if rule.alert not in names]
+    return (*options.rules, *added)
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -77,10 +84,10 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules: list[RuleOptions] = []
     if metrics:
         rules += _first_metric_rules(metrics[0], options)
-    watched = metrics[: 1 + _OTHERS]
+    judged = metrics[: 1 + _OTHERS]
     # A name depends on all watched metrics, also on the first one.
-    names = name_metrics(watched)
-    for metric, name in zip(watched[1:], names[1:], strict=True):
+    names = name_metrics(judged)
+    for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
     rules += _coverage_rules(options)
@@ -96,31 +103,29 @@ def _unpaired_rules(
     """Return rules on the gaps of the first metric, and on coverage."""
     rules: list[RuleOptions] = []
     if metrics:
-        self_gap = DerivedMetric.SELF_GAP.of(str(metrics[0]))
-        far_gap = DerivedMetric.FAR_GAP.of(str(metrics[0]))
+        name = str(metrics[0])
+        self_gap = DerivedMetric.SELF_GAP.of(name)
         rules = [
             _rule(alert="SelfGapRise", metric=self_gap, **_DROP),
             _rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
             _rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
         ]
         if far_share(metrics[0]) is not None:
+            far_gap = DerivedMetric.FAR_GAP.of(name)
             rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
-    of_one_arm = [rule for rule in _coverage_rules(options) if not _compares_arms(rule)]
-    return (*rules, *of_one_arm)
-
-
-def _compares_arms(rule: RuleOptions) -> bool:
-    return rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
+    return (*rules, *_coverage_rules(options))
 
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield rules on the users without a good list, of both arms, and on their slow increase."""
+    # Without pairs, no user has lists of both arms.
+    unpaired = () if options.unpaired is None else OF_BOTH_ARMS
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, lack in _LACKS.items():
             is_unknown = lack in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
             # A comparison of both arms' lists belongs to no arm, so one rule is enough.
             is_second_rule = lack in OF_BOTH_ARMS and arm is Arm.BASELINE
-            if is_unknown or is_second_rule:
+            if is_unknown or is_second_rule or lack in unpaired:
                 continue
             keys = {**_JUMP, "for": _FOR.get(lack, 1)}
             coverage = str(CoverageShare(lack, arm))
@@ -128,7 +133,8 @@ def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     # A change that is too small to detect in one run adds up over runs. These two faults may spread
     # slowly over the users. The other lacks usually begin at once, so a jump finds them.
     for name in ("SharedList", "TopReversed"):
-        yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
+        if _LACKS[name] not in unpaired:
+            yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
 
 
 def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -139,13 +145,13 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
     yield _rule(alert="SimilarityDrop", metric=name, **_DROP)
     yield _rule(alert="SimilarityTrend", metric=name, **_TREND)
     yield _rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
-    for word, part in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
-        floor = _find_floor(metric, options.k, part)
-        if floor is None:
-            continue
-        share = f"share_below({floor:g})"
-        yield _rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
-        yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
+    low, high = metric.bounds(options.k)
+    if metric.higher_is_more_alike and isfinite(high - low):
+        for word, part in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
+            limit = low + part * (high - low)
+            share = f"share_below({limit:g})"
+            yield _rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
+            yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
     yield _rule(alert="SimilarityRise", metric=name, watch="improvement", **_DROP)
     if options.noise_floor is not None:
         excess = DerivedMetric.OVER_FLOOR.of(name)
@@ -156,7 +162,7 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
 @cache
 def _rule(**keys: Hashable) -> RuleOptions:
     """Return the rule with these keys of the file. Many comparisons have the same rules."""
-    return RuleOptions.model_validate(keys)
+    return parse_rule(keys)
 
 
 def name_metrics(metrics: Sequence[Metric]) -> list[str]:
@@ -174,26 +180,15 @@ def name_metrics(metrics: Sequence[Metric]) -> list[str]:
     return names
 
 
-def _find_floor(metric: Metric, k: int, part: float) -> float | None:
-    """The score at this part of the way from disjoint to identical lists.
-
-    None for a metric without finite bounds, and for a metric that is lower for similar lists.
-    """
-    low, high = metric.bounds(k)
-    if not (metric.higher_is_more_alike and high - low < float("inf")):
-        return None
-    return low + part * (high - low)
-
-
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     """The arm metrics to measure: those of the comparison, and those that its rules need."""
     names = list(options.arm_metrics)
     rules = rules_of(options)
     for rule in rules:
-        if rule.coverage is not None and rule.coverage.lack in TRAITS:
+        if isinstance(rule, CoverageRuleOptions) and rule.coverage.lack in TRAITS:
             # The arm metric that measures a trait has the trait's name.
             names.append(rule.coverage.lack.value)
     # Rules on frozen arms judge how many lists changed.
-    if any(rule.frozen is not None for rule in rules):
+    if any(isinstance(rule, FrozenRuleOptions) for rule in rules):
         names.append(CHURN)
     return tuple(dict.fromkeys(names))

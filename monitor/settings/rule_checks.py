@@ -1,40 +1,27 @@
 """Checks whether the keys of one rule fit each other and their comparison."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicates, suggestion
 from monitor.measures.metrics import Need
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
-from monitor.settings.rule_options import RuleOptions
+from monitor.settings.rule_options import (
+    CoverageRuleOptions,
+    FrozenRuleOptions,
+    MetricRuleOptions,
+    OutcomeRuleOptions,
+    RuleOptions,
+)
 
-_OF_FROZEN = (
-    "does not go with frozen, which learns how often an arm's lists change: remove this key"
-)
-_OF_COVERAGE = (
-    "does not go with coverage, which is itself a share of users: remove this key or coverage"
-)
-_SHARES_RISE = (
-    "does not go with coverage, whose shares rise as more lists are at fault: write above"
-)
 _OF_FLOOR = (DerivedMetric.FLOOR, DerivedMetric.OVER_FLOOR)
 _OF_LEARNED = "does not go with learned, which learns its limit from earlier runs: remove this key"
 _BOTH_LISTS = (
     "compares both arms' lists of a user, but with unpaired each user has lists of one arm only"
 )
-_OF_OUTCOME = (
-    "does not go with outcome, which has one interval for all users of both arms: remove this key"
-)
 # Each row has a field, the fields that it excludes, and the message about an excluded field.
 _EXCLUDED = (
-    ("frozen", ("metric", "coverage", "statistic", "segments", "below", "above"), _OF_FROZEN),
-    ("frozen", ("learned", "watch", "for_runs", "resolve_above", "resolve_below"), _OF_FROZEN),
-    ("frozen", ("resolve_after",), _OF_FROZEN),
-    ("outcome", ("metric", "coverage", "frozen", "statistic", "segments"), _OF_OUTCOME),
-    ("outcome", ("learned", "watch"), _OF_OUTCOME),
-    ("coverage", ("metric", "statistic"), _OF_COVERAGE),
-    ("coverage", ("below",), _SHARES_RISE),
     ("learned", ("below", "above", "resolve_above", "resolve_below"), _OF_LEARNED),
     ("below", ("above",), "give either below or above, not both"),
     ("below", ("resolve_below",), "does not go with below: write resolve_above"),
@@ -44,51 +31,66 @@ _EXCLUDED = (
 
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Yield the problems of one rule of the comparison."""
-    yield from _excluded(rule)
-    yield from _stored_lists(rule, comparison)
-    is_of_both = rule.coverage is not None and rule.coverage.lack in OF_BOTH_ARMS
-    if is_of_both and comparison.has("unpaired"):
-        yield Problem(("coverage",), f"{_BOTH_LISTS}: use another share")
-    if rule.has("frozen"):
-        # The checks below are for rules with a threshold or a learned limit.
-        return
-    if rule.has("outcome"):
-        yield from _outcome(rule, comparison)
-        return
-    if not rule.has("metric", "coverage"):
-        yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
-    elif not rule.has("coverage") and rule.metric is not None:
-        yield from _metric(rule, comparison)
-    if rule.has("learned"):
-        yield from _learned(rule)
-    else:
-        yield from _thresholds(rule, comparison.k)
-    yield from _segments(rule, comparison)
-    yield from _users_asked(rule, comparison)
+    kind: type[RuleOptions] = type(rule)
+    yield from _CHECKS[kind](rule, comparison)
 
 
-def _stored_lists(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Report a rule that needs the lists of the last run, if the comparison does not store them."""
-    if rule.has("frozen"):
-        if lacks_lists(comparison):
-            yield Problem(
-                ("frozen",),
-                "compares with the lists of the last run, which are not stored for all users: "
-                "remove keep_lists from the comparison",
-            )
-        return
-    needs_lists = rule.coverage is not None and rule.coverage.lack in OF_EARLIER_LISTS
-    if needs_lists and comparison.keep_lists is Keep.NONE:
+def _check_frozen(_rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a comparison that does not store the lists of all users."""
+    if lacks_lists(comparison):
+        yield Problem(
+            ("frozen",),
+            "compares with the lists of the last run, which are not stored for all users: "
+            "remove keep_lists from the comparison",
+        )
+
+
+def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a share that cannot be measured, and a limit or segments that are not valid."""
+    lack = None if rule.coverage is None else rule.coverage.lack
+    if lack in OF_EARLIER_LISTS and comparison.keep_lists is Keep.NONE:
         yield Problem(
             ("coverage",),
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
             "the comparison",
         )
+    if lack in OF_BOTH_ARMS and comparison.has("unpaired"):
+        yield Problem(("coverage",), f"{_BOTH_LISTS}: use another share")
+    if rule.learned == "drop":
+        yield Problem(
+            ("learned",),
+            "drop does not go with coverage, whose shares rise as more lists are at fault: write "
+            "jump",
+        )
+    yield from _limits(rule)
+    if _has_one_threshold(rule):
+        yield from _threshold(rule, "a share", 0.0, 1.0)
+    yield from _segments(rule, comparison)
+    yield from _users_asked(rule, comparison)
 
 
-def lacks_lists(comparison: Partial) -> bool:
-    """Whether the comparison stores the lists of only some users, or of none."""
-    return comparison.keep_lists not in (None, Keep.ALL)
+def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a metric that cannot be judged, and a limit or segments that are not valid."""
+    if not rule.has("metric"):
+        yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
+    elif rule.metric is not None:
+        yield from _metric(rule, comparison)
+    if rule.learned == "jump":
+        yield Problem(
+            ("learned",),
+            "jump is only for coverage: write drop, which finds every run outside the normal range",
+        )
+    yield from _limits(rule)
+    if _has_one_threshold(rule):
+        if rule.metric is None or rule.statistic is None:
+            yield from _resolving(rule)  # the invalid values were reported before
+        elif rule.statistic.floor is None:
+            yield from _threshold(rule, rule.metric.short_name, *rule.metric.bounds(comparison.k))
+        else:
+            yield from _check_share_below(rule, comparison.k)
+            yield from _threshold(rule, str(rule.statistic), 0.0, 1.0)
+    yield from _segments(rule, comparison)
+    yield from _users_asked(rule, comparison)
 
 
 def _excluded(rule: Partial) -> Iterator[Problem]:
@@ -99,28 +101,33 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
             if rule.has(field) and rule.has(name):
                 messages.setdefault(name, message)
     for name, message in messages.items():
-        # Some keys, such as `for`, have another name in the file.
-        key = RuleOptions.model_fields[name].alias or name
-        yield Problem((key,), message)
+        yield Problem((name,), message)
+
+
+def lacks_lists(comparison: Partial) -> bool:
+    """Whether the comparison stores the lists of only some users, or of none."""
+    return comparison.keep_lists not in (None, Keep.ALL)
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
     is_of_floor = judged.derived in _OF_FLOOR
-    is_unpaired = comparison.has("unpaired")
-    if is_unpaired and (is_of_floor or judged.derived is None):
-        yield Problem(
-            ("metric",),
-            f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
-        )
-    elif judged.derived and not is_of_floor and not is_unpaired:
+    if comparison.has("unpaired"):
+        if is_of_floor or judged.derived is None:
+            yield Problem(
+                ("metric",),
+                f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
+            )
+    elif is_of_floor:
+        if not comparison.has("noise_floor"):
+            yield Problem(
+                ("metric",),
+                "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: "
+                "true}",
+            )
+    elif judged.derived is not None:
         yield Problem(("metric",), "needs unpaired, which this comparison does not have")
-    elif is_of_floor and not comparison.has("noise_floor"):
-        yield Problem(
-            ("metric",),
-            "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: true}",
-        )
     if judged.derived in GAPS and rule.has("statistic"):
         yield Problem(
             ("statistic",),
@@ -141,7 +148,7 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         )
 
 
-def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report the problems of a rule on an outcome.
 
     These are an outcome that is not measured, a missing margin, a margin that is not beyond 0, and
@@ -155,6 +162,7 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(
             ("outcome",), f"is not among unpaired.outcomes, which has {named}: add it there"
         )
+    yield from _excluded(rule)
     # `has` is true if the file has at least one of these fields.
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
@@ -168,74 +176,73 @@ def _outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
             "or above: 0.02",
         )
-    yield from _threshold(rule, k=None)
+    yield from _resolving(rule)
 
 
-def _learned(rule: Partial) -> Iterator[Problem]:
-    """Report a kind of learning that does not go with what the rule is about."""
-    if rule.has("coverage") and rule.learned == "drop":
-        yield Problem(
-            ("learned",),
-            "drop does not go with coverage, whose shares rise as more lists are at fault: write "
-            "jump",
-        )
-    if not rule.has("coverage") and rule.learned == "jump":
-        yield Problem(
-            ("learned",),
-            "jump is only for coverage: write drop, which finds every run outside the normal range",
-        )
+_CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Problem]]] = {
+    MetricRuleOptions: _check_metric,
+    CoverageRuleOptions: _check_coverage,
+    FrozenRuleOptions: _check_frozen,
+    OutcomeRuleOptions: _check_outcome,
+}
 
 
-def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report a rule without ``learned`` that has no threshold, or one that cannot be right.
-
-    A rule with both ``below`` and ``above`` is ignored here, because `_excluded` reports it.
-    """
+def _limits(rule: Partial) -> Iterator[Problem]:
+    """Report a rule that has neither a threshold nor ``learned``, or keys that do not fit it."""
+    yield from _excluded(rule)
+    if rule.has("learned"):
+        return
     if rule.has("watch"):
         yield Problem(
             ("watch",),
             "is only for learned, because below and above name their own side: remove it",
         )
-    thresholds = [side for side in ("below", "above") if rule.has(side)]
-    if not thresholds:
+    if not rule.has("below", "above"):
         yield Problem((), "has no threshold: give below (above for share_below), or learned: drop")
-    elif len(thresholds) == 1:
-        yield from _threshold(rule, k)
 
 
-def _threshold(rule: Partial, k: int | None) -> Iterator[Problem]:
-    """Report a threshold that no value can pass, and a resolve value on the wrong side.
+def _has_one_threshold(rule: Partial) -> bool:
+    return not rule.has("learned") and rule.has("below") is not rule.has("above")
 
-    With such a threshold the rule would never fire, or always.
+
+def _sides(rule: Partial) -> tuple[str, str]:
+    """The keys of the threshold, and of the value at which the alert ends."""
+    return ("below", "resolve_above") if rule.has("below") else ("above", "resolve_below")
+
+
+def _resolving(rule: Partial) -> Iterator[Problem]:
+    """Report a value for resolving that is on the wrong side of the threshold."""
+    side, resolve = _sides(rule)
+    threshold = getattr(rule, side)
+    resolve_at = getattr(rule, resolve)
+    if threshold is None or resolve_at is None:
+        return
+    is_in_breach, limit = resolve_at > threshold, "at most"
+    if side == "below":
+        is_in_breach, limit = resolve_at < threshold, "at least"
+    if is_in_breach:
+        yield Problem(
+            (resolve,),
+            f"must be {limit} {threshold:g}, the value of {side}, because otherwise the alert "
+            "would end while the rule is in breach: change it",
+        )
+
+
+def _threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Problem]:
+    """Report a threshold that no value can pass, and a value for resolving that is not possible.
+
+    With such a threshold the rule would never fire, or always. The values are between ``low`` and
+    ``high``, and ``name`` says what they are.
     """
-    is_below = rule.has("below")
-    side, resolve = ("below", "resolve_above") if is_below else ("above", "resolve_below")
+    yield from _resolving(rule)
+    side, resolve = _sides(rule)
     threshold = getattr(rule, side)
     resolve_at = getattr(rule, resolve)
     if threshold is None:
         return
-    if resolve_at is not None:
-        is_in_breach = resolve_at < threshold if is_below else resolve_at > threshold
-        if is_in_breach:
-            yield Problem(
-                (resolve,),
-                f"must be {'at least' if is_below else 'at most'} {threshold:g}, the value of "
-                f"{side}, because otherwise the alert would end while the rule is in breach: "
-                "change it",
-            )
-    if rule.has("coverage"):
-        name, low, high = "a share", 0.0, 1.0
-    elif rule.metric is None or rule.statistic is None:
-        return  # invalid values were reported before
-    elif rule.statistic.floor is None:
-        name = rule.metric.short_name
-        low, high = rule.metric.bounds(k)
-    else:
-        name, low, high = str(rule.statistic), 0.0, 1.0
-        yield from _check_share_below(rule, k)
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     # No value is below the lowest possible value, or above the highest one.
-    is_possible = low < threshold <= high if is_below else low <= threshold < high
+    is_possible = low < threshold <= high if side == "below" else low <= threshold < high
     if not is_possible:
         yield Problem((side,), message)
     elif resolve_at is not None and not low <= resolve_at <= high:
@@ -276,7 +283,8 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:
             continue
-        hint = suggestion(dimension, dimensions) or f", which has {', '.join(dimensions) or 'none'}"
+        choices = ", ".join(dimensions) or "none"
+        hint = suggestion(dimension, dimensions) or f", which has {choices}"
         yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
 
 

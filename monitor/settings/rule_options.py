@@ -1,11 +1,23 @@
-"""Options of one rule, and how they become a rule. Also reads the word ``default`` for rules."""
+"""Options of one rule, and how they become a rule. Also reads the word ``default`` for rules.
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self, cast
+Each kind of rule has its own options, because most keys have a meaning for some kinds only.
+"""
 
-from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    FiniteFloat,
+    Tag,
+)
 
 from monitor.boundary.options import LabelName, Options, must
+from monitor.boundary.options.problems import KeyPath, Problems, nearest_word
 from monitor.measures.metrics import Metric
 from monitor.model import rules
 from monitor.model.immutable import immutable
@@ -13,7 +25,7 @@ from monitor.model.rankings import Arm
 from monitor.model.statistics import GAPS, UNPAIRED_SERIES, DerivedMetric, parse_derived
 from monitor.settings import value_types
 
-_OF_EVERY_RULE = {
+_COMMON_FIELDS = {
     "alert",
     "segments",
     "for_runs",
@@ -23,6 +35,7 @@ _OF_EVERY_RULE = {
     "runbook_url",
     "labels",
 }
+"""The options that become fields of the same name in each rule that has them."""
 
 
 _NO_METRICS = {
@@ -84,108 +97,27 @@ class JudgedMetric:
 JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
 
 
+def _one_of(*keys: str, required: Iterable[str] = ()) -> ConfigDict:
+    """Say in the schema that a rule has exactly one of the keys, and all of the required keys."""
+    schema: dict[str, Any] = {"oneOf": [{"required": [key]} for key in keys]}
+    if required:
+        schema["required"] = list(required)
+    return ConfigDict(json_schema_extra=schema)
+
+
 class RuleOptions(Options):
-    """When to alert. A rule is in breach if a statistic or a share of users passes a limit."""
+    """When to alert.
+
+    A rule has exactly one of the keys `metric`, `coverage`, `frozen` and `outcome`. This key
+    decides which other keys the rule may have.
+    """
 
     stays_partial: ClassVar[bool] = True
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": [key]} for key in ("below", "above", "learned", "frozen")],
-            "anyOf": [
-                {
-                    "required": ["metric"],
-                    "properties": dict.fromkeys(("coverage", "frozen"), False),
-                },
-                {
-                    "required": ["coverage"],
-                    "properties": dict.fromkeys(("metric", "statistic", "frozen", "below"), False),
-                },
-                {
-                    "required": ["frozen"],
-                    "properties": dict.fromkeys(("metric", "statistic", "coverage"), False),
-                },
-                {
-                    "required": ["outcome"],
-                    "properties": dict.fromkeys(
-                        ("metric", "statistic", "coverage", "frozen", "learned", "segments"), False
-                    ),
-                },
-            ],
-        }
-    )
+    key: ClassVar[str]  # the key that only this kind of rule has
+    excluding: ClassVar[str]  # why the rule may not have keys of other kinds
 
     alert: value_types.AlertName = Field(examples=["SimilarityLow"])
     """Name of the alert, unique within the comparison."""
-    metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
-    """The metric to judge: one of the comparison's metrics M. With a noise floor, `floor(M)` and
-    `over_floor(M)` are possible too. In an unpaired comparison, only `self_gap(M)`, `far_gap(M)`,
-    `baseline_self(M)` and `candidate_self(M)` are possible. A rule may have `coverage`, `frozen` or
-    `outcome` in place of a metric."""
-    coverage: value_types.CoverageName | None = Field(
-        default=None, examples=["missing", "failed(baseline)", "shared_list"]
-    )
-    """Judges a share of users in place of a `metric`. The share is about the candidate's lists. For
-    the baseline's lists, write the arm in brackets: `failed(baseline)`. Six shares are
-    shares of all users whose lists the run requested.
-    `missing` counts users without a list. `empty` counts users with an empty list.
-    `short` counts users with a list of fewer than `k` items. `duplicated` counts users with an item
-    twice in the list. `failed` counts users whose request failed. `unpaired` counts users that were
-    not compared. All other shares are about the compared users. `shared_list` counts users with the
-    arm's most common list. `unchanged_list` counts users with the same list as in the last run,
-    although lists of other users changed. `exposure_jump` is the largest change of one item's share
-    of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean
-    of this value over other items. So it is nearly the share of users if the item is new or gone.
-    `shifted_list` counts users whose former first item is gone, or users whose first item is new,
-    whichever are more. Both compare with the last run before the firing alerts began.
-    `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed` counts
-    users whose first three items are the same in both arms, but in mostly reversed order.
-    `first_differs` counts users whose first item differs between the arms. `identical_list` counts
-    users with the same list in both arms. `alike_list` counts users with nearly the same list.
-    `interleaved_list` counts users whose list from the candidate has the baseline's first items
-    near the top."""
-    frozen: Arm | None = Field(default=None, examples=["candidate"])
-    """Judges how long the lists of this arm stay the same, in place of a `metric`. The rule is in
-    breach if the lists have not changed for an unusually long time while the other arm's lists
-    change. Such a rule needs stored lists, so rankwatch stores lists."""
-    outcome: str | None = Field(default=None, examples=["clicks"])
-    """Judges an outcome of an unpaired comparison, in place of a `metric`. The outcome is a column
-    that `unpaired.outcomes` names. With `below: -0.02`, the rule is in breach if the candidate's
-    outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the rule is in
-    breach if it is surely more than 2 % higher."""
-    statistic: value_types.StatisticName = Field(
-        default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
-    )
-    """The statistic to judge: `mean`, a percentile from `p01` to `p99`, or `share_below(x)`.
-    `share_below(x)` is the share of users with a score below x."""
-    segments: Annotated[
-        Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
-    ] = Field(default="all", examples=["each", ["all", "country=UK"]])
-    """`all` judges all users together. `each` judges every segment, including `all`. `[all,
-    country=UK]` judges the segments `all` and `country=UK`."""
-    below: FiniteFloat | None = None
-    """The rule is in breach while the statistic is below this number."""
-    above: FiniteFloat | None = None
-    """The rule is in breach while the statistic is above this number. Use `above` for
-    `share_below(x)`, because this share grows as lists drift apart."""
-    learned: Literal["drop", "trend", "jump"] | None = None
-    """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
-    five of them. With `drop`, the rule is in breach if one run is outside the expected range. For
-    `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
-    of many runs add up to a lasting change."""
-    watch: Literal["drift", "improvement"] = "drift"
-    """Which direction of change is a breach. Only for rules with `learned`. `drift` means less
-    similar lists. `improvement` means lists that are suspiciously similar."""
-    for_runs: value_types.RunCount = Field(default=1, alias="for")
-    """How many consecutive runs must be in breach before the alert fires."""
-    resolve_above: FiniteFloat | None = None
-    """A firing alert with `below` resolves when the statistic is at least this number (default: the
-    number in `below`)."""
-    resolve_below: FiniteFloat | None = None
-    """A firing alert with `above` resolves when the statistic is at most this number (default: the
-    number in `above`)."""
-    resolve_after: value_types.RunCount = 1
-    """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
-    intermittent fault causes one alert instead of many."""
     min_users: int = Field(default=30, ge=1, le=10**9)
     """A verdict needs at least this number of users with a score. With fewer users the outcome is
     `too_few`, never a breach."""
@@ -199,60 +131,90 @@ class RuleOptions(Options):
     labels: Mapping[LabelName, str] = Field(default_factory=dict, examples=[{"team": "recs"}])
     """Further labels of the alert, for routing."""
 
+    @classmethod
+    def file_keys(cls) -> list[str]:
+        """The keys of all kinds of rules. A rule with a misspelled key may be of any kind."""
+        of_kinds = (super(RuleOptions, kind).file_keys() for kind in KINDS)
+        return list(dict.fromkeys(chain.from_iterable(of_kinds)))
+
     def to_rule(self, k: int) -> rules.Rule:
         """Return the rule for lists of at most k items. The options must be valid."""
-        common = self.model_dump(include=_OF_EVERY_RULE)
-        if self.frozen is not None:
-            return rules.StandstillRule(arm=self.frozen, **common)
-        if self.coverage is not None:
-            return rules.CoverageRule(share=self.coverage, limit=self._limit, **common)
-        if self.outcome is not None:
-            is_below = self.below is not None
-            end = DerivedMetric.OUTCOME_HIGH if is_below else DerivedMetric.OUTCOME_LOW
-            metric = end.of(self.outcome)
-            return rules.SimilarityRule(metric=metric, limit=self._limit, **common)
-        # A valid rule without `frozen`, `coverage` and `outcome` has a metric.
-        judged = cast("JudgedMetric", self.metric)
-        # Many healthy users of an unpaired comparison have no list of before. So it is not checked
-        # whether their scores could change the verdict.
-        scores = None if judged.derived in UNPAIRED_SERIES else judged.bounds(k)
-        return rules.SimilarityRule(
-            metric=str(judged),
-            statistic=self.statistic,
-            limit=self._limit,
-            scores=scores,
-            **common,
-        )
+        raise NotImplementedError
 
     @property
-    def _limit(self) -> rules.Limit:
-        """The learned limit, or the fixed limit with the value at which the alert ends."""
-        if self.learned is not None:
-            return self._learned_limit
-        if self.below is not None:
-            direction = rules.Direction.BELOW
-            threshold = self.below
-            resolve_at = self.resolve_above
-        else:
-            direction = rules.Direction.ABOVE
-            # Each rule has one of `learned`, `below` and `above`. The 0.0 is for the type checker.
-            threshold = self.above or 0.0
-            resolve_at = self.resolve_below
-        if resolve_at is None:
-            resolve_at = threshold
-        return rules.FixedLimit(direction=direction, value=threshold, resolve_at=resolve_at)
+    def _common(self) -> dict[str, Any]:
+        return self.model_dump(include=_COMMON_FIELDS)
+
+    @classmethod
+    def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
+        if key not in cls.file_keys():
+            return super()._report_unknown(key, path, problems)
+        problems.add((*path, key), f"does not go with {cls.key}, {cls.excluding}")
+        return None
+
+
+class _LimitKeys(RuleOptions):
+    """Keys of rules that compare a value with a limit."""
+
+    above: FiniteFloat | None = None
+    """The rule is in breach while the statistic is above this number. Use `above` for
+    `share_below(x)`, because this share grows as lists drift apart."""
+    resolve_below: FiniteFloat | None = None
+    """A firing alert with `above` resolves when the statistic is at most this number (default: the
+    number in `above`)."""
+    for_runs: value_types.RunCount = Field(default=1, alias="for")
+    """How many consecutive runs must be in breach before the alert fires."""
+    resolve_after: value_types.RunCount = 1
+    """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
+    intermittent fault causes one alert instead of many."""
 
     @property
-    def _learned_limit(self) -> rules.LearnedLimit:
-        """The learned limit: the side that the rule watches, and the last value on this side."""
-        low, high = 0.0, 1.0
-        rises = True  # whether the statistic rises as the lists drift apart
-        if self.metric is not None:
-            rises = self.metric.drifts is rules.Direction.ABOVE
-            if self.statistic.floor is None:
-                low, high = self.metric.bounds(None)
-            else:
-                rises = not rises  # share_below(x) grows when scores become smaller
+    def limit(self) -> rules.Limit:
+        """The fixed limit, with the value at which the alert ends."""
+        # Each rule has a limit. The 0.0 is for the type checker.
+        return _fix_limit(rules.Direction.ABOVE, self.above or 0.0, self.resolve_below)
+
+
+class _BelowKeys(_LimitKeys):
+    """Keys of rules that can also be in breach below a limit."""
+
+    below: FiniteFloat | None = None
+    """The rule is in breach while the statistic is below this number."""
+    resolve_above: FiniteFloat | None = None
+    """A firing alert with `below` resolves when the statistic is at least this number (default: the
+    number in `below`)."""
+
+    @property
+    def limit(self) -> rules.Limit:
+        """The fixed limit, with the value at which the alert ends."""
+        if self.below is None:
+            return super().limit
+        return _fix_limit(rules.Direction.BELOW, self.below, self.resolve_above)
+
+
+class _LearnedKeys(_LimitKeys):
+    """Keys of rules that can learn their limit, and that judge segments."""
+
+    segments: Annotated[
+        Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
+    ] = Field(default="all", examples=["each", ["all", "country=UK"]])
+    """`all` judges all users together. `each` judges every segment, including `all`. `[all,
+    country=UK]` judges the segments `all` and `country=UK`."""
+    learned: Literal["drop", "trend", "jump"] | None = None
+    """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
+    five of them. With `drop`, the rule is in breach if one run is outside the expected range. For
+    `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
+    of many runs add up to a lasting change."""
+    watch: Literal["drift", "improvement"] = "drift"
+    """Which direction of change is a breach. Only for rules with `learned`. `drift` means less
+    similar lists. `improvement` means lists that are suspiciously similar."""
+
+    @property
+    def limit(self) -> rules.Limit:
+        """The fixed or learned limit."""
+        if self.learned is None:
+            return super().limit
+        low, high, rises = self._range()
         # To watch for improvement is to watch the opposite side.
         is_above = rises is (self.watch == "drift")
         return rules.LearnedLimit(
@@ -260,6 +222,185 @@ class RuleOptions(Options):
             direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
             value=high if is_above else low,
         )
+
+    def _range(self) -> tuple[float, float, bool]:
+        """Return the lowest and highest value, and whether values rise as the lists drift apart."""
+        return 0.0, 1.0, True
+
+
+def _fix_limit(
+    direction: rules.Direction, value: float, resolve_at: float | None
+) -> rules.FixedLimit:
+    if resolve_at is None:
+        resolve_at = value
+    return rules.FixedLimit(direction=direction, value=value, resolve_at=resolve_at)
+
+
+class MetricRuleOptions(_LearnedKeys, _BelowKeys):
+    """A rule that judges a statistic of a metric."""
+
+    model_config = _one_of("below", "above", "learned", required=("alert", "metric"))
+    key: ClassVar[str] = "metric"
+
+    metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
+    """The metric to judge: one of the comparison's metrics M. With a noise floor, `floor(M)` and
+    `over_floor(M)` are possible too. In an unpaired comparison, only `self_gap(M)`, `far_gap(M)`,
+    `baseline_self(M)` and `candidate_self(M)` are possible. A rule may have `coverage`, `frozen` or
+    `outcome` in place of a metric."""
+    statistic: value_types.StatisticName = Field(
+        default=rules.MEAN, examples=["mean", "p05", "share_below(0.3)"]
+    )
+    """The statistic to judge: `mean`, a percentile from `p01` to `p99`, or `share_below(x)`.
+    `share_below(x)` is the share of users with a score below x."""
+
+    def to_rule(self, k: int) -> rules.SimilarityRule:
+        """Return the rule for lists of at most k items. The options must be valid."""
+        # A valid rule has a metric.
+        judged = cast("JudgedMetric", self.metric)
+        # Many healthy users of an unpaired comparison have no list of before. So it is not checked
+        # whether their scores could change the verdict.
+        scores = None if judged.derived in UNPAIRED_SERIES else judged.bounds(k)
+        return rules.SimilarityRule(
+            metric=str(judged),
+            statistic=self.statistic,
+            limit=self.limit,
+            scores=scores,
+            **self._common,
+        )
+
+    def _range(self) -> tuple[float, float, bool]:
+        judged = cast("JudgedMetric", self.metric)
+        rises = judged.drifts is rules.Direction.ABOVE
+        if self.statistic.floor is None:
+            return *judged.bounds(None), rises
+        # share_below(x) grows when scores become smaller.
+        return 0.0, 1.0, not rises
+
+
+class CoverageRuleOptions(_LearnedKeys):
+    """A rule that judges a share of users."""
+
+    model_config = _one_of("above", "learned")
+    key: ClassVar[str] = "coverage"
+    excluding: ClassVar[str] = "which is itself a share of users: remove this key or coverage"
+
+    coverage: value_types.CoverageName = Field(
+        examples=["missing", "failed(baseline)", "shared_list"]
+    )
+    """In place of a `metric`: judges a share of users. By default, the rule looks at the
+    candidate's lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`. The
+    first six of the following values are shares of all users whose lists the run requested.
+    `missing` counts users without a list. `empty` counts users with an empty list. `short` counts
+    users with a list of fewer than `k` items. `duplicated` counts users with an item twice in the
+    list. `failed` counts users whose request failed. `unpaired` counts users that were not
+    compared. All other values are shares of the compared users. `shared_list` counts users with the
+    arm's most common list. `unchanged_list` counts users with the same list as in the last run,
+    although lists of other users changed. `exposure_jump` is the largest change of one item's share
+    of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean
+    of this value over all other items. If the item is new or gone, the result is nearly the share
+    of the lists that contain the item, or that contained it before. `shifted_list` counts users
+    whose former first item is gone, or users whose first item is new, whichever number is larger.
+    `exposure_jump` and `shifted_list` compare the lists with the last run before the firing alerts
+    began. `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed`
+    counts users whose first three items are the same in both arms, but in mostly reversed order.
+    `first_differs` counts users whose first item differs between the arms. `identical_list` counts
+    users with the same list in both arms. `alike_list` counts users with nearly the same list.
+    `interleaved_list` counts users whose list from the candidate has the baseline's first items
+    near the top."""
+
+    def to_rule(self, k: int) -> rules.CoverageRule:  # noqa: ARG002 - other kinds need it
+        """Return the rule. The options must be valid."""
+        return rules.CoverageRule(share=self.coverage, limit=self.limit, **self._common)
+
+    @classmethod
+    def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
+        meant = {"below": "above", "resolve_above": "resolve_below"}.get(key)
+        if meant is None:
+            return super()._report_unknown(key, path, problems)
+        why = "does not go with coverage, whose shares rise as more lists are at fault"
+        problems.add((*path, key), f"{why}: write {meant}")
+        problems.add((*path, meant), None)
+        return meant
+
+
+class FrozenRuleOptions(RuleOptions):
+    """A rule that judges how long the lists of an arm stay the same."""
+
+    key: ClassVar[str] = "frozen"
+    excluding: ClassVar[str] = "which learns how often an arm's lists change: remove this key"
+
+    frozen: Arm = Field(examples=["candidate"])
+    """In place of a `metric`: judges how long the lists of this arm stay the same. The rule is in
+    breach if the lists have not changed for an unusually long time while the other arm's lists
+    change. Such a rule needs stored lists, so rankwatch stores lists."""
+
+    def to_rule(self, k: int) -> rules.StandstillRule:  # noqa: ARG002 - other kinds need it
+        """Return the rule. The options must be valid."""
+        return rules.StandstillRule(arm=self.frozen, **self._common)
+
+
+class OutcomeRuleOptions(_BelowKeys):
+    """A rule that judges an outcome of an unpaired comparison, such as clicks."""
+
+    model_config = _one_of("below", "above")
+    key: ClassVar[str] = "outcome"
+    excluding: ClassVar[str] = "which has one interval for all users of both arms: remove this key"
+
+    outcome: str = Field(examples=["clicks"])
+    """In place of a `metric`: judges an outcome of an unpaired comparison. The outcome is a column
+    that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach if the
+    candidate's outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the
+    rule is in breach if the candidate's outcome is surely more than 2 % higher."""
+
+    def to_rule(self, k: int) -> rules.SimilarityRule:  # noqa: ARG002 - other kinds need it
+        """Return the rule. The options must be valid."""
+        is_below = self.below is not None
+        end = DerivedMetric.OUTCOME_HIGH if is_below else DerivedMetric.OUTCOME_LOW
+        metric = end.of(self.outcome)
+        return rules.SimilarityRule(metric=metric, limit=self.limit, **self._common)
+
+
+KINDS: tuple[type[RuleOptions], ...] = (
+    OutcomeRuleOptions,
+    FrozenRuleOptions,
+    CoverageRuleOptions,
+    MetricRuleOptions,
+)
+"""The kinds of rules. If a rule has keys of several kinds, the first one of these kinds counts."""
+
+
+def _kind_of(data: object) -> type[RuleOptions]:
+    """Return the options with which to read a rule.
+
+    If no key is the key of a kind, a misspelled key may be meant to be.
+    """
+    if isinstance(data, RuleOptions):
+        return type(data)
+    keys = set(data) if isinstance(data, Mapping) else set()
+    kinds = {kind.key: kind for kind in KINDS}
+    if keys.isdisjoint(kinds):
+        misspelled = keys.difference(RuleOptions.file_keys())
+        keys = {nearest_word(key, kinds) for key in misspelled}
+    return next((kind for key, kind in kinds.items() if key in keys), MetricRuleOptions)
+
+
+def _tag_of(data: object) -> str:
+    return _kind_of(data).__name__
+
+
+AnyRule = Annotated[
+    Annotated[MetricRuleOptions, Tag(MetricRuleOptions.__name__)]
+    | Annotated[CoverageRuleOptions, Tag(CoverageRuleOptions.__name__)]
+    | Annotated[FrozenRuleOptions, Tag(FrozenRuleOptions.__name__)]
+    | Annotated[OutcomeRuleOptions, Tag(OutcomeRuleOptions.__name__)],
+    Discriminator(_tag_of),
+]
+"""A rule of any kind."""
+
+
+def parse_rule(keys: Mapping[str, object]) -> RuleOptions:
+    """Return the rule with these keys of the file."""
+    return _kind_of(keys).model_validate(keys)
 
 
 def _is_no_text(value: object) -> bool:
@@ -269,6 +410,6 @@ def _is_no_text(value: object) -> bool:
 RulesOrDefault = BeforeValidator(
     must(_is_no_text, "must be default, or a list of rules").func,
     json_schema_input_type=Literal["default"]
-    | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
+    | Annotated[tuple[AnyRule, ...], Field(max_length=200)],
 )
 """A list of rules, or the word ``default``."""

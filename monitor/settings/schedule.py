@@ -218,8 +218,8 @@ def schedule_of(
     if hours is None:
         return slots
     schedule = OnlyBetween(slots, *parse_hours(hours, zone))
-    # Without this check, `OnlyBetween.next` would search for ever. The first slots after as many
-    # openings as there are days between two slots of any cron expression are checked.
+    # Without this check, `OnlyBetween.next` could search for ever. The hours open once a day. So
+    # this loop checks the longest possible time between two slots.
     slot = EPOCH
     for _ in range(_FURTHEST_DAYS):
         slot = slots.next(schedule.opens.next(slot) - _INSTANT)

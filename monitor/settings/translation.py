@@ -113,7 +113,7 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         relevance_within=relevance_within,
         relevance_after=relevance_after,
         keep_scores=options.keep_scores,
-        keep_lists=kept_lists(options),
+        keep_lists=choose_kept_lists(options),
         evidence_users=options.evidence_users,
         unpaired=None if options.unpaired is None else options.unpaired.to_plan(),
     )
@@ -126,7 +126,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     return JudgingPlan(
         rules=_rules(options),
         min_paired_share=options.min_paired_share,
-        runs_per_false_alarm=options.false_alarm_every / schedule.interval,
+        runs_per_false_alert=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
@@ -164,7 +164,7 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def kept_lists(options: ComparisonOptions) -> Keep | int:
+def choose_kept_lists(options: ComparisonOptions) -> Keep | int:
     """Return which users' lists are stored: as configured, or the default.
 
     An integer is the number of users whose lists are stored.
@@ -227,10 +227,11 @@ def _meaning(value: object) -> object:
         parts = urlsplit(value.get_secret_value())
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if isinstance(value, Mapping):
-        entries = value.items()
-        return {
-            str(key): _meaning(item) for key, item in entries if not isinstance(item, SecretStr)
-        }
+        meaning: dict[str, object] = {}
+        for key, item in value.items():
+            if not isinstance(item, SecretStr):
+                meaning[str(key)] = _meaning(item)
+        return meaning
     if isinstance(value, list | tuple):
         return [_meaning(item) for item in value]
     if isinstance(value, str | int | float | bool | None):

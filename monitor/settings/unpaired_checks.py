@@ -31,7 +31,7 @@ def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
 def _options(options: Partial, now: datetime) -> Iterator[Problem]:
     """Report the problems of the section ``unpaired``. The key paths start at the section."""
     if options.log is not None:
-        yield from _check_rows("log", options.log, options.arm, needs="within")
+        yield from _check_rows("log", options.log, options.arm, allowed="within")
     if options.assignments is not None:
         yield from _check_rows("assignments", options.assignments, options.arm)
         for key in ("segments", "sample"):
@@ -58,11 +58,11 @@ def _options(options: Partial, now: datetime) -> Iterator[Problem]:
 
 
 def _check_rows(
-    key: str, source: OneOf, arm: str | None, needs: str | None = None
+    key: str, source: OneOf, arm: str | None, allowed: str | None = None
 ) -> Iterator[Problem]:
     """Report a source that is no file or table, or that does not select its rows by time only.
 
-    Of the keys for the period, it may have only the key ``needs``. ``arm`` is the column that
+    Of the keys for the period, only the key ``allowed`` is allowed. ``arm`` is the column that
     ``unpaired.arm`` names.
     """
     if source.kind not in ("file", "sql"):
@@ -74,7 +74,7 @@ def _check_rows(
         yield Problem(path, "is missing, and must be given with time (and a log with within)")
         return
     for name in ("within", "since", "until"):
-        if name != needs and getattr(served, name) is not None:
+        if name != allowed and getattr(served, name) is not None:
             yield Problem((*path, name), _SAME_TIME)
     if arm in served.arm:
         yield Problem((*path, "arm"), "names the column that unpaired.arm names: remove it")
@@ -85,11 +85,14 @@ def _split(options: Partial) -> Iterator[Problem]:
     arms = (options.baseline, options.candidate)
     if options.baseline == options.candidate:
         yield Problem(("candidate",), "is the baseline's value too: give another value")
-    elif options.split is not None:
-        total = sum(options.split.values())
-        if options.split.keys() != set(arms):
-            yield Problem(
-                ("split",), f"must have a share of each arm, {' and '.join(arms)}, and no other"
-            )
-        elif not isclose(total, 1, abs_tol=1e-6):
-            yield Problem(("split",), f"has shares whose sum is {total:g}: make them sum to 1")
+        return
+    if options.split is None:
+        return
+    if options.split.keys() != set(arms):
+        yield Problem(
+            ("split",), f"must have a share of each arm, {' and '.join(arms)}, and no other"
+        )
+        return
+    total = sum(options.split.values())
+    if not isclose(total, 1, abs_tol=1e-6):
+        yield Problem(("split",), f"has shares whose sum is {total:g}: make them sum to 1")

@@ -23,22 +23,22 @@ _ArmValue = Annotated[str, Field(min_length=1, max_length=200)]
 class UnpairedOptions(Options):
     """An unpaired comparison: each user is served by one arm only, as in an A/B test.
 
-    An unpaired comparison cannot detect that the lists of both arms changed in different ways, but
-    by the same amount. Prefer a paired comparison if you can also request the candidate's lists for
-    the baseline's users.
+    An unpaired comparison does not detect a change of both arms if the lists of both arms change by
+    the same amount, even in different ways. If the candidate can also return lists for the
+    baseline's users, prefer a paired comparison.
     """
 
     stays_partial: ClassVar[bool] = True
 
     log: SourceOptions
     """The log of the lists that both arms served. The log consists of files, or is a table in a
-    database. The key `served` with `time` and `within` is required."""
+    database. The key `served` is required, with the keys `time` and `within` below it."""
     arm: ColumnName
     """The column that contains the arm, both in the log and in `assignments`."""
     baseline: _ArmValue
-    """The value of the baseline in the column that `arm` names."""
+    """The value that rows of the baseline have in the column that is set under `arm`."""
     candidate: _ArmValue
-    """The value of the candidate in the column that `arm` names."""
+    """The value that rows of the candidate have in the column that is set under `arm`."""
     split: Annotated[
         dict[str, Annotated[float, Field(gt=0, lt=1)]],
         NOT_IN_HASH,
@@ -59,9 +59,9 @@ class UnpairedOptions(Options):
     in the log if `assignments` is not set."""
     assignments: UsersOptions | None = None
     """Files or a table that contain the assignments, with the columns user, arm and time. The key
-    `served` with `time` is required. With assignments, a run also counts users that were assigned
-    but never served. Without assignments, a run counts only users that were served since the test
-    began."""
+    `served` is required, with the key `time` below it. With assignments, a run also counts users
+    that were assigned but never served. Without assignments, a run counts only users that were
+    served since the test began."""
 
     outcomes: Annotated[tuple[ColumnName, ...], are_once, NOT_IN_HASH] = Field(
         default=(), max_length=5, examples=[["clicks"]]
@@ -91,7 +91,8 @@ class UnpairedOptions(Options):
 
     def lists_of(self, *arms: Arm) -> SourceOptions:
         """The newest lists that these arms served since the test began."""
-        # Without assignments, users that both arms served are left out of the run.
+        # With assignments, users have an arm even if both arms served them. So each arm's newest
+        # list is read. Without assignments, such users are left out of the run.
         has_both = self.assignments is not None
         return self._select(self.log, arms, has_both=has_both, since=self.begins_at)
 

@@ -83,14 +83,14 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
-        value = _value(match, environ)
+        value = _expand_variable(match, environ)
         values.append(value)
         return value
 
     return _REFERENCE.sub(replace, text), values
 
 
-def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+def _expand_variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
     """The value of the variable in this match of `_REFERENCE`.
 
     An empty or missing variable has its default. Raises ValueError if there is neither a value nor
@@ -291,10 +291,11 @@ class _Builder:
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
         """Return the key's text. Reports a key that is no text, and returns None."""
-        message = _IS_UNFIT
         if not isinstance(node, ScalarNode):
             message = "a key must be plain text; put text with {braces} in quotes"
-        elif not _UNFIT.search(node.value):
+        elif _UNFIT.search(node.value):
+            message = _IS_UNFIT
+        else:
             return str(node.value)
         self._report(path, node.start_mark.line + 1, message)
         return None

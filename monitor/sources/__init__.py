@@ -28,7 +28,7 @@ from monitor.model.ports import (
 )
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
-from monitor.sources.kinds import Reader, SourceKind, read_kind
+from monitor.sources.kinds import Reader, SourceKind, read_source_kind
 from monitor.sources.redis import REDIS
 from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
@@ -36,7 +36,9 @@ from monitor.sources.table_options import ColumnName
 
 # All kinds of sources, by their key in the configuration.
 SOURCES = Registry(
-    "sources", {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}, read_kind
+    "sources",
+    {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK},
+    read_source_kind,
 )
 
 _T = TypeVar("_T", bound=OneOf)
@@ -94,9 +96,9 @@ class RelevanceOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"after", "within"})
 
     after: Annotated[Duration | None, NOT_IN_HASH] = None
-    """How long rankwatch waits after a run's slot before it first reads the relevant items. Choose
-    a time after which the data is complete, because rankwatch keeps the first data that is not
-    empty. Without `after`, rankwatch first reads the items during the run."""
+    """How long rankwatch waits after a run's slot before it reads the relevant items for the first
+    time. Choose a time after which the data is complete, because rankwatch keeps the first data
+    that is not empty. Without `after`, rankwatch already tries to read the items during the run."""
     within: Annotated[Duration, NOT_IN_HASH] = timedelta(days=7)
     """How long a run waits for the relevant items, counted from the run's slot."""
 
@@ -169,10 +171,11 @@ class UsersOptions(OneOf):
     """With `true`, a run uses every user in the baseline's file, table or query."""
     segments: SegmentColumns = Field(default=(), max_length=20)
     """The columns whose values divide the users into segments. The columns are in the source that
-    `users` names. With `users: {all: true}`, they are in the baseline's file or table."""
+    is set under `users`. With `users: {all: true}`, the columns are in the baseline's file or
+    table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """How many users a run requests lists for. If the value is a number, a run uses the same users
-    every time. Without `sample`, a run requests lists for all users."""
+    """The number of users whose lists a run requests. If the value is a number, a run uses the same
+    users every time. Without `sample`, a run requests lists for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:

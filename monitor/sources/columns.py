@@ -53,7 +53,7 @@ def on_one_line(name: str, most: int = 60) -> str:
     return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")
 
 
-def user_index(keys: pa.Array) -> "pd.Index[str]":
+def index_users(keys: pa.Array) -> "pd.Index[str]":
     """Convert a column of users' keys to an index of pandas."""
     users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
     return users

@@ -75,7 +75,7 @@ class _TensorFunctions(Functions):
 _OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
 
 
-def finder(expression: str) -> Find:
+def make_finder(expression: str) -> Find:
     """A function that applies the expression to an answer, or raises NotAppliedError."""
     compiled = jmespath.compile(expression)
 

@@ -74,7 +74,7 @@ class SourceKind:
     relevance: Reader | None = None
 
 
-def read_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point
+def read_source_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point
     """The kind of source of an installed package, with a guard around each call.
 
     ``who`` is the name of the plugin in errors. Raises PluginError if the kind is not valid.

@@ -27,7 +27,7 @@ from monitor.measures.reading.ids import (
 from monitor.measures.reading.lists import Cells, read_lists
 from monitor.measures.reading.numbers import is_numeric, number_column, value_array
 from monitor.measures.reading.tally import Tally
-from monitor.measures.sampling import split
+from monitor.measures.sampling import split_into_segments
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.errors import SourceError, UserDataError
 from monitor.model.rankings import (
@@ -38,8 +38,8 @@ from monitor.model.rankings import (
     UserSums,
     UserTable,
 )
-from monitor.model.unreadable import Need
-from monitor.sources.columns import on_one_line, user_index
+from monitor.model.unreadable import ColumnKind
+from monitor.sources.columns import index_users, on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"
@@ -49,7 +49,7 @@ MAX_TITLE_LENGTH = 200  # the number of characters; longer titles are cut
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
-def user_table(
+def build_user_table(
     batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally: Tally
 ) -> UserTable:
     """The table of users, from batches with user ids and segment columns.
@@ -83,7 +83,7 @@ def _labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
     if labels.null_count > values.null_count:
         is_given = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
         is_unreadable = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
-    tally.flags(name, Need.LABELS, is_unreadable, values)
+    tally.flags(name, ColumnKind.LABELS, is_unreadable, values)
     return labels
 
 
@@ -103,7 +103,7 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
         return segment_labels(decode_categories(values), name, where)
     if not is_text(kind) and not any(test(kind) for test in _LABELS):
         raise SourceError(
-            f"segment column {name!r} of {where} has {describe_type(kind)}: {Need.LABELS}"
+            f"segment column {name!r} of {where} has {describe_type(kind)}: {ColumnKind.LABELS}"
         )
     if arrow_types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name, where).cast(pa.large_string())
@@ -125,9 +125,9 @@ def add_outcomes(
         if is_bad.any():
             example = values[int(np.argmax(is_bad))]
             bad_rows = int(counts[is_bad].sum())
-            tally.count(name, Need.NUMBERS, bad_rows, int(counts.sum()), example)
+            tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
-    return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
+    return pd.DataFrame(sums, index=index_users(users)).groupby(level=0).sum()
 
 
 def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:
@@ -175,7 +175,7 @@ class SegmentValues:
         if has_unknown:
             codes.append(-1)
         labels = {name: self._categorical(np.array(codes))}
-        segments = split(len(codes), labels, {name: range(len(self.values))})
+        segments = split_into_segments(len(codes), labels, {name: range(len(self.values))})
         self.names = list(segments)[1:]  # all except `all`
 
     def code(self, values: pa.Array) -> "pd.Categorical[str]":
@@ -205,7 +205,7 @@ def split_by_values(
     for column, segment_values in values.items():
         coded[segment_values.dimension] = segment_values.code(labels[column])
         ranges[segment_values.dimension] = range(len(segment_values.values))
-    return split(n, coded, ranges)
+    return split_into_segments(n, coded, ranges)
 
 
 def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: str) -> ItemWeights:

@@ -39,7 +39,7 @@ from monitor.model.id_forms import Forms
 from monitor.model.immutable import immutable
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.model.unreadable import Need
+from monitor.model.unreadable import ColumnKind
 from monitor.sources import columns
 from monitor.sources.list_collector import pull_without, spell_items
 
@@ -94,7 +94,7 @@ class WantedUsers:
             return np.arange(len(users))
         if _MUCH_FEWER * len(users) < len(self):
             # The index stores its hash table, so that the next batch needs no new one.
-            return self.index.get_indexer(columns.user_index(users))
+            return self.index.get_indexer(columns.index_users(users))
         places = pc.index_in(users, value_set=self._keys).fill_null(-1)
         positions: Integers = places.to_numpy().astype(np.int64)
         return positions
@@ -103,7 +103,7 @@ class WantedUsers:
         """The users at these positions."""
         if len(positions) == len(self) and bool((positions == np.arange(len(positions))).all()):
             return self.index
-        return columns.user_index(self._keys.take(pa.array(positions)))
+        return columns.index_users(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """The reason of each failed user.
@@ -167,11 +167,11 @@ def long_lists(
         if not options.rank:
             places = -scores
             is_no_number = is_no_number | np.isnan(scores)
-        tally.flags(options.scores, Need.NUMBERS, is_no_number, column)
+        tally.flags(options.scores, ColumnKind.NUMBERS, is_no_number, column)
     if options.rank:
         column = cells[options.rank]
         places, _ = number_column(column, options.rank, tally.where)
-        tally.flags(options.rank, Need.NUMBERS, np.isnan(places), column)
+        tally.flags(options.rank, ColumnKind.NUMBERS, np.isnan(places), column)
     assert places is not None  # noqa: S101 - options have a rank or scores
     is_bad = is_bad | np.isnan(places)
     order = order_rows(positions, places, None if options.rank else items)
@@ -293,9 +293,9 @@ class TableLists:
         name = str(options.items)
         cells = rows[name]
         scores = rows[options.scores] if options.scores else None
-        need = Need.LISTS
+        kind = ColumnKind.LISTS
         if isinstance(cells, pa.Array) and not is_text(cells.type):
-            need = Need.IDS
+            kind = ColumnKind.IDS
             require_lists(cells, name, self.where, "rank")
         else:
             cells = parse_cells(cells)
@@ -309,7 +309,7 @@ class TableLists:
             k=self.k,
             no_item=options.no_item,
         )
-        tally.count(name, need, lists.unreadable, len(cells), lists.example)
+        tally.count(name, kind, lists.unreadable, len(cells), lists.example)
         return lists
 
     def _array(self, column: Any, name: str, tally: Tally) -> pa.Array:  # noqa: ANN401

@@ -69,8 +69,8 @@ class ServedOptions(Options):
     milliseconds, microseconds or nanoseconds. rankwatch recognizes the unit by the size of the
     number."""
     within: Duration | None = None
-    """The maximum age of a list at the slot, counted from the time when the list was served. A good
-    value is the time between two runs."""
+    """The maximum age of a list: the time from when the list was served to the slot. A good value
+    is the time between two runs."""
     since: Instant | None = None
     """A fixed time. rankwatch reads only rows after this time. Write a date or a time in ISO 8601.
     A value without a time zone is in UTC. A source of lists requires `within`, `since` or both."""

@@ -21,10 +21,10 @@ from monitor.sources.columns import spell_column
 from monitor.sources.lookup_tables import (
     GradedItems,
     add_outcomes,
+    build_user_table,
     item_titles,
     item_weights,
     user_sums,
-    user_table,
 )
 
 
@@ -73,7 +73,7 @@ class Table(ABC):
             nbytes += users.nbytes + sum(labels.nbytes for labels in segments.values())
             table_lists.check_size(nbytes, self.max_bytes, where)
         require_readable(tally.unreadable, self._max_unreadable)
-        table = user_table(rows, tally)
+        table = build_user_table(rows, tally)
         require_readable(table.unreadable, self._max_unreadable)
         return table
 

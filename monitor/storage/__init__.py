@@ -8,7 +8,7 @@ from contextlib import closing
 from pydantic import SecretStr
 
 from monitor.storage.alert_store import SqlAlertStore
-from monitor.storage.database_url import absolute_url, describe, parse_url
+from monitor.storage.database_url import absolute_url, describe_url, parse_url
 from monitor.storage.leases import open_leases
 from monitor.storage.maintenance import SqlMaintenance
 from monitor.storage.outbox import SqlOutbox
@@ -34,7 +34,7 @@ class SqlStore:
     @property
     def place(self) -> str:
         """How messages name the database. The name contains no secrets."""
-        return describe(self.database.url)
+        return describe_url(self.database.url)
 
     def close(self) -> None:
         """Close every connection."""

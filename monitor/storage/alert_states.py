@@ -290,6 +290,7 @@ def _as_started(connection: Connection, new_transitions: Sequence[Transition]) -
             changed = replace(
                 transition,
                 labels=start.labels,
+                kind=start.kind,
                 metric=start.metric,
                 statistic=start.statistic,
             )

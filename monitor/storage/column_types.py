@@ -255,7 +255,7 @@ class Number(TypeDecorator[float]):
         return None if value is None or math.isnan(value) else float(value)
 
 
-class Count(TypeDecorator[int]):
+class IntegerColumn(TypeDecorator[int]):
     """An integer of Python or numpy."""
 
     impl = Integer

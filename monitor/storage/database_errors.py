@@ -17,19 +17,19 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from monitor.boundary.foreign_errors import (
     find_tls_fault,
     find_unreadable_tls_file,
-    note_error,
+    log_error,
     sqlstate_of,
 )
 from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 from monitor.model.tls_faults import TlsClient
-from monitor.storage.database_url import describe, file_of
+from monitor.storage.database_url import describe_url, file_of
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 
 _T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
 
 
-class Problem(NamedTuple):
+class DatabaseProblem(NamedTuple):
     """What is wrong with a database."""
 
     text: str  # what is wrong, and what to do, after the database's name
@@ -37,36 +37,38 @@ class Problem(NamedTuple):
     is_permanent: bool = False  # whether a retry is useless
 
 
-_READ_ONLY = Problem(
+_READ_ONLY = DatabaseProblem(
     "cannot be written: make the file, its directory and its disk writable for this account",
     _T.READ_ONLY,
     is_permanent=True,
 )
-_NO_ACCESS = Problem(
+_NO_ACCESS = DatabaseProblem(
     "cannot be opened because permission was denied: give this account access to it",
     _T.DENIED,
     is_permanent=True,
 )
 
 # The problem for each of SQLite's result codes.
-_SQLITE: dict[int, Problem] = {
-    sqlite3.SQLITE_BUSY: Problem(
+_SQLITE: dict[int, DatabaseProblem] = {
+    sqlite3.SQLITE_BUSY: DatabaseProblem(
         "is locked by another process: end it, or wait until it has written",
         _T.LOCKED,
     ),
-    sqlite3.SQLITE_LOCKED: Problem("is locked by another connection: try again", _T.LOCKED),
+    sqlite3.SQLITE_LOCKED: DatabaseProblem("is locked by another connection: try again", _T.LOCKED),
     sqlite3.SQLITE_READONLY: _READ_ONLY,
-    sqlite3.SQLITE_FULL: Problem("cannot grow because the disk is full: free some space", _T.DISK),
-    sqlite3.SQLITE_IOERR: Problem(
+    sqlite3.SQLITE_FULL: DatabaseProblem(
+        "cannot grow because the disk is full: free some space", _T.DISK
+    ),
+    sqlite3.SQLITE_IOERR: DatabaseProblem(
         "cannot be read or written (input/output error): check the disk and its free space",
         _T.DISK,
     ),
-    sqlite3.SQLITE_NOTADB: Problem(
+    sqlite3.SQLITE_NOTADB: DatabaseProblem(
         "is not a SQLite database: name another file, or move this one away",
         _T.DAMAGED,
         is_permanent=True,
     ),
-    sqlite3.SQLITE_CORRUPT: Problem(
+    sqlite3.SQLITE_CORRUPT: DatabaseProblem(
         "is damaged: restore it from a backup", _T.DAMAGED, is_permanent=True
     ),
     sqlite3.SQLITE_PERM: _NO_ACCESS,
@@ -74,73 +76,75 @@ _SQLITE: dict[int, Problem] = {
 }
 
 # The problem for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
-_POSTGRES: dict[str, Problem] = {
-    "28P01": Problem(
+_POSTGRES: dict[str, DatabaseProblem] = {
+    "28P01": DatabaseProblem(
         "refused the password: correct the user or password in `database:`",
         _T.DENIED,
         is_permanent=True,
     ),
-    "28": Problem(
+    "28": DatabaseProblem(
         "refused this user: correct the user in `database:` or the server's pg_hba.conf",
         _T.DENIED,
         is_permanent=True,
     ),
-    "3D000": Problem(
+    "3D000": DatabaseProblem(
         "does not exist: create it with CREATE DATABASE, or correct its name in `database:`",
         _T.DENIED,
         is_permanent=True,
     ),
-    "42501": Problem(
+    "42501": DatabaseProblem(
         "denies the user a right: grant the user the right to use and create tables in the schema",
         _T.DENIED,
         is_permanent=True,
     ),
-    "2BP01": Problem(
+    "2BP01": DatabaseProblem(
         "has a view or another object that depends on the table: drop that object first",
         _T.OTHER,
         is_permanent=True,
     ),
-    "25P03": Problem("ended a transaction that was idle for too long: try again", _T.CONFLICT),
-    "25006": Problem(
+    "25P03": DatabaseProblem(
+        "ended a transaction that was idle for too long: try again", _T.CONFLICT
+    ),
+    "25006": DatabaseProblem(
         "is read-only (a standby?): name the primary server in `database:`",
         _T.READ_ONLY,
     ),
-    "42P07": Problem(
+    "42P07": DatabaseProblem(
         "has a table of this name, which another process just created: try again",
         _T.CONFLICT,
     ),
-    "53100": Problem("has no disk space left: free some space", _T.DISK),
-    "53300": Problem(
+    "53100": DatabaseProblem("has no disk space left: free some space", _T.DISK),
+    "53300": DatabaseProblem(
         "accepts no more connections: raise max_connections or close other connections",
         _T.OVERLOADED,
     ),
-    "53": Problem("is out of resources: read the server's log", _T.OVERLOADED),
-    "55000": Problem("is changing this table at this moment: try again", _T.LOCKED),
-    "55P03": Problem("is locked by another transaction: try again", _T.LOCKED),
-    "57": Problem(
+    "53": DatabaseProblem("is out of resources: read the server's log", _T.OVERLOADED),
+    "55000": DatabaseProblem("is changing this table at this moment: try again", _T.LOCKED),
+    "55P03": DatabaseProblem("is locked by another transaction: try again", _T.LOCKED),
+    "57": DatabaseProblem(
         "is starting or stopping, or it cancelled the statement: try again",
         _T.UNREACHABLE,
     ),
-    "08": Problem(
+    "08": DatabaseProblem(
         "closed the connection: check that the server runs and can be reached",
         _T.UNREACHABLE,
     ),
-    "40": Problem(
+    "40": DatabaseProblem(
         "rolled this transaction back because it conflicted with another one: try again",
         _T.CONFLICT,
     ),
-    "XX": Problem("reports an internal error: read the server's log", _T.DAMAGED),
+    "XX": DatabaseProblem("reports an internal error: read the server's log", _T.DAMAGED),
 }
 
 _NO_TABLE = "42P01"
 _NO_COLUMN = "42703"
 _NO_SCHEMA = "3F000"
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
-_PARTITION_DROPPED = Problem(
+_PARTITION_DROPPED = DatabaseProblem(
     "is dropping a partition of scores at this moment: try again",
     _T.CONFLICT,
 )
-_AWAY = Problem(
+_AWAY = DatabaseProblem(
     "cannot be reached: check that the server runs, and host and port in `database:`",
     _T.UNREACHABLE,
 )
@@ -159,14 +163,14 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
     except driver as error:
         raise translate(error, url) from None
     except PoolTimeout:
-        msg = f"{describe(url)}: every connection of the pool is in use: try again"
+        msg = f"{describe_url(url)}: every connection of the pool is in use: try again"
         raise DatabaseError(msg, permanent=False, trouble=_T.OVERLOADED) from None
     except StatementError as error:
         # The caller passed a value that the column refuses, such as a naive datetime.
         raise (error.orig or error) from None
     except SQLAlchemyError as error:
         msg = (
-            f"{describe(url)}: {type(error).__name__}: this is a fault of rankwatch: please "
+            f"{describe_url(url)}: {type(error).__name__}: this is a fault of rankwatch: please "
             "report it"
         )
         raise DatabaseError(msg) from error
@@ -182,15 +186,17 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
     else:
         problem = _postgres_problem(error, url)
     if problem is None:
-        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
+        return SchemaError(
+            f"{describe_url(url)} lacks tables or columns of this version: {UPGRADE}"
+        )
     return DatabaseError(
-        f"{describe(url)} {problem.text}",
+        f"{describe_url(url)} {problem.text}",
         permanent=problem.is_permanent,
         trouble=problem.trouble,
     )
 
 
-def _sqlite_problem(error: sqlite3.Error, url: URL) -> Problem | None:
+def _sqlite_problem(error: sqlite3.Error, url: URL) -> DatabaseProblem | None:
     """Describe SQLite's error.
 
     Return None if the error means that tables or columns are missing.
@@ -207,7 +213,7 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> Problem | None:
     return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-def problem_of_opening(file: Path) -> Problem:
+def problem_of_opening(file: Path) -> DatabaseProblem:
     """Return why a SQLite file cannot be opened."""
     if not file.parent.is_dir():
         advice = "its directory does not exist: create it"
@@ -215,10 +221,10 @@ def problem_of_opening(file: Path) -> Problem:
         advice = "it is a directory: name a file"
     else:
         advice = "give this account access to the file and its directory"
-    return Problem(f"cannot be opened: {advice}", _T.DENIED, is_permanent=True)
+    return DatabaseProblem(f"cannot be opened: {advice}", _T.DENIED, is_permanent=True)
 
 
-def _postgres_problem(error: BaseException | None, url: URL) -> Problem | None:
+def _postgres_problem(error: BaseException | None, url: URL) -> DatabaseProblem | None:
     """Describe PostgreSQL's error. Return None if it means that tables or columns are missing."""
     state = sqlstate_of(error) or ""
     if state == _NO_TABLE and _PARTITION.search(str(error)):
@@ -231,26 +237,26 @@ def _postgres_problem(error: BaseException | None, url: URL) -> Problem | None:
     return problem or _unforeseen(error, f"SQLSTATE {state}")
 
 
-def _problem_of_connecting(error: BaseException | None, url: URL) -> Problem:
+def _problem_of_connecting(error: BaseException | None, url: URL) -> DatabaseProblem:
     """Describe an error of PostgreSQL's driver without SQLSTATE: no connection was made."""
     unreadable = find_unreadable_tls_file(url.query)
     if unreadable is not None:
         option, file = unreadable
         fault_and_advice = ": ".join(write_unreadable_tls_file(option, file))
-        return Problem(f"cannot be reached: {fault_and_advice}", _T.UNREACHABLE)
+        return DatabaseProblem(f"cannot be reached: {fault_and_advice}", _T.UNREACHABLE)
     fault = None if error is None else find_tls_fault(error)
     if fault is not None:
         fault_and_advice = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
-        return Problem(fault_and_advice, _T.UNREACHABLE)
+        return DatabaseProblem(fault_and_advice, _T.UNREACHABLE)
     if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return _AWAY
     return _unforeseen(error, type(error).__name__)
 
 
-def _unforeseen(error: BaseException | None, code: str) -> Problem:
+def _unforeseen(error: BaseException | None, code: str) -> DatabaseProblem:
     """Log the error, and describe it by its code only, because its text may contain secrets."""
     if error is not None:
-        note_error(error)
-    return Problem(
+        log_error(error)
+    return DatabaseProblem(
         f"refused a statement ({code}): read the database's log", _T.OTHER, is_permanent=True
     )

@@ -71,7 +71,7 @@ def file_of(url: URL) -> Path | None:
     return None if path.startswith("file:") else Path(path)
 
 
-def describe(url: URL) -> str:
+def describe_url(url: URL) -> str:
     """Name the database in a message, without secrets: by its file, or by name, host and port."""
     file = file_of(url)
     if file is not None:

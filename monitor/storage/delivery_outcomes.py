@@ -90,17 +90,17 @@ def _is_news(row: Row[Any], outcome: Notification) -> bool:
 def _new_values(outcome: Notification) -> dict[str, object]:
     """Return the parameters of `_UPDATE`, with the new values of the delivery's columns.
 
-    The new values end the lease of the delivery.
+    The new values end the claim of the delivery.
     """
-    is_attempt = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
+    was_tried = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
     return to_row(
         outcome,
         deliveries,
         delivery_id=outcome.delivery_id,
-        new_attempts=int(is_attempt),
+        new_attempts=int(was_tried),
         # The column must not be NULL. Nothing reads it after the delivery is settled.
         next_attempt_at=outcome.next_attempt_at or outcome.at,
         settled_at=None if outcome.status in WAITING else outcome.at,
-        leased_by=None,
-        leased_until=None,
+        claimed_by=None,
+        claimed_until=None,
     )

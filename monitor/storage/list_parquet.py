@@ -36,7 +36,7 @@ _SEGMENT_NAMES = b"segments"
 
 
 @immutable
-class Piece:
+class ListPiece:
     """Lists of one arm.
 
     ``first_user`` and ``last_user`` are its first and last user id in UTF-8.
@@ -49,7 +49,7 @@ class Piece:
     payload: bytes
 
 
-def pack(lists: KeptLists) -> Iterator[Piece]:
+def pack(lists: KeptLists) -> Iterator[ListPiece]:
     """Yield the pieces of both arms.
 
     An arm without users has one piece without rows. So stored lists of no users differ from lists
@@ -72,16 +72,16 @@ def pack(lists: KeptLists) -> Iterator[Piece]:
                 piece = piece.replace_schema_metadata({_SEGMENT_NAMES: json.dumps(names).encode()})
             # An empty piece has no first user.
             first_and_last = pc.min_max(piece["user"]).as_py()
-            yield Piece(
+            yield ListPiece(
                 arm=arm,
                 part=part,
-                first_user=user_key(first_and_last["min"] or ""),
-                last_user=user_key(first_and_last["max"] or ""),
+                first_user=encode_user(first_and_last["min"] or ""),
+                last_user=encode_user(first_and_last["max"] or ""),
                 payload=_encode(piece),
             )
 
 
-def user_key(user: str) -> bytes:
+def encode_user(user: str) -> bytes:
     """Return the user's id in UTF-8, which databases order by code point."""
     return user.encode(errors="surrogatepass")
 

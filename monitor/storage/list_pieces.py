@@ -20,7 +20,7 @@ from monitor.model.alerts import State
 from monitor.model.errors import DatabaseError
 from monitor.model.pages import UserLists
 from monitor.model.rankings import Arm
-from monitor.model.rules import METRIC_LABELS, RuleKind
+from monitor.model.rules import RuleKind
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.storage.rows import to_row
 from monitor.storage.run_results import newest_ok
@@ -64,7 +64,7 @@ def store_lists(
     connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
-def read_lists(database: Database, run_id: int) -> KeptLists | None:
+def load_lists(database: Database, run_id: int) -> KeptLists | None:
     """Return the run's lists, or None if it stored none.
 
     Raises DatabaseError if they are damaged.
@@ -96,7 +96,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     """Return both lists of one user of the run, or None if they are not stored."""
     from monitor.storage import list_parquet
 
-    user_key = list_parquet.user_key(user)
+    user_key = list_parquet.encode_user(user)
     # Pieces are large, so only pieces that may contain the user are read.
     may_have_user = and_(kept_lists.c.first_user <= user_key, kept_lists.c.last_user >= user_key)
     query = select(kept_lists.c.arm, kept_lists.c.payload).where(
@@ -134,9 +134,7 @@ def onset_of(connection: Connection, comparison: str) -> datetime | None:
 def _onset() -> Select[Any]:
     """Select when the oldest current drift alert began, in all comparisons."""
     # Alerts on conditions, such as missing users, may last for months without a fault in the lists.
-    conditions = select(transitions.c.alert).where(
-        transitions.c.metric == METRIC_LABELS[RuleKind.CONDITION]
-    )
+    conditions = select(transitions.c.alert).where(transitions.c.kind == RuleKind.CONDITION)
     is_drift = and_(alert_states.c.state != State.QUIET, alert_states.c.alert.not_in(conditions))
     return select(func.min(alert_states.c.since)).where(is_drift)
 

@@ -13,8 +13,8 @@ from monitor.model.instants import format_instant
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
 from monitor.model.runs import Lease, RunStatus
 from monitor.storage import leases, schema_version
-from monitor.storage.database_url import describe
-from monitor.storage.outbox import end_leases
+from monitor.storage.database_url import describe_url
+from monitor.storage.outbox import end_delivery_claims
 from monitor.storage.partitions import bytes_of
 from monitor.storage.prune import prune
 from monitor.storage.rows import is_sqlite
@@ -87,7 +87,7 @@ class SqlMaintenance:
     def ping(self) -> None:
         """Raise DatabaseError if the database does not answer or its schema is wrong."""
         with self._database.read() as connection:
-            schema_version.require_newest(connection, describe(self._database.url))
+            schema_version.require_newest(connection, describe_url(self._database.url))
 
     def probe_write(self) -> None:
         """Write and flush a stored value.
@@ -118,7 +118,7 @@ class SqlMaintenance:
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
         """Write under this lease from now on, and end what daemons of earlier epochs have claimed.
 
-        Their unfinished runs become abandoned, and the last leader's leases on deliveries end. A
+        Their unfinished runs become abandoned, and the last leader's claims on deliveries end. A
         transaction may be idle for ``patience``. Returns the number of abandoned runs of each
         comparison. Raises LeaseLostError if another daemon has taken the lease.
         """
@@ -133,7 +133,7 @@ class SqlMaintenance:
         )
         with self._database.write() as connection:
             if lease.before is not None:
-                end_leases(connection, lease.before)
+                end_delivery_claims(connection, lease.before)
             ended = connection.execute(end_claims)
             # A rerun that ended keeps the status of its earlier result.
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)

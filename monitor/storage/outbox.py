@@ -1,4 +1,4 @@
-"""SqlOutbox leases deliveries and stores their outcomes."""
+"""SqlOutbox claims deliveries and stores their outcomes."""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -30,7 +30,7 @@ from monitor.model.notifications import (
     FiringSnapshot,
     Notification,
 )
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.runs import Evidence, EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
@@ -43,14 +43,14 @@ from monitor.storage.alert_states import (
 from monitor.storage.alert_store import read_silences
 from monitor.storage.delivery_outcomes import record_outcomes
 from monitor.storage.rows import chunks, from_row, from_rows, lock_names
-from monitor.storage.run_results import explanations_of, items_of
+from monitor.storage.run_results import explanations_by_run, items_by_run
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
 from monitor.texts.model_versions import write_models
 
-_LONGEST_LEASE = timedelta(minutes=10)
-"""The longest time for which a process leases a delivery."""
+_LONGEST_CLAIM = timedelta(minutes=10)
+"""The longest time for which a process claims a delivery."""
 _LONGEST_PAUSE = timedelta(hours=2)
 """The longest time until the next attempt of a delivery."""
 _RETRIED_FOR = timedelta(days=1)
@@ -102,7 +102,7 @@ class SqlOutbox:
             comparison = _comparison_due_longest(connection, receiver, now)
             if comparison is None:
                 return ()
-            is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_leased(now))
+            is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_claimed(now))
             # If there are more than ``limit``, deliveries that are due come before others.
             due_first = case((_is_due(now), 0), else_=1)
             waiting = (
@@ -114,8 +114,8 @@ class SqlOutbox:
             )
             rows = connection.execute(waiting).all()
             is_claimed = deliveries.c.id.in_([row.delivery_id for row in rows])
-            lease = update(deliveries).where(is_claimed)
-            connection.execute(lease.values(leased_by=owner, leased_until=until))
+            claim = update(deliveries).where(is_claimed)
+            connection.execute(claim.values(claimed_by=owner, claimed_until=until))
         # ``id`` is the transition's.
         return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
 
@@ -155,7 +155,7 @@ class SqlOutbox:
             row = connection.execute(run).first()
             if row is None:
                 return Briefing()
-            explanation = explanations_of(connection, [row.id]).get(row.id)
+            explanation = explanations_by_run(connection, [row.id]).get(row.id)
             examples = explanation.examples if explanation else ()
             if not examples:
                 examples = _worst_examples(connection, row.id)
@@ -176,14 +176,14 @@ class SqlOutbox:
     ) -> None:
         is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
         mark = update(deliveries).where(is_in_message)
-        # Sending takes time, so all leases of the process on these receivers are renewed.
+        # Sending takes time, so all claims of the process on these receivers are renewed.
         receivers = {delivery.receiver for delivery in sending}
-        is_leased = and_(
-            deliveries.c.receiver.in_(receivers), deliveries.c.leased_by == owner, _IS_WAITING
+        is_of_owner = and_(
+            deliveries.c.receiver.in_(receivers), deliveries.c.claimed_by == owner, _IS_WAITING
         )
         with self._database.write() as connection:
             connection.execute(mark.values(may_be_known=True, message_key=message_key))
-            connection.execute(update(deliveries).where(is_leased).values(leased_until=until))
+            connection.execute(update(deliveries).where(is_of_owner).values(claimed_until=until))
 
     def record(self, *notifications: Notification) -> None:
         with self._database.write() as connection:
@@ -301,7 +301,7 @@ class SqlOutbox:
             backlog[receiver] = count, max(0.0, age_s)
         return backlog
 
-    def records(self) -> Mapping[str, ReceiverRecord]:
+    def receiver_health(self) -> Mapping[str, ReceiverHealth]:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
@@ -314,16 +314,16 @@ class SqlOutbox:
         with self._database.read() as connection:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
-        records = {}
+        health = {}
         for receiver in {*successes, *errors}:
             success = successes.get(receiver)
             error = errors.get(receiver)
-            records[receiver] = ReceiverRecord(
+            health[receiver] = ReceiverHealth(
                 last_success_at=success.at if success else None,
                 last_error_at=error.at if error else None,
                 reason=error.reason if error else None,
             )
-        return records
+        return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Return how many deliveries to each receiver were given up since then.
@@ -363,18 +363,18 @@ def _last_by_receiver(
     return {row.receiver: row for row in connection.execute(query)}
 
 
-def end_leases(connection: Connection, owner: str) -> None:
-    """End the leases of a process that can no longer record outcomes."""
+def end_delivery_claims(connection: Connection, owner: str) -> None:
+    """End the claims of a process that can no longer record outcomes."""
     # If the owner sent a message without recording it, another process sends the message again.
-    is_leased = and_(_IS_WAITING, deliveries.c.leased_by == owner)
+    is_of_owner = and_(_IS_WAITING, deliveries.c.claimed_by == owner)
     connection.execute(
-        update(deliveries).where(is_leased).values(leased_by=None, leased_until=None)
+        update(deliveries).where(is_of_owner).values(claimed_by=None, claimed_until=None)
     )
 
 
 def _worst_examples(connection: Connection, run_id: int) -> tuple[ExampleLists, ...]:
     """Return both lists of some users with the least similar lists in the run."""
-    evidence = items_of(connection, Evidence, [run_id]).get(run_id, ())
+    evidence = items_by_run(connection, Evidence, [run_id]).get(run_id, ())
     # The worst users come first, and representative users after them.
     return tuple(
         ExampleLists(user=item.user, baseline=item.baseline, candidate=item.candidate)
@@ -395,16 +395,16 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
     """Return the comparison with the delivery that has been due for the longest time.
 
-    Comparisons with a leased delivery are left out, because it is being sent now. Returns None if
+    Comparisons with a claimed delivery are left out, because it is being sent now. Returns None if
     no other comparison has a due delivery.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
-    leased = _select(transitions.c.comparison).where(is_waiting, _is_leased(now))
+    claimed = _select(transitions.c.comparison).where(is_waiting, _is_claimed(now))
     due = _select(transitions.c.comparison).where(
         is_waiting,
         _is_due(now),
-        ~_is_leased(now),
-        transitions.c.comparison.not_in(leased),
+        ~_is_claimed(now),
+        transitions.c.comparison.not_in(claimed),
     )
     first = due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)
     comparison: str | None = connection.scalar(first)
@@ -417,11 +417,11 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
     return or_(next_attempt_at <= now, next_attempt_at > now + _LONGEST_PAUSE)
 
 
-def _is_leased(now: datetime) -> ColumnElement[bool]:
-    # A delivery without a lease counts as one whose lease ends now.
-    ends_at = func.coalesce(deliveries.c.leased_until, now)
-    # A lease that ends too late was taken before a clock was set back.
-    return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
+def _is_claimed(now: datetime) -> ColumnElement[bool]:
+    # A delivery without a claim counts as one whose claim ends now.
+    ends_at = func.coalesce(deliveries.c.claimed_until, now)
+    # A claim that ends too late was taken before a clock was set back.
+    return and_(ends_at > now, ends_at <= now + _LONGEST_CLAIM)
 
 
 def _sent_rows(

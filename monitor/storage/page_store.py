@@ -26,10 +26,10 @@ from sqlalchemy import (
 from monitor.model.alerts import State, Transition, normal_band
 from monitor.model.explanation import Explanation
 from monitor.model.pages import (
-    Attempt,
     IncidentFilter,
     IncidentHistory,
     IncidentStart,
+    ReceiverAnswer,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
@@ -45,8 +45,8 @@ from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, from_rows, is_sqlite
 from monitor.storage.run_results import (
     RUN_ROWS,
-    coverage_of,
-    explanations_of,
+    coverage_by_run,
+    explanations_by_run,
     newest_ok,
     newest_run,
 )
@@ -153,7 +153,7 @@ class SqlPageStore:
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:
-            by_run = coverage_of(connection, run_ids, segment=segment)
+            by_run = coverage_by_run(connection, run_ids, segment=segment)
         return {run_id: coverage.all for run_id, coverage in by_run.items()}
 
     def segments(
@@ -170,13 +170,13 @@ class SqlPageStore:
             is_wanted = and_(summaries.c.run_id.in_(newest_first), summaries.c.metric == metric)
             query = select(*columns).where(is_wanted).order_by(summaries.c.position)
             rows = connection.execute(query).all()
-            coverage_by_run = coverage_of(connection, newest_first[:1])
+            newest_coverage = coverage_by_run(connection, newest_first[:1])
         means: dict[str, dict[int, float | None]] = defaultdict(dict)
         for run_id, segment, mean in rows:
             means[segment][run_id] = mean
         # Only the coverage of the newest run was read.
         users = {}
-        for coverage in coverage_by_run.values():
+        for coverage in newest_coverage.values():
             users = {row.segment: row.paired for row in coverage.rows}
         segment_means = []
         for segment, mean_by_run in means.items():
@@ -194,7 +194,7 @@ class SqlPageStore:
 
     def explanation(self, run_id: int) -> Explanation | None:
         with self._database.read() as connection:
-            return explanations_of(connection, [run_id]).get(run_id)
+            return explanations_by_run(connection, [run_id]).get(run_id)
 
     def changes(
         self,
@@ -262,7 +262,7 @@ class SqlPageStore:
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
-        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all attempts."""
+        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers."""
         is_of_incident = transitions.c.incident == key
         changes = (
             select(transitions)
@@ -287,19 +287,18 @@ class SqlPageStore:
             rows = connection.execute(changes).all()
             outcomes = connection.execute(log).all()
         positions = {row.id: position for position, row in enumerate(rows)}
-        # One attempt may deliver several transitions, with one outcome for each of them. An attempt
+        # One answer may be about several transitions, with one outcome for each of them. An answer
         # is returned even if all its transitions are beyond the limit.
-        attempts: dict[Attempt, list[int]] = {}
+        answers: dict[ReceiverAnswer, list[int]] = {}
         for row in outcomes:
-            attempt = from_row(Attempt, row, positions=())
-            delivered = attempts.setdefault(attempt, [])
+            answer = from_row(ReceiverAnswer, row, positions=())
+            delivered = answers.setdefault(answer, [])
             if row.id in positions:
                 delivered.append(positions[row.id])
         return IncidentHistory(
             transitions=from_rows(Transition, rows),
-            attempts=tuple(
-                replace(attempt, positions=tuple(delivered))
-                for attempt, delivered in attempts.items()
+            answers=tuple(
+                replace(answer, positions=tuple(delivered)) for answer, delivered in answers.items()
             ),
         )
 

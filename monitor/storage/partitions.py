@@ -121,7 +121,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
         attached = read_partitions(connection)
     for day in days:
         if not any(partition.first <= day < partition.end for partition in attached):
-            _attempt(database, partial(_create, day=day))
+            _try_step(database, partial(_create, day=day))
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
@@ -134,7 +134,7 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     dropped_rows = 0
     obstacles: list[str] = []
     for partition in past:
-        rows_or_error = _attempt(database, partial(_drop, partition=partition, before=before))
+        rows_or_error = _try_step(database, partial(_drop, partition=partition, before=before))
         if not isinstance(rows_or_error, DatabaseError):
             dropped_rows += rows_or_error
             continue
@@ -229,7 +229,7 @@ def _drop(connection: Connection, partition: Partition, before: datetime) -> int
     return rows
 
 
-def _attempt(database: Database, step: Callable[[Connection], _Result]) -> _Result | DatabaseError:
+def _try_step(database: Database, step: Callable[[Connection], _Result]) -> _Result | DatabaseError:
     """Try the step without waiting long for a lock. Return its result, or the error if it failed.
 
     The error is returned and not raised, because `Database` would report it as an outage.

@@ -15,10 +15,10 @@ from monitor.model.runs import (
     RUN_MARK,
     ArmScore,
     Evidence,
+    FinishedRun,
     KeptLists,
     LatestRun,
     Run,
-    RunRecord,
     RunStatus,
     Scores,
     Summary,
@@ -26,13 +26,13 @@ from monitor.model.runs import (
 )
 from monitor.storage import run_results
 from monitor.storage.alert_states import IS_END, read_states
-from monitor.storage.list_pieces import HAS_LISTS, read_lists
+from monitor.storage.list_pieces import HAS_LISTS, load_lists
 from monitor.storage.rows import from_row, from_rows
 from monitor.storage.run_memory import read_memory
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import runs, summaries
 from monitor.storage.transactions import Database
-from monitor.storage.user_scores import scores_of
+from monitor.storage.user_scores import scores_of_run
 
 WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK,
@@ -73,10 +73,10 @@ class SqlHistory:
                 if run is not None:
                     newest.append(run)
             ids = [run.id for run in newest]
-            expectations = run_results.items_of(connection, Expectation, ids)
+            expectations = run_results.items_by_run(connection, Expectation, ids)
             return tuple(
-                _latest(connection, record, expectations.get(record.id, ()))
-                for record in _records(connection, newest)
+                _latest(connection, run, expectations.get(run.id, ()))
+                for run in _with_results(connection, newest)
             )
 
     def changes(
@@ -122,13 +122,13 @@ class SqlHistory:
             query = query.where(runs.c.slot <= until)
         return from_rows(Run, self._database.rows(query))
 
-    def run_records(
+    def finished_runs(
         self,
         comparison: str,
         *,
         after: datetime | None,
         limit: int,
-    ) -> tuple[RunRecord, ...]:
+    ) -> tuple[FinishedRun, ...]:
         """Return finished runs with slots after ``after``, oldest first.
 
         At most ``limit`` runs are returned. Their status does not matter.
@@ -144,45 +144,45 @@ class SqlHistory:
             query = query.where(runs.c.slot > after)
         with self._database.read() as connection:
             rows = connection.execute(query)
-            return _records(connection, from_rows(Run, rows))
+            return _with_results(connection, from_rows(Run, rows))
 
-    def record(self, run_id: int) -> RunRecord | None:
+    def finished_run(self, run_id: int) -> FinishedRun | None:
         with self._database.read() as connection:
             rows = connection.execute(run_results.RUN_ROWS.where(runs.c.id == run_id))
-            records = _records(connection, from_rows(Run, rows))
-        return records[0] if records else None
+            found = _with_results(connection, from_rows(Run, rows))
+        return found[0] if found else None
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
-            return run_results.items_of(connection, Evidence, [run_id]).get(run_id, ())
+            return run_results.items_by_run(connection, Evidence, [run_id]).get(run_id, ())
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
-        return read_lists(self._database, run_id)
+        return load_lists(self._database, run_id)
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
         with self._database.read() as connection:
-            return scores_of(connection, run_id, metrics)
+            return scores_of_run(connection, run_id, metrics)
 
 
-def _records(connection: Connection, finished: Sequence[Run]) -> tuple[RunRecord, ...]:
-    """Return the records of these runs with all results, in the same order."""
+def _with_results(connection: Connection, finished: Sequence[Run]) -> tuple[FinishedRun, ...]:
+    """Return these runs with all results, in the same order."""
     ids = [run.id for run in finished]
-    coverage_by_run = run_results.coverage_of(connection, ids)
-    summaries_by_run = run_results.items_of(connection, Summary, ids)
-    arm_scores_by_run = run_results.items_of(connection, ArmScore, ids)
-    explanations = run_results.explanations_of(connection, ids)
-    records = []
+    coverage_by_run = run_results.coverage_by_run(connection, ids)
+    summaries_by_run = run_results.items_by_run(connection, Summary, ids)
+    arm_scores_by_run = run_results.items_by_run(connection, ArmScore, ids)
+    explanations = run_results.explanations_by_run(connection, ids)
+    finished_runs = []
     for run in finished:
-        record = extend(
-            RunRecord,
+        finished_run = extend(
+            FinishedRun,
             run,
             coverage=coverage_by_run.get(run.id),
             summaries=summaries_by_run.get(run.id, ()),
             arm_scores=arm_scores_by_run.get(run.id, ()),
             explanation=explanations.get(run.id),
         )
-        records.append(record)
-    return tuple(records)
+        finished_runs.append(finished_run)
+    return tuple(finished_runs)
 
 
 def _marks(
@@ -211,30 +211,30 @@ def _marks(
 
 def _latest(
     connection: Connection,
-    record: RunRecord,
+    run: FinishedRun,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
     """Return a comparison's newest run, with its alerts and with what pages show of earlier runs.
 
     ``expectations`` are those of the run.
     """
-    is_of_comparison = runs.c.comparison == record.comparison
-    newest_ok = run_results.newest_ok(record.comparison).limit(1)
+    is_of_comparison = runs.c.comparison == run.comparison
+    newest_ok = run_results.newest_ok(run.comparison).limit(1)
     last_ok = connection.execute(
         newest_ok.with_only_columns(runs.c.slot, runs.c.finished_at)
     ).first()
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
     return extend(
         LatestRun,
-        record,
-        states=read_states(connection, record.comparison),
+        run,
+        states=read_states(connection, run.comparison),
         last_ok_slot=last_ok.slot if last_ok else None,
         last_ok_at=last_ok.finished_at if last_ok else None,
         expectations=expectations,
         unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
-        recent=_recent_means(connection, record),
-        last_end=_last_end(connection, record),
+        recent=_recent_means(connection, run),
+        last_end=_last_end(connection, run),
     )
 
 
@@ -250,7 +250,7 @@ def _last_end(connection: Connection, run: Run) -> Transition | None:
 
 
 def _recent_means(
-    connection: Connection, run: RunRecord
+    connection: Connection, run: FinishedRun
 ) -> tuple[tuple[datetime, float | None], ...]:
     """Return the slot of each of the newest ok runs until ``run``, and its mean over all users.
 

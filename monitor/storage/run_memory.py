@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import starmap
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
@@ -13,12 +14,12 @@ from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
-from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
+from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, RunStatus, Summary
 from monitor.model.unpaired import UnpairedFindings
 from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states
-from monitor.storage.list_pieces import last_run_with_lists, onset_of, read_lists
+from monitor.storage.list_pieces import last_run_with_lists, load_lists, onset_of
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import runs, summaries
 from monitor.storage.transactions import Database
@@ -90,7 +91,7 @@ def _read_lists(
     if run_id is None:
         return None
     try:
-        return read_lists(database, run_id)
+        return load_lists(database, run_id)
     except DatabaseError as error:
         if not error.permanent:
             raise
@@ -120,12 +121,13 @@ def _past_runs(
 ) -> tuple[PastRun, ...]:
     """Return these runs as a judgement needs them, in the same order.
 
-    A run gets its summaries only if it lacks lessons for one of the requested series.
+    A run gets its summaries only if they are requested, or if it lacks a lesson about one of the
+    requested series.
     """
     ids = [run.id for run in last_ok_runs]
     columns = select(runs.c.id, runs.c.models, runs.c.standstills)
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
-    lessons = run_results.lessons_of(connection, ids)
+    lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
     ids_without_lessons = []
     for run in last_ok_runs:
@@ -137,9 +139,10 @@ def _past_runs(
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        if not all(past_run.teaches(alert, series) for alert, series in request.series.items()):
+        has_lessons = all(starmap(past_run.has_lesson, request.series.items()))
+        if request.wants_summaries or not has_lessons:
             ids_without_lessons.append(run.id)
-    summaries_by_run = run_results.items_of(connection, Summary, ids_without_lessons)
+    summaries_by_run = run_results.items_by_run(connection, Summary, ids_without_lessons)
     for run_id, run_summaries in summaries_by_run.items():
         past_runs[run_id] = replace(past_runs[run_id], summaries=run_summaries)
     return tuple(past_runs.values())
@@ -215,7 +218,7 @@ def _healthy_splits(
     chosen = quiet[-request.splits :]
     # With many segments, at least one of them nearly always looks like a trend. So only the
     # expectations for all users can make a run suspicious.
-    expectations = run_results.items_of(connection, Expectation, chosen, segment=ALL)
+    expectations = run_results.items_by_run(connection, Expectation, chosen, segment=ALL)
     rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
     splits = {run_id: split for run_id, split in rows if split and split.means.n}
     healthy = []
@@ -236,7 +239,7 @@ def _last_explained(
         if of_fault and of_fault[-1].states and not run.states:
             of_fault.clear()
         of_fault.append(run)
-    explanations = run_results.explanations_of(connection, [run.id for run in of_fault])
+    explanations = run_results.explanations_by_run(connection, [run.id for run in of_fault])
     explained = []
     for run in reversed(of_fault):
         if run.id in explanations:
@@ -290,7 +293,7 @@ def _last_ok_runs(
         select(columns.alert, columns.segment, columns.slot, columns.to_state)
         .where(
             columns.comparison == request.comparison,
-            columns.metric != METRIC_LABELS[RuleKind.CONDITION],
+            columns.kind != RuleKind.CONDITION,
         )
         .order_by(columns.slot, columns.id)
     )

@@ -17,6 +17,7 @@ from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
+from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
 from monitor.storage.partitions import of_run
 from monitor.storage.rows import from_row, to_row
@@ -41,7 +42,7 @@ _T = TypeVar("_T", bound="DataclassInstance")
 _DOUBLES = "<f8"
 _DOUBLE_BYTES = 8
 
-_About = tuple[tuple[str, str, tuple[str, ...]], ...]
+_About = tuple[tuple[str, JudgedSeries, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
 
 _FIELDS = {field.name for field in fields(Run)}
@@ -113,7 +114,7 @@ def put_items(
         connection.execute(table.insert(), rows)
 
 
-def items_of(
+def items_by_run(
     connection: Connection,
     kind: type[_T],
     run_ids: Sequence[int],
@@ -151,18 +152,18 @@ def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
     return select(runs.c.id, runs.c.slot).where(*is_ok, *conditions).order_by(runs.c.slot.desc())
 
 
-def coverage_of(
+def coverage_by_run(
     connection: Connection,
     run_ids: Sequence[int],
     *,
     segment: str | None = None,
 ) -> dict[int, Coverage]:
     """Return the coverage of each run that has one. ``segment`` None selects all segments."""
-    by_run = items_of(connection, CoverageRow, run_ids, segment=segment)
+    by_run = items_by_run(connection, CoverageRow, run_ids, segment=segment)
     return {run_id: Coverage(rows=rows) for run_id, rows in by_run.items()}
 
 
-def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
+def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
     """Return the explanations of these runs, if this version can read them."""
     query = select(explanations.c.run_id, explanations.c.details).where(
         explanations.c.run_id.in_(run_ids)
@@ -178,7 +179,7 @@ def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     about = []
     numbers = []
     for alert, lesson in to_lessons(expectations).items():
-        if lesson.series:
+        if lesson.series is not None:
             about.append([alert, lesson.series, lesson.segments])
             numbers.append(lesson.numbers)
     if not numbers:
@@ -190,7 +191,7 @@ def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     return {"about": json.dumps(about), "numbers": joined.astype(_DOUBLES).tobytes()}
 
 
-def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
+def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
     """Return the lessons of each run, by run and alert.
 
     If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
@@ -227,6 +228,8 @@ def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
 def _parse_about(about: str) -> _About:
     """Parse the text once for all runs of a comparison, whose texts are mostly equal."""
     parsed = []
-    for alert, series, segments in json.loads(about):
+    for alert, (metric, statistic, judged, min_users), segments in json.loads(about):
+        judged_segments = judged if isinstance(judged, str) else tuple(judged)
+        series = JudgedSeries(metric, statistic, judged_segments, min_users)
         parsed.append((alert, series, tuple(segments)))
     return tuple(parsed)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 from sqlalchemy import Connection, func, inspect, select, text
 
-from monitor.boundary.foreign_errors import note_error
+from monitor.boundary.foreign_errors import log_error
 from monitor.model.errors import DatabaseError, SchemaError
 from monitor.storage.database_errors import UPGRADE, problem_of_opening, translated
-from monitor.storage.database_url import describe, file_of, parse_url
+from monitor.storage.database_url import describe_url, file_of, parse_url
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import filter_of_dialect, is_no_partition
 from monitor.storage.rows import is_sqlite
@@ -76,7 +76,7 @@ def current(url: SecretStr | str) -> str | None:
         return version_of(connection)
 
 
-def probe(url: SecretStr | str) -> str | None:
+def probe_database(url: SecretStr | str) -> str | None:
     """Try the database as the daemon's start does, but change nothing.
 
     Returns the schema's version, or None if the daemon will create the file or the tables. Raises
@@ -85,13 +85,13 @@ def probe(url: SecretStr | str) -> str | None:
     parsed = parse_url(url)
     file = file_of(parsed)
     if file is not None:
-        _require_access(file, describe(parsed))
+        _require_access(file, describe_url(parsed))
         if not file.exists():
             return None
     with _opened(url) as database, database.read() as connection:
         version = version_of(connection)
         if version is not None:
-            require_newest(connection, describe(parsed))
+            require_newest(connection, describe_url(parsed))
     return version
 
 
@@ -234,7 +234,7 @@ def _migrating(database: Database) -> Iterator[Config]:
     """
     from alembic.util import CommandError
 
-    place = describe(database.url)
+    place = describe_url(database.url)
     with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
             _require_postgres(connection, place)
@@ -244,7 +244,7 @@ def _migrating(database: Database) -> Iterator[Config]:
         try:
             yield _config(connection)
         except CommandError as error:
-            note_error(error)
+            log_error(error)
             versions = ", ".join(reversed(_versions()))
             msg = f"{place} cannot be migrated to an unknown version: use base or one of {versions}"
             raise SchemaError(msg) from None

@@ -19,7 +19,7 @@ from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble, Le
 from monitor.model.immutable import immutable
 from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
-from monitor.storage.database_url import describe, file_of
+from monitor.storage.database_url import describe_url, file_of
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import identity, make_private
 from monitor.storage.tables.run_tables import leases
@@ -66,7 +66,7 @@ class LeaseFence:
         """
         if self.lease is None:
             raise LeaseLostError(
-                f"{describe(connection.engine.url)}: this daemon is a standby: nothing was written"
+                f"{describe_url(connection.engine.url)}: this daemon is a standby: nothing was written"
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
@@ -194,7 +194,7 @@ class Database:
         file = file_of(self.url)
         if file is None or not is_writing:
             return nullcontext()
-        return _writers_of(file.resolve()).turn(describe(self.url))
+        return _writers_of(file.resolve()).turn(describe_url(self.url))
 
     def use_write_ahead_log(self) -> None:
         """From now on, let readers and the writer of a SQLite file work at the same time."""
@@ -254,7 +254,7 @@ class Database:
         elif self._used_file != present:
             # Open connections still use the first file.
             raise DatabaseError(
-                f"{describe(self.url)} was deleted or replaced by another file while in use: put "
+                f"{describe_url(self.url)} was deleted or replaced by another file while in use: put "
                 "the file back, or restart rankwatch"
             )
 
@@ -271,7 +271,7 @@ class Database:
         self._engine.dispose()
 
     def __repr__(self) -> str:
-        return f"Database({describe(self.url)})"
+        return f"Database({describe_url(self.url)})"
 
 
 def require_file(url: URL) -> None:
@@ -279,7 +279,7 @@ def require_file(url: URL) -> None:
     file = file_of(url)
     if file is not None and not file.exists():
         msg = (
-            f"{describe(url)} does not exist yet: run `rankwatch run-once`, or start the daemon "
+            f"{describe_url(url)} does not exist yet: run `rankwatch run-once`, or start the daemon "
             "with `rankwatch serve`. Both create it. If it should exist, correct `database:`"
         )
         raise DatabaseError(msg)
@@ -354,7 +354,8 @@ def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
     if row is not None:
         leader = f"{row.holder} (host:process) leads under epoch {row.epoch}"
     return LeaseLostError(
-        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: "
+        f"{describe_url(connection.engine.url)}: the lease of epoch {lease.epoch} is over, "
+        f"{leader}: "
         "nothing was written"
     )
 

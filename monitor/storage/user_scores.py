@@ -65,7 +65,7 @@ def replace_scores(
     store_scores(connection, run_id, slot, [new])
 
 
-def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
+def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
     """Return the scores of every user of the run, ordered by user.
 
     ``names`` are the wanted metrics. Metrics without scores are left out.

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from monitor.model.instants import format_second
 from monitor.model.notifications import Silence
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.rules import Severity
 
 NEVER_SENT = "its start was never sent"
@@ -47,8 +47,8 @@ def write_more_severe(before: Severity, now: Severity) -> str:
 def write_more_users(before: float, now: float) -> str:
     """Say that an incident is sent again because it concerns more users."""
     if before < 1:
-        return "it now concerns users, and concerned none at the last page"
-    return f"it now concerns {now / before:.1f} times as many users as at the last page"
+        return "it now concerns users, and concerned none at the last notification"
+    return f"it now concerns {now / before:.1f} times as many users as at the last notification"
 
 
 def write_joined(faults: Iterable[str]) -> str:
@@ -56,21 +56,21 @@ def write_joined(faults: Iterable[str]) -> str:
     return f"another fault joined: {', '.join(faults)}"
 
 
-def write_receivers(records: Mapping[str, ReceiverRecord]) -> str:
+def write_receivers(receivers: Mapping[str, ReceiverHealth]) -> str:
     """Say for each receiver whether it accepted its last message. These are sentences."""
-    if not records:
+    if not receivers:
         return "No receiver is configured. Only web pages and Prometheus show alerts."
-    return " ".join(_write_receiver(name, record) for name, record in records.items())
+    return " ".join(_write_receiver(name, record) for name, record in receivers.items())
 
 
-def _write_receiver(name: str, record: ReceiverRecord) -> str:
-    if record.is_failing and record.last_error_at is not None:
-        failed_at = format_second(record.last_error_at)
-        return f"The receiver {name} has failed since {failed_at}: {record.reason}."
-    if record.last_success_at is not None:
+def _write_receiver(name: str, health: ReceiverHealth) -> str:
+    if health.is_failing and health.last_error_at is not None:
+        failed_at = format_second(health.last_error_at)
+        return f"The receiver {name} has failed since {failed_at}: {health.reason}."
+    if health.last_success_at is not None:
         return (
             f"The receiver {name} accepted its last message at "
-            f"{format_second(record.last_success_at)}."
+            f"{format_second(health.last_success_at)}."
         )
     return (
         f"No message has been sent to the receiver {name} yet. Test it: rankwatch notify test "

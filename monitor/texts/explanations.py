@@ -7,11 +7,11 @@ from textwrap import shorten
 
 from monitor.model.explanation import (
     SIMILAR_FAULTS,
+    DropPart,
     Explanation,
     FaultKind,
     Finding,
     MeanDrop,
-    Part,
     PartMeans,
     SegmentFall,
 )
@@ -34,11 +34,11 @@ _LONGEST_NAME = 40
 _LONGEST_NOTE = 140
 _LEAST_AMOUNT = 0.00005
 _LEAST_SHARE = 0.005
-PART_WORDS: Mapping[Part, str] = {
-    Part.MEMBERSHIP: "items replaced",
-    Part.ORDER: "items moved",
-    Part.LENGTH: "lists of other lengths",
-    Part.COMPOSITION: "different users asked",
+PART_WORDS: Mapping[DropPart, str] = {
+    DropPart.MEMBERSHIP: "items replaced",
+    DropPart.ORDER: "items moved",
+    DropPart.LENGTH: "lists of other lengths",
+    DropPart.COMPOSITION: "different users asked",
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
@@ -151,8 +151,8 @@ def write_drop(drop: MeanDrop) -> str:
     if not drop.is_clear:
         return join_sentences([f"No drop: similarity rose by {amount}.", *where])
     fell = f"Similarity fell by {amount}{_write_parts(drop.parts, drop.amount)}."
-    largest = max(Part, key=drop.parts.__getitem__)
-    if largest is Part.COMPOSITION:
+    largest = max(DropPart, key=drop.parts.__getitem__)
+    if largest is DropPart.COMPOSITION:
         # The cause is clear: other users were asked. So "No clear cause" is left out.
         return join_sentences([*where, fell])
     return join_sentences(["No clear cause.", *where, fell])
@@ -163,7 +163,11 @@ def write_distance(means: PartMeans) -> str:
 
     Used if there are no earlier lists.
     """
-    parts = {Part.MEMBERSHIP: means.membership, Part.ORDER: means.order, Part.LENGTH: means.length}
+    parts = {
+        DropPart.MEMBERSHIP: means.membership,
+        DropPart.ORDER: means.order,
+        DropPart.LENGTH: means.length,
+    }
     return (
         f"{_WITHOUT_PAST} The distance from identical lists is {means.whole:.4f}"
         f"{_write_parts(parts, means.whole)}."
@@ -188,7 +192,7 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 
-def _write_parts(parts: Mapping[Part, float], total: float) -> str:
+def _write_parts(parts: Mapping[DropPart, float], total: float) -> str:
     """Write a colon and the parts, the largest first.
 
     Parts are written as shares of the total. If one part cancels another, parts are written as

@@ -145,7 +145,7 @@ def write_breach(
     """Write the reason for a breach, and its headline.
 
     The reason has the value as ``shown``, the failures of the run, and the ``finding``. ``counts``
-    are the numbers of users with the fault that the rule watches, and of users asked for.
+    are the numbers of users with the fault that the rule judges, and of users asked for.
     """
     sentence = f"{shown}, {finding}"
     if not reasons or not isinstance(rule, CoverageRule):

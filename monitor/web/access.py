@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from monitor.boundary.files import read_bounded
 from monitor.boundary.foreign_errors import describe_error
-from monitor.model.daemon_state import Refusal, Refused
+from monitor.model.daemon_state import Refused, ReloadRefusal
 from monitor.model.errors import ConfigError, MonitorError
 from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
@@ -203,7 +203,7 @@ class CertificateStore:
         self._clock = clock
         self._loaded_stamp = self._stamp()
         self._failed_stamp: _Stamp | None = None
-        self.refusal: Refusal | None = None
+        self.refusal: ReloadRefusal | None = None
         """Why changed files are not used. None if the newest files are used."""
         self._load()
         self._looked_at = clock()
@@ -233,7 +233,7 @@ class CertificateStore:
                 return
             self._failed_stamp = stamp
             reason = str(error) if isinstance(error, MonitorError) else describe_error(error)
-            self.refusal = Refusal(file=Refused.CERTIFICATE, at=utc_now(), reason=reason)
+            self.refusal = ReloadRefusal(file=Refused.CERTIFICATE, at=utc_now(), reason=reason)
             log.error(  # noqa: TRY400 - the reason is enough
                 "new certificate refused; the old one stays in use", reason=reason
             )

@@ -28,14 +28,14 @@ from monitor.web.forms import (
     OUTCOMES,
     Form,
     FormTokens,
-    act,
     answer_gate,
     describe_failures,
     describe_gate,
+    execute_form,
     read_form,
     require_user,
 )
-from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, Query, Site
+from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, PageRequest, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_query
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
@@ -46,7 +46,7 @@ from monitor.web.server import (
     plain_answer,
 )
 
-Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
+RenderMetrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Returns body and headers of the metrics page for these headers Accept and Accept-Encoding.
 
 It is called in a worker thread.
@@ -127,7 +127,7 @@ class Health(Protocol):
 def create_app(
     *,
     site: Site,
-    metrics: Metrics,
+    metrics: RenderMetrics,
     health: Health,
     reload: Reload,
     documentation: Documentation | None = None,
@@ -177,7 +177,7 @@ def create_app(
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
     """Return the data of the page for this request, an object of the type ``page.shows``."""
     chosen = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
-    return page.read(site, Query(path=request.path_params, chosen=chosen))
+    return page.read(site, PageRequest(path=request.path_params, chosen=chosen))
 
 
 def _in_thread(
@@ -238,7 +238,7 @@ def _form_endpoint(
             fields = await read_form(request)
             issued = tokens.verify(fields.get("token", ""), user)
             form = Form(user=user, issued=issued, key=alert_key, fields=fields)
-            outcome = await run_sync(act, site, form, limiter=limiter)
+            outcome = await run_sync(execute_form, site, form, limiter=limiter)
         except ConfigError as error:
             return _error_page(site, 422, "nothing was changed", str(error))
         except DatabaseError as error:
@@ -341,7 +341,7 @@ def _document(site: Site, documentation: Documentation, request: Request) -> Res
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-def _metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of the metrics page."""
     # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)

@@ -132,7 +132,7 @@ class Form:
     fields: Mapping[str, str]
 
 
-def act(site: Site, form: Form) -> str:
+def execute_form(site: Site, form: Form) -> str:
     """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
 
     The field ``do`` names the action. Raises ConfigError if a field is wrong.
@@ -147,11 +147,11 @@ def act(site: Site, form: Form) -> str:
     def is_of_incident(start: Transition) -> bool:
         return start.incident == form.key
 
+    if action == "silence":
+        return _silence(site, form, signed)
     if action in ("acknowledge", "resolve"):
         changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")
         is_done = bool(changes)
-    elif action == "silence":
-        return _silence(site, form, signed)
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
     else:
@@ -168,7 +168,8 @@ def _silence(site: Site, form: Form, signed: Signature) -> str:
         ends_at = signed.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"the duration of the silence is wrong: {error}") from None
-    matchers = list(filter(str.strip, form.fields.get("matchers", "").splitlines()))
+    lines = form.fields.get("matchers", "").splitlines()
+    matchers = [line for line in lines if line.strip()]
     silence = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
     # A browser may send a form twice. The second one changes nothing, because it finds the silence
     # of the first one: forms are executed one at a time, by the process that showed them.

@@ -212,7 +212,8 @@ class RequestGuard:
         try:
             refusal = await self._refuse(self._front.access, scope)
             connection.is_known |= scope[IS_AUTHENTICATED]
-            await (refusal or self._app)(scope, receive, send)
+            answer = self._app if refusal is None else refusal
+            await answer(scope, receive, send)
         finally:
             connection.end_answer()
 
@@ -255,11 +256,9 @@ class RequestGuard:
         if login is None:
             return _unauthorized()
         if not credentials.remembers(*login):
-            address = (scope.get("client") or ("",))[0]
-            if (
-                self._waiting.total() >= _MOST_WAITING
-                or self._waiting[address] >= _MOST_WAITING_OF_ONE
-            ):
+            address, _ = scope.get("client") or ("", 0)
+            has_many = self._waiting.total() >= _MOST_WAITING
+            if has_many or self._waiting[address] >= _MOST_WAITING_OF_ONE:
                 return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
             if not await self._verify(credentials, login, address):
                 return _unauthorized()
@@ -306,4 +305,6 @@ def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     user, colon, password = login.partition(b":")
-    return (user, password) if scheme.lower() == b"basic" and colon else None
+    if scheme.lower() != b"basic" or not colon:
+        return None
+    return user, password

@@ -14,7 +14,7 @@ from monitor.alerts.incidents import (
     GROUP_FOR,
     assign_incidents,
     count_concerned,
-    count_pages,
+    count_wake_ups,
     find_leads,
 )
 from monitor.alerts.notification_policy import (
@@ -37,7 +37,7 @@ from monitor.model.notifications import (
     Updates,
 )
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, ConditionRule, Severity
+from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
@@ -214,7 +214,7 @@ def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
     for lack, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
-        coverage = replace(START, metric="coverage", statistic=lack)
+        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=lack)
         assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (HELD if is_held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
     sent = (
@@ -282,7 +282,9 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
 
 ROSE = "its severity rose from warning to critical"
 ANOTHER = replace(START, alert="B", dedup_key="b", slot=LATER)
-COVERAGE = replace(ANOTHER, metric="coverage", statistic="missing", value=0.2)
+COVERAGE = replace(
+    ANOTHER, kind=RuleKind.COVERAGE, metric="coverage", statistic="missing", value=0.2
+)
 FRENCH_HUNDRED = replace(SEGMENT, slot=SLOT, users=100)
 JOINING = {
     "start": START,
@@ -299,7 +301,7 @@ JOINING = {
     "missing": COVERAGE,
     "order": replace(COVERAGE, statistic="first_differs(candidate)"),
 }
-GROWN = "it now concerns {} times as many users as at the last page"
+GROWN = "it now concerns {} times as many users as at the last notification"
 JOINS = """
 # told    joins       times as many users
 start     french      -
@@ -324,7 +326,7 @@ def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, wor
     (message,) = compose_messages([later], situation(first, later, told=(first,)))
     assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
     assert message.is_update is (worse == "-")
-    assert (message.pages_before, message.pages) == (1, 1 if worse == "-" else 2)
+    assert (message.wake_ups_before, message.wake_ups) == (1, 1 if worse == "-" else 2)
     assert message.firing == (first, later)
 
 
@@ -345,8 +347,8 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     grown = replace(first, alert="C", value=0.12, dedup_key="grown", slot=LATER + MINUTE)
     starts = (*grows[:3], first, grown)
     counted = [(grows, 6), (grows, 7), (starts, 4), (starts, 5)]
-    found = [count_pages(of[:count]) for of, count in counted]
-    assert [(each.pages, each.worse) for each in found] == [
+    found = [count_wake_ups(of[:count]) for of, count in counted]
+    assert [(each.count, each.worse) for each in found] == [
         # 10, 20, and not 40 to 320 of 1,000 users.
         (2, GROWN.format("2.0")),
         (3, GROWN.format("32.0")),
@@ -355,7 +357,7 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (message,) = compose_messages(starts, situation(*starts))
-    assert (message.pages, message.pages_before, message.worse) == (4, 0, None)
+    assert (message.wake_ups, message.wake_ups_before, message.worse) == (4, 0, None)
     assert message.severity is Severity.CRITICAL
 
 
@@ -375,15 +377,20 @@ def test_a_fault_that_does_not_grow_pages_at_most_twice_and_what_was_paged_stays
         )
         starts.append(replace(start, value=0.2, normal=0.0, users=50, severity=severity, **names))
     earlier = [start for start in starts if start.slot <= SLOT + hours * HOUR]
-    assert count_pages(earlier).pages <= count_pages(starts).pages <= 2
+    assert count_wake_ups(earlier).count <= count_wake_ups(starts).count <= 2
 
 
 def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again():
     missing = replace(
-        ANOTHER, metric="coverage", statistic="missing(candidate)", value=0.02, users=1000
+        ANOTHER,
+        kind=RuleKind.COVERAGE,
+        metric="coverage",
+        statistic="missing(candidate)",
+        value=0.02,
+        users=1000,
     )
     (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
-    assert (message.pages, message.worse) == (2, "another fault joined: users get no list")
+    assert (message.wake_ups, message.worse) == (2, "another fault joined: users get no list")
     first, all_users = (
         replace(missing, segment=name, value=0.04, users=500) for name in ("country=UK", ALL)
     )
@@ -411,12 +418,6 @@ def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alon
     ]
     assert [each.segment for each in find_leads([*parts, whole])] == [leads]
     assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
-
-
-def test_what_was_stored_before_there_were_incidents_is_one_of_its_own():
-    old = replace(START, incident=None)
-    (message,) = compose_messages([old], situation(old))
-    assert (message.incident, message.firing) == (KEY, (old,))
 
 
 CONDITIONS = (

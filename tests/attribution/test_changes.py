@@ -32,7 +32,7 @@ from monitor.statistics.attribution.changes import (
     group_users,
     share_kinds,
 )
-from monitor.statistics.attribution.habits import Habit, bin_lists, find_outliers, least_share
+from monitor.statistics.attribution.habits import Habit, bin_lists, find_outlying_bins, least_share
 from monitor.statistics.attribution.hypotheses import Scene, find_suspicions
 from monitor.statistics.attribution.parts import Parts
 from pipeline.canned import ran, users
@@ -451,14 +451,14 @@ def drawn(*shares, n=1000):
 
 def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are_nobody():
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
-    found = find_outliers(now, USUAL)
+    found = find_outlying_bins(now, USUAL)
     assert found is not None
     assert (found.least, found.usual) == (6, 0.0)
     assert (found.hit_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
-        assert find_outliers(nothing, USUAL) is None
+        assert find_outlying_bins(nothing, USUAL) is None
 
 
 def test_a_training_that_is_worse_by_a_half_is_usual_still():
     for n in (10, 1000, 100_000):
-        assert find_outliers(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None
+        assert find_outlying_bins(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.model.explanation import Part
+from monitor.model.explanation import DropPart
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import (
@@ -59,7 +59,7 @@ def test_a_drop_is_taken_apart_as_by_hand():
     assert germany.excess == pytest.approx(1 / 3 - 2 / 9)
     # The three lie 0.6 apart; DE adds 0.4 above that to four users, and would to three: the new one
     # is to blame.
-    assert germany.parts[Part.COMPOSITION] == pytest.approx(0.4 / 4 - 0.4 / 3)
+    assert germany.parts[DropPart.COMPOSITION] == pytest.approx(0.4 / 4 - 0.4 / 3)
     assert kingdom.parts == pytest.approx(
         {"membership": 0, "order": 0, "length": 0, "composition": 0.1 - (0.1 - 0.4 / 3)}
     )

@@ -23,8 +23,12 @@ from monitor.measures.kernels.exposure import weigh_changes
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_waiting
-from monitor.statistics.reference.history import find_fault
-from monitor.statistics.reference.prediction import refer, surprise, to_normal
+from monitor.statistics.reference.history import median_z_while_firing
+from monitor.statistics.reference.prediction import (
+    compute_p_values,
+    compute_reference,
+    z_of_p_value,
+)
 from monitor.statistics.reference.sampling_error import judge_rare, to_angle
 from monitor.statistics.reference.season import (
     Phases,
@@ -35,8 +39,8 @@ from monitor.statistics.reference.season import (
     no_evidence,
     update_evidence,
 )
-from monitor.statistics.reference.spread import PastAlarms
-from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose
+from monitor.statistics.reference.spread import PastAlerts
+from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose_thresholds
 
 Floats = npt.NDArray[np.float64]
 
@@ -288,12 +292,18 @@ class Watch:
         odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
-        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired, far=far)
-        reference = refer(self.values, self.errors, phases=phases, alarms=past)
-        p = surprise(reference, now, errors)
+        past = PastAlerts(healthy=healthy, alerting=self.alarms, firing=self.fired, far=far)
+        is_low = np.full(now.size, -1.0)
+        reference = compute_reference(
+            self.values, self.errors, phases=phases, alerts=past, side=is_low
+        )
+        p = compute_p_values(reference, now, errors)
         series = np.arange(now.size) % len(SERIES)
         is_share = (series >= FIRST_SHARE) & (series <= LAST_SHARE)
-        taught = -reference.taught, np.where(np.isnan(reference.taught), np.nan, self.errors)
+        taught = (
+            -reference.used_values,
+            np.where(np.isnan(reference.used_values), np.nan, self.errors),
+        )
         always = np.where(series == SERIES.index("shared_list"), 1.0, 0.0)
         _, p, is_counted = judge_rare(
             is_share,
@@ -304,9 +314,9 @@ class Watch:
             always=always,
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
-        z = to_normal(p)
+        z = z_of_p_value(p)
         correlation = np.where(
-            is_counted & (always > 0), 0.0, correlate(reference.taught, self.share)
+            is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share)
         )
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         is_drop = p <= self.share
@@ -318,7 +328,7 @@ class Watch:
         trend = np.where(
             reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND]
         )
-        half = np.minimum(np.nan_to_num(find_fault(self.z, self.fired)) / 2, MOST_AGAIN)
+        half = np.minimum(np.nan_to_num(median_z_while_firing(self.z, self.fired)) / 2, MOST_AGAIN)
         is_back = np.stack(
             [z <= np.maximum(NORMAL_AGAIN[Learning.DROP], half), z <= np.maximum(trend, half)]
         )
@@ -563,8 +573,12 @@ def count_pages_of_suggested(world, history, seed=2):
     share = shares(world, STATED, dict.fromkeys(SERIES[:SUGGESTED_SERIES], 1.0))
     share = share.reshape(world.copies, -1, len(SERIES))[..., :SUGGESTED_SERIES].ravel()
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
-    limit = propose(
-        refer(*past), np.nanmax(past[1], axis=0), share, direction=Direction.BELOW, worst=-np.inf
+    limit = propose_thresholds(
+        compute_reference(*past),
+        np.nanmax(past[1], axis=0),
+        share,
+        direction=Direction.BELOW,
+        worst=-np.inf,
     ).limit
     below = values[history:].reshape(HELD_BACK, -1) < limit
     return count_begun(np.any(below.reshape(HELD_BACK, world.copies, -1), axis=2))

@@ -3,6 +3,7 @@
 `make bench ARGS="many --seconds 300 10 200 200+12"`: with 10, with 200, and with 200 beside 12 whose sources never answer.
 The daemon is a process of its own, of the checkout at ``--root``, so that two can be compared. Lists come by HTTP from a
 process that keeps them in memory. The first two rounds of slots are not counted, nor are the hanging ones but for their CPU.
+Beside a run stands what aiohttp alone needs for the requests of one run: each user's list of both arms.
 """
 
 import gzip
@@ -34,6 +35,7 @@ COLUMNS = (
     "lag p50 s",
     "lag p99 s",
     "CPU ms/run",
+    "aiohttp ms",
     "CPU %",
     "RSS MB",
     "scrape s",
@@ -49,6 +51,32 @@ COMPARISON = """
     users: {{file: {{path: users.csv, user: user_id}}, segments: {segments}}}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
     rules: default
+"""
+
+ALONE = """
+import asyncio, json, statistics, sys, time
+import aiohttp
+
+ADDRESS, USERS, ROUNDS = sys.argv[1], int(sys.argv[2]), 10
+
+async def fetch(session, arm, user):
+    async with session.get(f"{ADDRESS}/lists/{arm}/user-{user:05}") as response:
+        return json.loads(await response.read())
+
+async def main():
+    connector = aiohttp.TCPConnector(limit=16)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        for _ in range(ROUNDS):
+            started_s = time.process_time()
+            arms = ("baseline", "candidate")
+            requests = [fetch(session, arm, user) for arm in arms for user in range(USERS)]
+            await asyncio.gather(*requests)
+            yield time.process_time() - started_s
+
+async def measure():
+    print(1000 * statistics.median([used_s async for used_s in main()]))
+
+asyncio.run(measure())
 """
 
 
@@ -109,7 +137,8 @@ def main(arguments):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 with serving(plan, folder, address) as (daemon, url):
-                    rows.append((one, *_watched(plan, daemon, url, folder / "many.db")))
+                    alone_ms = _measure_requests_alone(address, plan.users)
+                    rows.append((one, *_watched(plan, daemon, url, folder / "many.db", alone_ms)))
     show(f"{given.users} users, every {given.every} s, {given.root}", COLUMNS, rows)
 
 
@@ -141,7 +170,13 @@ def _address(log, daemon):
     sys.exit(f"the daemon ended: {log.read_text()}")
 
 
-def _watched(plan, daemon, url, database):
+def _measure_requests_alone(address, users):
+    """CPU of aiohttp for one run's requests, in milliseconds."""
+    command = [sys.executable, "-c", ALONE, address, str(users)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _watched(plan, daemon, url, database, alone_ms):
     now = time.time()
     first = (now // plan.every + 1 + WARM_ROUNDS) * plan.every
     time.sleep(first - now)
@@ -158,6 +193,7 @@ def _watched(plan, daemon, url, database):
     figures = [
         *(np.quantile(lags, (0.5, 0.99)) if ran else (np.nan, np.nan)),
         used_s * 1000 / max(ran, 1),
+        alone_ms,
         100 * used_s / plan.seconds,
         resident_mb,
         np.median(took),

@@ -27,7 +27,7 @@ from kernels.reference import places
 from monitor import compare_many
 from monitor.measures.kernels.engines.choice import VARIABLE, Engine
 from monitor.measures.metrics import METRICS, parse, score_all
-from monitor.measures.pairing.ids import encode
+from monitor.measures.pairing.ids import encode_ids
 from monitor.model.rankings import PairBatch
 
 REPEATS = 3
@@ -138,7 +138,7 @@ def _measure_text(cores):
     columns = [pd.array(items, dtype="str") for items in texts]
 
     def code_and_score():
-        coded, _ = encode(*columns)
+        coded, _ = encode_ids(*columns)
         ours, theirs = (codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in coded)
         return score_all(replace(batch, baseline=ours, candidate=theirs), PAIR, threads=cores)
 

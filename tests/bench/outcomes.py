@@ -9,8 +9,13 @@ import numpy as np
 from scipy.stats import binomtest
 
 from bench import parse_options, show
-from monitor.statistics.sequential.gate import Tally, log_capital
-from monitor.statistics.unpaired.outcomes import ALPHA, Moments, boundary, relative_difference
+from monitor.statistics.sequential.gate import ScoreCounts, log_capital
+from monitor.statistics.unpaired.outcomes import (
+    ALPHA,
+    OutcomeMoments,
+    half_width,
+    relative_difference,
+)
 
 DAYS = 60
 TRUE = -0.1
@@ -97,7 +102,7 @@ def look(rng, world, users, *, share=0.5, with_before=True):
     lacks: list[bool] = []
     plain: list[bool] = []
     for day, (baseline, candidate) in enumerate(zip(*arms, strict=True), start=1):
-        width = boundary(baseline.n + candidate.n, day)
+        width = half_width(baseline.n + candidate.n, day)
         for errors, missed in ((width, lacks), (1.959964, plain)):
             difference = relative_difference(baseline, candidate, errors)
             missed.append(difference.low > TRUE or difference.high < TRUE)
@@ -113,7 +118,7 @@ def moments_of_days(daily, before, has_come):
     means = (now**2, then**2, now * then)
     parts = [(total - n * mean) / (n - 1) for total, mean in zip(spread, means, strict=True)]
     for day in range(len(n)):
-        yield Moments(
+        yield OutcomeMoments(
             n=int(n[day]),
             mean_now=now[day],
             mean_before=then[day],
@@ -136,7 +141,7 @@ def prefer_wrongly(rng, users, rate, comes_later):
     for day in range(DAYS):
         of_day = signs[clicks[:, :, day].any(axis=0), day]
         counts = np.array([(of_day == sign).sum() for sign in (-1, 0, 1)], dtype=np.float64)
-        scores = Tally(np.array([0.0, 0.5, 1.0]), counts)
+        scores = ScoreCounts(np.array([0.0, 0.5, 1.0]), counts)
         if max(log_capital(scores, 0.5), log_capital(scores.flipped(), 0.5)) > np.log(2 / ALPHA):
             return True
     return False

@@ -17,7 +17,7 @@ from monitor.measures.kernels import align
 from monitor.measures.kernels.rbo.untied import rbo
 from monitor.model.rankings import PairBatch
 from monitor.model.rules import Direction
-from monitor.statistics.reference.prediction import refer, surprise
+from monitor.statistics.reference.prediction import compute_p_values, compute_reference
 from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
 from monitor.statistics.unpaired.arms_differed import compare_before
@@ -193,7 +193,9 @@ def observe(pool, users, planned, rng):
 def judge(healthy, now):
     """p of the last run of each repetition and look, (PART, looks), from EARLIER healthy runs."""
     values, errors = (each[:, :EARLIER].transpose(1, 0, 2).reshape(EARLIER, -1) for each in healthy)
-    p = surprise(refer(values, errors), now[0].ravel(), now[1].ravel(), direction=Direction.ABOVE)
+    p = compute_p_values(
+        compute_reference(values, errors), now[0].ravel(), now[1].ravel(), direction=Direction.ABOVE
+    )
     return p.reshape(now[0].shape)
 
 

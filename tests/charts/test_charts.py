@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from factories import DAY
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import describe_move, draw_slopes, draw_thumbnail
-from monitor.charts.svg import Axis, axis_of, element, ticks, write_value
+from monitor.charts.svg import Axis, axis_of, element, ticks, write_tick
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from tables import parsed
 
@@ -60,7 +60,7 @@ TICKS = parsed("""
 def test_ticks_are_round_and_told_apart(low, high, expected):
     found = ticks(Axis(low, high, 0, 1))
     assert found == pytest.approx(expected)
-    assert len({write_value(value, found) for value in found}) == len(found)
+    assert len({write_tick(value, found) for value in found}) == len(found)
 
 
 def test_text_and_attributes_are_escaped_and_what_steers_the_writing_is_spelled_out():

@@ -17,8 +17,8 @@ from monitor.service.analysis.interpretation import (
     _NEARLY_IDENTICAL,
     _RANDOM,
     _SIMILAR,
-    interpret,
-    measure_spread,
+    interpret_summary,
+    measure_concentration,
 )
 from tables import rows
 
@@ -131,12 +131,12 @@ def test_a_mean_is_read_between_its_values_for_random_and_for_identical_lists(
 ):
     told = summary(mean=mean, standard_error=error)
     trainings = summary(mean=0.9, standard_error=0.01)
-    found = interpret(told, by_chance=0.2, identical=1.0, trainings=trainings)
+    found = interpret_summary(told, by_chance=0.2, identical=1.0, trainings=trainings)
     assert found.likeness == likeness  # type: ignore[union-attr]
     assert found.closeness == pytest.approx((mean - 0.2) / 0.8)  # type: ignore[union-attr]
     assert found.trainings.ratio == pytest.approx((1.0 - mean) / 0.1)  # type: ignore[union-attr]
     assert found.trainings.is_exceeded is (mean < 0.9 and error == 0.01)  # type: ignore[union-attr]
-    assert interpret(told, by_chance=None, identical=1.0, trainings=None) is None
+    assert interpret_summary(told, by_chance=None, identical=1.0, trainings=None) is None
 
 
 def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_training():
@@ -188,11 +188,11 @@ def test_the_difference_is_concentrated_if_a_fifth_of_the_users_makes_half_of_it
 ):
     distances = np.arange(100) < changed
     of_trainings = None if usual is None else (np.arange(100) < usual).astype(float)
-    spread = measure_spread(distances.astype(float), of_trainings)
+    spread = measure_concentration(distances.astype(float), of_trainings)
     assert spread is None or spread.is_excess is (usual is not None)
     assert (spread and spread.concentration) == concentration
     assert (spread and spread.half_share) == half_share
-    assert measure_spread(np.ones(29)) is None
+    assert measure_concentration(np.ones(29)) is None
 
 
 def test_the_page_on_these_words_names_their_limits():

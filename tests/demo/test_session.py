@@ -46,7 +46,7 @@ def idle(monkeypatch):
     """A daemon that stores nothing, over a shop that is trained in a moment."""
     monkeypatch.setattr(session, "Shop", lambda: Shop(users=60, items=60))
     daemon = Mock(url="http://127.0.0.1:1")
-    daemon.store.history.run_records.return_value = ()
+    daemon.store.history.finished_runs.return_value = ()
     daemon.store.alerts.states.return_value = ()
     daemon.store.alerts.transitions.return_value = ()
     return daemon
@@ -117,7 +117,7 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
         return ()
 
     threads, handler = set(threading.enumerate()), signal.getsignal(signal.SIGTERM)
-    idle.store.history.run_records.side_effect = look
+    idle.store.history.finished_runs.side_effect = look
     got, text = perform(tmp_path, lambda _: idle, fast=fast)
     assert (got, idle.start.call_count, idle.stop.call_count) == (code, 1, 1)
     assert set(threading.enumerate()) <= threads

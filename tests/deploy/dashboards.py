@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitor.export.series import SERIES, Kind
+from monitor.export.series import SERIES, SeriesKind
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-unpaired", "rankwatch-daemon")
@@ -43,8 +43,8 @@ def variables(board):
 
 _TARGET = {"job", "instance"}
 _PARTS = {
-    Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
-    Kind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
+    SeriesKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    SeriesKind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
 }
 _SELECTOR = re.compile(r"\b((?:rankwatch|process|python)_\w+)(?:\{([^}]*)\})?")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right) ?\(([^)]*)\)")

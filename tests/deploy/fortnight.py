@@ -106,7 +106,7 @@ def _run(config):
     publisher = PrometheusPublisher(version="1.2.3")
     with open_one_shot(config, reconciles=False) as service:
         names = tuple(service.wiring.watched)
-        publisher.watch(names, [], intervals={name: timedelta(days=1) for name in names})
+        publisher.register(names, [], intervals={name: timedelta(days=1) for name in names})
         for day in range((END - BEGIN).days + 1):
             slot = BEGIN + timedelta(days=day)
             for result in service.replay(service.slots(None, slot, slot), is_announced=True):

@@ -11,14 +11,14 @@ import published
 from export.page import scraped
 from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
-from monitor.export.series import SERIES, Kind
+from monitor.export.series import SERIES, SeriesKind
 from monitor.model.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 
 
 def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher):
-    publisher.watch(["home-feed"], ["pager"])
+    publisher.register(["home-feed"], ["pager"])
     assert not scraped(publisher).lacks("""
         runs_total{comparison="home-feed",status="ok"} 0
         runs_total{comparison="home-feed",status="insufficient"} 0
@@ -39,7 +39,7 @@ def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher)
 
 
 def test_a_finished_run_counts_once_by_its_status(publisher):
-    publisher.watch(["home-feed"], [])
+    publisher.register(["home-feed"], [])
     for number, status in enumerate(("ok", "insufficient", "failed", "abandoned")):
         for _ in range(number):
             publisher.run_finished(published.result(status=RunStatus(status)))
@@ -74,7 +74,7 @@ def test_who_leads_is_asked_at_each_scrape(publisher):
 
 
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):
-    publisher.watch([], ["pager"])
+    publisher.register([], ["pager"])
     publisher.outbox({"chat": (2, 90.5)}, {"chat": (1, 0.0)}, {"chat": 3})
     assert not scraped(publisher).lacks("""
         outbox_pending{receiver="chat"} 2
@@ -88,7 +88,7 @@ def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):
 def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_first_and_count_by_kind(
     publisher,
 ):
-    publisher.watch([], ["pager"], pings=["ping"])
+    publisher.register([], ["pager"], pings=["ping"])
     assert not scraped(publisher).lacks("""
         database_errors_total{reason="disk"} 0
         delivery_errors_total{receiver="pager",reason="refused"} 0
@@ -138,13 +138,13 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
             "comparison_since_timestamp_seconds", comparison="home-feed"
         )
 
-    publisher.watch(["home-feed"], [])
+    publisher.register(["home-feed"], [])
     clock.pass_by(3600)
-    publisher.watch(["home-feed", "search"], [])
+    publisher.register(["home-feed", "search"], [])
     assert since() == published.SLOT.timestamp()
-    publisher.watch(["search"], [])
+    publisher.register(["search"], [])
     assert since() is None
-    publisher.watch(["home-feed"], [])
+    publisher.register(["home-feed"], [])
     assert since() == clock.now().timestamp()
     publisher.publish([published.latest()])
     assert since() == (published.SLOT - timedelta(days=1)).timestamp()
@@ -177,13 +177,13 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
 
 def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(publisher):
     hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
-    publisher.watch(
+    publisher.register(
         ["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"]
     )
     publisher.run_finished(published.result(coverage=published.coverage()))
     publisher.count("notifications_total", "pager", "sent")
 
-    publisher.watch(
+    publisher.register(
         ["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"]
     )
     page = scraped(publisher)
@@ -198,7 +198,7 @@ def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_co
         if text in page.text
     ]
 
-    publisher.watch(["search"], ["chat"])
+    publisher.register(["search"], ["chat"])
     publisher.run_finished(published.result(coverage=published.coverage()))
     publisher.count("slots_skipped_total", "home-feed", "overlap")
     publisher.count("notifications_total", "pager", "sent")
@@ -217,7 +217,7 @@ def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_o
 def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_and_of_nobody_no_arm_is_observed(
     publisher,
 ):
-    publisher.watch(["home-feed"], [])
+    publisher.register(["home-feed"], [])
     for count in (3, 1):
         publisher.run_finished(
             published.result(
@@ -246,7 +246,7 @@ def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have_of_one_co
     gauges = {
         series.name
         for name, series in SERIES.items()
-        if series.kind not in (Kind.COUNTER, Kind.HISTOGRAM)
+        if series.kind not in (SeriesKind.COUNTER, SeriesKind.HISTOGRAM)
         and name not in exposition.DAEMON_GAUGES
     }
     assert names_of("home-feed") == gauges - {"rankwatch_build_info"} - outbox

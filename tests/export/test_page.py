@@ -13,7 +13,7 @@ import published
 from export.page import ALERT, scraped
 from monitor.export.exposition import write_families
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
-from monitor.export.series import SERIES, Kind
+from monitor.export.series import SERIES, SeriesKind
 from monitor.model.errors import DatabaseTrouble
 from servers import require
 
@@ -129,7 +129,9 @@ def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_lab
 
     assert shown == by_name.keys()
     for series in SERIES.values():
-        kind = {Kind.INFO: "gauge", Kind.GAUGE_HISTOGRAM: "histogram"}.get(series.kind, series.kind)
+        kind = {SeriesKind.INFO: "gauge", SeriesKind.GAUGE_HISTOGRAM: "histogram"}.get(
+            series.kind, series.kind
+        )
         assert f"# HELP {series.name} {series.help}\n# TYPE {series.name} {kind}\n" in text
     assert "\nprocess_resident_memory_bytes " in text
     assert "\npython_info{" in text
@@ -182,7 +184,7 @@ def test_a_daemon_without_a_database_shows_after_a_minute_only_what_stays_true(p
     gauges = {
         name
         for name, one in SERIES.items()
-        if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM, Kind.INFO)
+        if one.kind in (SeriesKind.GAUGE, SeriesKind.GAUGE_HISTOGRAM, SeriesKind.INFO)
     }
     assert gone & STAY == set()
     assert gauges - STAY <= gone
@@ -217,7 +219,7 @@ def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers
 def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(publisher, clock):
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
-    publisher.watch(["home-feed"], ["pager"])
+    publisher.register(["home-feed"], ["pager"])
     assert not is_state_shown(publisher)
     publisher.publish([published.latest()])
     assert is_state_shown(publisher)

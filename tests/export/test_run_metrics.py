@@ -172,7 +172,7 @@ def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher):
 
 
 def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher):
-    publisher.watch(["home-feed", "search"], [])
+    publisher.register(["home-feed", "search"], [])
     publisher.publish([published.latest()])
     page = scraped(publisher)
     assert {
@@ -279,7 +279,7 @@ def test_hundreds_of_segments_do_not_pass_the_bound_of_the_page(publisher):
     covered = Coverage(rows=rows)
     latest = published.latest(coverage=covered, summaries=summaries, states=(firing, quiet))
 
-    publisher.watch(["home-feed"], [], max_series=150)
+    publisher.register(["home-feed"], [], max_series=150)
     publisher.publish([latest])
     page = scraped(publisher)
 

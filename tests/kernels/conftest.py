@@ -31,7 +31,7 @@ def machine(request, tmp_path_factory):
     # One worker compiles, and the others wait for its cache.
     with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return choice.load()
+        return choice.load_compiled()
 
 
 def _interpret():
@@ -42,9 +42,9 @@ def _interpret():
         patch.setitem(sys.modules, "numba", without_compiler)
         patch.setitem(sys.modules, name, choice)  # restored at the end
         del sys.modules[name]
-        module = choice.load()
-    constants(module.find).update(PAIRS_TILE=2, HASH_TILE=2)
-    for each in ("find", "weigh_counts"):
+        module = choice.load_compiled()
+    constants(module.align_lists).update(PAIRS_TILE=2, HASH_TILE=2)
+    for each in ("align_lists", "weigh_counts"):
         setattr(module, each, np.errstate(over="ignore")(getattr(module, each)))
     return module
 

@@ -16,8 +16,8 @@ from kernels.conftest import in_each_way
 from kernels.reference import padded, with_weights
 from monitor.measures.kernels import align
 from monitor.measures.kernels.exposure import (
-    compare_lists,
     first_differs,
+    flag_similar_lists,
     is_identical,
     is_top_reversed,
     is_unchanged,
@@ -280,7 +280,7 @@ def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand
     pair, alike, interleaved
 ):
     lists = [[int(item, 36) for item in side] for side in pair.split(":")]
-    found = compare_lists(reference.batch([tuple(lists)], 10))
+    found = flag_similar_lists(reference.batch([tuple(lists)], 10))
     np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
 
 

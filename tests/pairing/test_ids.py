@@ -42,7 +42,7 @@ def test_codes_are_equal_exactly_where_ids_are(ours, threads, monkeypatch):
     for theirs in PARTS:
         parts = [from_array(PARTS[name], "ids") for name in (ours, theirs, "text")]
 
-        codes, vocabulary = ids.encode(*parts)
+        codes, vocabulary = ids.encode_ids(*parts)
 
         flat = [spelt(item) for part in parts for item in part.tolist()]
         coded = np.concatenate(codes).tolist()
@@ -55,7 +55,7 @@ def test_codes_are_equal_exactly_where_ids_are(ours, threads, monkeypatch):
 def test_whole_numbers_that_can_be_codes_are_their_own():
     given_ids = np.array([5, 2**31 - 1, 0])
 
-    (codes,), vocabulary = ids.encode(given_ids)
+    (codes,), vocabulary = ids.encode_ids(given_ids)
 
     assert codes is given_ids or codes.base is given_ids
     assert ids.ids_of(codes[:2], vocabulary) == [5, 2**31 - 1]
@@ -63,7 +63,7 @@ def test_whole_numbers_that_can_be_codes_are_their_own():
 
 @given(items=st.lists(st.one_of(st.integers(-2, 12), st.text("ab1", min_size=1, max_size=2))))
 def test_ranks_by_text_follow_the_text(items):
-    (codes,), vocabulary = ids.encode(from_objects(items, "ids"))
+    (codes,), vocabulary = ids.encode_ids(from_objects(items, "ids"))
     known = np.unique(codes)
 
     by_rank = [
@@ -84,15 +84,15 @@ def test_distinct_codes_are_found(top):
 
 def test_what_is_given_is_never_overwritten():
     numbers, texts = np.array([2**40, 5, 2**40]), pd.array(["b", "a", "b"], dtype="str")
-    ids.encode(np.array([5, 2**40]), numbers)
-    ids.encode(pd.array(["a", "b"], dtype="str"), texts)
+    ids.encode_ids(np.array([5, 2**40]), numbers)
+    ids.encode_ids(pd.array(["a", "b"], dtype="str"), texts)
     assert (numbers.tolist(), texts.tolist()) == ([2**40, 5, 2**40], ["b", "a", "b"])
 
     names = [
         f"item-{number}" for number in range(40_000)
     ]  # so many that pandas codes them in 32 bits
     categories = pd.Categorical(names, categories=names)
-    (_, coded), vocabulary = ids.encode(pd.array(names[::-1], dtype="str"), categories)
+    (_, coded), vocabulary = ids.encode_ids(pd.array(names[::-1], dtype="str"), categories)
     assert ids.ids_of(coded, vocabulary) == names == categories.tolist()
 
 
@@ -107,7 +107,7 @@ OWN_CODES = {"numbers", "narrow numbers", "whole floats", "nothing"}
 @pytest.mark.parametrize("arm", [name for name in PARTS if name not in OWN_CODES])
 def test_ids_from_elsewhere_find_the_codes_of_their_equals(arm):
     own = from_array(PARTS[arm], "ids")
-    (codes,), vocabulary = ids.encode(own)
+    (codes,), vocabulary = ids.encode_ids(own)
     code_of = {spelt(item): code for item, code in zip(own.tolist(), codes.tolist(), strict=True)}
 
     for part in PARTS.values():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from factories import panel, pull, rankings
 from monitor.measures.metrics import METRICS, Need, parse, score_all
-from monitor.measures.pairing import ListedItems, pair
-from monitor.measures.pairing.ids import decode
+from monitor.measures.pairing import ListedItems, pair_users
+from monitor.measures.pairing.ids import decode_row
 from monitor.model.rankings import (
     Arm,
     CoverageReason,
@@ -21,7 +21,7 @@ from monitor.model.rankings import (
     RelevanceTable,
 )
 from monitor.model.runs import Scores
-from monitor.pipeline.shown_users import kept_lists, show_users
+from monitor.pipeline.shown_users import lists_of_table, show_users
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -31,13 +31,13 @@ def paired(users, baseline, candidate, k, **known):
     ours, theirs = (
         lists if isinstance(lists, Pull) else pull(lists) for lists in (baseline, candidate)
     )
-    return pair(panel(*users), ours, theirs, k, **known)
+    return pair_users(panel(*users), ours, theirs, k, **known)
 
 
 def lists_of(pairing):
     """The ids of both lists of each user, as one text each."""
     arms = [
-        [" ".join(decode(row, pairing.vocabulary)) for row in arm]
+        [" ".join(decode_row(row, pairing.vocabulary)) for row in arm]
         for arm in (pairing.batch.baseline, pairing.batch.candidate)
     ]
     return list(zip(*arms, strict=True))
@@ -59,7 +59,7 @@ def test_lists_are_cut_to_k_before_duplicates_are_dropped():
 def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
     candidate = pull("a:1 b:", dict.fromkeys("cz", CoverageReason.TIMEOUT))
     users = panel(*"abcde", left=[0, 1], right=[2, 3, 4])
-    found = pair(users, pull("a:1 b:1 c:1 d:"), candidate, k=1)
+    found = pair_users(users, pull("a:1 b:1 c:1 d:"), candidate, k=1)
     assert [(row.segment, row.asked, row.paired) for row in found.coverage.rows] == [
         ("all", 5, 1),
         ("left", 2, 1),
@@ -231,9 +231,9 @@ def test_lists_that_were_kept_pair_again_as_they_did(long, short):
         is_kept=every,
         worst_similarity=every * NAN,
     )
-    kept = kept_lists(shown, [*segments])
+    kept = lists_of_table(shown, [*segments])
     ours, theirs = (Pull(rankings=each, failures={}) for each in (kept.baseline, kept.candidate))
-    again = pair(kept.panel, ours, theirs, 3)
+    again = pair_users(kept.panel, ours, theirs, 3)
 
     assert kept.baseline.users.tolist() == ["a", "b"]
     assert kept.baseline.scores is None

@@ -11,7 +11,7 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.model.errors import DeliveryError, DeliveryTrouble
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
-from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drain
+from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, deliver_all
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 from servers.pagerduty import KEY, pagerduty  # noqa: F401 - a fixture
@@ -104,7 +104,7 @@ class Scene:
             retry_at=pause and pause.until,
         )
 
-    def lease(self, lasts=LEASE):
+    def lease(self, lasts=CLAIM):
         """Somebody else is about to tell what is owed."""
         until = self.clock.at + lasts
         return self.store.outbox.claim_deliveries(
@@ -224,10 +224,10 @@ def test_an_end_never_overtakes_its_start(scene):
 
 def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
     scene.fire()
-    assert scene.lease(DAY + LEASE)
+    assert scene.lease(DAY + CLAIM)
     scene.end(DAY)
     assert scene.deliver().sent == 0
-    scene.deliver(after=LEASE)
+    scene.deliver(after=CLAIM)
     assert scene.receiver.sent == []  # it ended before anybody told of it
 
 
@@ -312,7 +312,9 @@ def test_a_resend_has_one_comparison_and_stops_once_another_process_may_be_sendi
     assert {change.comparison for change in message.changes} == {message.comparison}
 
 
-def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(scene):
+def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_counted_and_raised(
+    scene,
+):
     again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     scene.fire(to=("fake", "again"))
     scene.deliver(scene.receiver, again)
@@ -320,6 +322,10 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
         scene.outlet(again).resend_alerts()
+    assert scene.publisher.troubles == {("again", DOWN.trouble): 1}
+    assert scene.publisher.counts["again", "sent"] == 1
+    assert scene.outlet(again).resend_alerts() == 1
+    assert scene.publisher.counts["again", "sent"] == 2
 
 
 def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(
@@ -381,7 +387,7 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
 
 
 def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene):
-    pager = FakeReceiver("pager", treatment=Treatment(updates=Updates.UNPAGED))
+    pager = FakeReceiver("pager", treatment=Treatment(updates=Updates.QUIET))
     both = {"watched": EACH, "to": ("fake", "pager")}
     scene.fire(**both)
     scene.deliver(scene.receiver, pager)
@@ -416,7 +422,7 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     scene.deliver()
     scene.fire(HOUR, watched=comparison(rules=(calm, loud)))
     scene.deliver()
-    assert [(each.pages, each.severity, each.worse) for each in sent] == [
+    assert [(each.wake_ups, each.severity, each.worse) for each in sent] == [
         (1, Severity.WARNING, None),
         (2, Severity.CRITICAL, "its severity rose from warning to critical"),
     ]
@@ -432,13 +438,13 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     assert (sent[-1].status, scene.held()) == ("resolved", 1)
     scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
     scene.deliver(after=MINUTE)
-    ended = [(each.status, each.is_update, each.pages) for each in sent[2:]]
+    ended = [(each.status, each.is_update, each.wake_ups) for each in sent[2:]]
     assert ended == [("resolved", False, 2), ("firing", False, 1)]
     assert [[start.alert for start in each.first] for each in sent[:3]] == [["Calm"]] * 3
 
 
 def drained(scene, *receivers, budget_s=30):
-    drain(
+    deliver_all(
         [scene.outlet(receiver) for receiver in receivers],
         budget_s=budget_s,
         pause=scene.clock.pass_by,

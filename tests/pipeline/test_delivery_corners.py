@@ -13,7 +13,7 @@ from monitor.model.errors import DeliveryError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
 from monitor.model.rankings import Arm
-from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_attempt
+from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_notification_at
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.settings.configuration import RouteOptions
 from pipeline.test_delivery import (
@@ -90,7 +90,7 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_leased_by_who_stops_between_the_two(
+def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_claimed_by_who_stops_between_the_two(
     scene, stops
 ):
     scene.receiver.errors = [SILENT]
@@ -156,6 +156,7 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
         assert told.repeat_due() == 0
         scene.clock.pass_by(later_s)
         assert told.repeat_due() == 1
+    assert scene.publisher.counts["fake", "sent"] == 3
 
 
 def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene):
@@ -226,7 +227,7 @@ def test_the_next_attempt_is_so_many_seconds_away():
         [0, 0.0, 86400.0, 3600.0]
         [0, 0.0, -5.0, 0.0]
     """):
-        again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
+        again = next_notification_at(attempts, now=SLOT, draw=draw, retry_after_s=asked)
         assert (again - SLOT).total_seconds() == pytest.approx(seconds)
 
 

@@ -29,7 +29,7 @@ def drop(**changes):
 
 
 def watched(*rules, **changes):
-    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alarm": 90.0, **changes})
+    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alert": 90.0, **changes})
 
 
 def measured(mean, **changes):
@@ -160,7 +160,7 @@ ITEMS_GONE = """
 
 
 def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
-    what = watched(drop(alert="Trend", learned=Learning.TREND), runs_per_false_alarm=4032.0)
+    what = watched(drop(alert="Trend", learned=Learning.TREND), runs_per_false_alert=4032.0)
     _, expected = told([float(mean) for mean in ITEMS_GONE.split()], what)
     trends = [(each.runs, (each.evidence or 0) >= 20_160) for (each,) in expected]
     assert trends[12:] == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
@@ -168,7 +168,7 @@ def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
 
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
     what = watched(
-        drop(), runs_per_false_alarm=1e6
+        drop(), runs_per_false_alert=1e6
     )  # so rarely that evidence of a trend casts no suspicion
     past, expected = told([*MEANS * 2, 0.41, *MEANS[:1] * 5], what)
     first = 2 * len(MEANS)
@@ -224,7 +224,7 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
         states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
         lessons = to_lessons(found)
         fast.append(PastRun(slot=slot, states=states, lessons=lessons))
-        other = {alert: replace(each, series="something else") for alert, each in lessons.items()}
+        other = {alert: replace(each, series=None) for alert, each in lessons.items()}
         slow.append(PastRun(slot=slot, states=states, lessons=other, summaries=tuple(run)))
     assert sum(each.limit is not None for each in found) >= 8
 
@@ -256,18 +256,21 @@ def test_a_share_that_falls_is_judged_by_the_users_outside_of_it(share):
     assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - (risen.expected or 0)))
 
 
-def test_a_rollback_to_the_level_before_a_new_normal_is_no_rise():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_rollback_to_the_level_before_a_new_normal_is_no_alert(sign):
     rise = drop(alert="Rise", direction=Direction.ABOVE, threshold=1.0)
     what = watched(drop(), rise)
-    lower = [mean - 0.2 for mean in MEANS * 2]
-    past = history([*MEANS * 2, *lower])
+    moved = [mean - sign * 0.2 for mean in MEANS * 2]
+    past = history([*MEANS * 2, *moved])
     for place in range(14, len(past)):
         past[place] = replace(past[place], states={("SimilarityLow", "all"): State.FIRING})
     slot = SLOT + len(past) * DAY
 
-    _, back = expect(what, slot, [measured(0.52)], past)
-    _, above = expect(what, slot, [measured(0.8)], past)
-    assert back.expected == pytest.approx(0.32, abs=0.01)
+    # The rule that watches the side of the level before.
+    rule_of_return = (1 + sign) // 2
+    back = expect(what, slot, [measured(0.52)], past)[rule_of_return]
+    beyond = expect(what, slot, [measured(0.52 + sign * 0.28)], past)[rule_of_return]
+    assert back.expected == pytest.approx(0.52 - sign * 0.2, abs=0.01)
     assert (back.z or 0) < 1
-    assert (above.z or 0) > 5
-    assert 0.55 < (back.limit or 0) < 0.8
+    assert (beyond.z or 0) > 5
+    assert 0.03 < sign * ((back.limit or 0) - 0.52) < 0.28

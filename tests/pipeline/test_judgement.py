@@ -18,8 +18,8 @@ from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Learning
 from monitor.model.run_reasons import RunReason, RunReasonKind
-from monitor.model.runs import KeptLists, RunRecord, RunStatus, Scores
-from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement, complete_record
+from monitor.model.runs import FinishedRun, KeptLists, RunStatus, Scores
+from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement, add_missing_summaries
 from monitor.texts.model_versions import write_models
 from tables import cells
 
@@ -254,7 +254,7 @@ def test_what_kept_lists_cannot_give_comes_from_kept_scores_also_where_lists_giv
     stored = published.record(SLOT, measured(0.3, metric=metrics[1], n=2, statistics={}))
     paired = CoverageRow(segment="all", asked=2, paired=2, users_by_reason={})
     stored = replace(stored, coverage=Coverage(rows=(paired,)))
-    completed, lacking = complete_record(comparison(rules=tuple(rules)), stored, history)
+    completed, lacking = add_missing_summaries(comparison(rules=tuple(rules)), stored, history)
     assert lacking == ()
     medians = {found.metric: found.value("p50") for found in completed.summaries}
     assert medians == {"overlap": 1.0, "floor(extended_tau)": pytest.approx(0.3)}
@@ -331,7 +331,7 @@ Versions = str | Mapping[str, int] | None
 
 def days_of(versions, means):
     """Runs in which the candidate answered by these versions, each of 100 users where it is one alone."""
-    found, models = list[RunRecord](), None
+    found, models = list[FinishedRun](), None
     for day, (version, mean) in enumerate(zip(versions, means, strict=True)):
         users = {version: 100} if isinstance(version, str) else version or {}
         models = follow(models, {Arm.CANDIDATE: users}, SLOT + day * DAY)

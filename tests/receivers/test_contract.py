@@ -23,33 +23,31 @@ MOST_BYTES = 400_000
 ME, TO = "rankwatch@example.com", ["kim@example.com"]
 
 
+MARKUP = "<b>R&D</b> [x](https://y.test) *z*"
+ESCAPED = "&lt;b&gt;R&amp;D&lt;/b&gt; ["
+MAIL = {"host": "127.0.0.1", "tls": "none", "sender": ME, "to": TO}
 PLACES = {
-    "alertmanager": ("collector", "/api/v2/alerts", lambda server: {"urls": [server.url]}),
+    "alertmanager": ("collector", "/api/v2/alerts", lambda to: {"urls": [to.url]}, MARKUP),
     "pagerduty": (
         "pagerduty",
         "/v2/enqueue",
-        lambda server: {"url": server.url, "routing_key": KEY},
+        lambda to: {"url": to.url, "routing_key": KEY},
+        MARKUP,
     ),
-    "slack": ("slack", PATH, lambda server: {"url": server.url}),
-    "email": (
-        "mail_server",
-        "",
-        lambda server: {
-            "host": "127.0.0.1",
-            "port": server.port,
-            "tls": "none",
-            "sender": ME,
-            "to": TO,
-        },
-    ),
+    "slack": ("slack", PATH, lambda to: {"url": to.url}, ESCAPED),
+    "email": ("mail_server", "", lambda to: {**MAIL, "port": to.port}, ESCAPED),
     "apprise": (
         "collector",
         "/hook",
-        lambda server: {"urls": {"one": f"{server.url.replace('http:', 'json:')}/hook"}},
+        lambda to: {"urls": {"one": f"{to.url.replace('http:', 'json:')}/hook"}},
+        "<\u200bb>R&D<\u200b/b> [",
     ),
-    "webhook": ("collector", "/hook", lambda server: {"url": f"{server.url}/hook"}),
+    "webhook": ("collector", "/hook", lambda to: {"url": f"{to.url}/hook"}, MARKUP),
 }
-"""For each kind of receiver the fixture that it sends to, the path where it posts there, and its options."""
+"""For each kind of receiver: the fixture that it sends to, the path where it posts, its options, and MARKUP as it writes it.
+
+A format without markup contains MARKUP as it is.
+"""
 KINDS = [
     pytest.param(kind, marks=pytest.mark.integration if kind == "email" else ()) for kind in PLACES
 ]
@@ -59,7 +57,7 @@ KINDS = [
 class TestEveryKind(ReceiverContract):
     @pytest.fixture(params=KINDS)
     def present(self, request):
-        fixture, _, options = PLACES[request.param]
+        fixture, _, options, _ = PLACES[request.param]
         return {request.param: options(request.getfixturevalue(fixture))}
 
     @pytest.fixture(params=PLACES)
@@ -116,30 +114,38 @@ def test_every_kind_of_receiver_has_a_place_here():
     assert [kind for kind in PLACES if f'"monitor.receivers.{kind}"' not in contracts] == []
 
 
+def received(kind, server):
+    """The texts of the newest message, and the values of its headers over HTTP."""
+    if isinstance(server, MailServer):
+        return require_harmless_mail(server.mails[-1]), []
+    collector = getattr(server, "collector", server)
+    posted = collector.requests[-1]
+    address = collector.url.removeprefix("http://")
+    assert (posted.path, posted.headers["Host"]) == (PLACES[kind][1], address)
+    texts = texts_of(posted)
+    require_harmless(posted.body, posted.headers, texts)
+    return texts, [*posted.headers.values()]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_receiver_shows_them_as_text(kind, request):
-    fixture, path, options = PLACES[kind]
+    fixture, _, options, shown = PLACES[kind]
     server = request.getfixturevalue(fixture)
     wanted = {"pagerduty": {KEY, hostile_message("").incident}, "alertmanager": {"critical"}}
     for text in HOSTILE.values():
         send(hostile_message(text), **{kind: options(server)})
-        if isinstance(server, MailServer):
-            texts = require_harmless_mail(server.mails[-1])
-        else:
-            collector = getattr(server, "collector", server)
-            posted = collector.requests[-1]
-            headers = posted.headers.values()
-            # It went where the configuration says, and no header holds the name but encoded.
-            assert (posted.path, posted.headers["Host"]) == (
-                path,
-                collector.url.removeprefix("http://"),
-            )
-            assert all(text[:12].isalnum() or text[:12] not in value for value in headers)
-            require_harmless(posted.body, posted.headers, texts_of(posted))
-            texts = [*texts_of(posted), *headers]
-        assert any(URL in each for each in texts)
-        assert "evil" not in texts
-        assert wanted.get(kind, set()) <= set(texts)
+        texts, headers = received(kind, server)
+        # No header holds the name but encoded.
+        assert all(text[:12].isalnum() or text[:12] not in value for value in headers)
+        assert any(URL in each for each in (*texts, *headers))
+        assert "evil" not in {*texts, *headers}
+        assert wanted.get(kind, set()) <= {*texts, *headers}
+
+    send(hostile_message(MARKUP), **{kind: options(server)})
+    texts, _ = received(kind, server)
+    page = texts[-1] if kind == "email" else "".join(texts)  # a mail has the plain text, too
+    assert shown in page, f"{kind}: PLACES says how a name is escaped"
+    assert shown == MARKUP or MARKUP[:4] not in page
 
 
 def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack, pagerduty):
@@ -162,7 +168,7 @@ OVER_HTTP = pytest.mark.parametrize(
 
 def refuse(kind, reply, request):
     """What comes of this answer, and who gave it."""
-    fixture, _, options = PLACES[kind]
+    fixture, _, options, _ = PLACES[kind]
     server = request.getfixturevalue(fixture)
     collector = getattr(server, "collector", server)
     collector.replies.append(reply)

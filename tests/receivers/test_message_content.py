@@ -27,8 +27,8 @@ from messages import (
 )
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
-from monitor.model.alerts import DATABASE_LABEL, Removed
-from monitor.model.explanation import Cause, FaultKind, Finding, Part
+from monitor.model.alerts import Removed
+from monitor.model.explanation import DropPart, FaultKind, Finding, PartAmount
 from monitor.model.notifications import (
     Briefing,
     FiringSnapshot,
@@ -48,7 +48,7 @@ from monitor.receivers.message.safe_text import clean, page_url
 from monitor.receivers.pagerduty import pagerduty_events
 from monitor.receivers.slack import headline_of, slack_body
 from monitor.receivers.webhook import webhook_body
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
 from monitor.settings.configuration import Settings
 from monitor.texts.actions import NEW_LEVEL, write_urgency
@@ -65,7 +65,10 @@ CONTACT = "Contacts: team ranking."
 
 
 def test_shares_that_cancel_out_are_given_as_amounts():
-    causes = (Cause(part=Part.ORDER, amount=1.25), Cause(part=Part.LENGTH, amount=-1.0))
+    causes = (
+        PartAmount(part=DropPart.ORDER, amount=1.25),
+        PartAmount(part=DropPart.LENGTH, amount=-1.0),
+    )
     found = content(message(EVERYBODY, briefing=briefing(explanation=explanation(causes=causes))))
     assert found.shares == (
         ("items moved", "1.2500"),
@@ -100,7 +103,9 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
 def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile():
     missing = start(alert="MissingLists", dedup_key="m", value=None)
     found = content(
-        message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose")
+        message(
+            missing, firing=(EVERYBODY, BRITISH, missing), wake_ups=2, worse="its severity rose"
+        )
     )
     assert found.title == f"Worse: MissingLists firing on home-feed: {missing.reason}"
     assert found.more == (
@@ -327,7 +332,7 @@ def bodies(each):
 
 def test_each_default_alert_has_its_runbook_in_the_messages_of_all_receivers():
     settings = Settings.model_validate({"external_url": URL, "comparisons": [DEFAULT, UNPAIRED]})
-    watched = wire(settings).watched.values()
+    watched = open_wiring(settings).watched.values()
     rules = {
         rule.alert: rule for each in watched for rule in each.comparison.judging.rules
     }.values()
@@ -344,13 +349,13 @@ def test_the_base_of_runbooks_and_the_rule_decide_the_link():
     comparison = {**DEFAULT, "rules": [own], "default_rules": True}
     base = "https://w.test/rankwatch/"
     settings = {"comparisons": [comparison], "runbook_base_url": base}
-    watched = wire(Settings.model_validate(settings)).watched["home-feed"]
+    watched = open_wiring(Settings.model_validate(settings)).watched["home-feed"]
     urls = {rule.alert: rule.runbook_url for rule in watched.comparison.judging.rules}
     assert (urls["Mine"], urls["Stale"]) == ("https://w.test/mine", f"{base}Stale")
 
 
 def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
-    found = content(message(start(metric=DATABASE_LABEL, comparison="rankwatch")))
+    found = content(message(start(metric="database", comparison="rankwatch")))
     assert found.links[0] == ("rankwatch", URL)
     assert found.commands == ("rankwatch db check",)
 

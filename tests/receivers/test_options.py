@@ -70,13 +70,13 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order_and_no_repr
     [
         ({"slack": SLACK}, Treatment(repeat_every_s=86_400)),
         ({"slack": SLACK | {"repeat_every": None}}, Treatment()),
-        ({"pagerduty": PAGER}, Treatment(updates=Updates.UNPAGED)),
+        ({"pagerduty": PAGER}, Treatment(updates=Updates.QUIET)),
         (
             {"pagerduty": PAGER | {"repeat_every": "4h"}},
-            Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED),
+            Treatment(repeat_every_s=14_400, updates=Updates.QUIET),
         ),
         ({"webhook": HOOK}, Treatment(updates=Updates.NONE)),
-        ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.UNPAGED)),
+        ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.QUIET)),
     ],
 )
 def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told(entry, treatment):

@@ -96,11 +96,13 @@ def test_an_incident_that_becomes_worse_is_a_new_alert_there_in_place_of_the_one
     assert len(pagerduty.alerts) == 1
     send(
         pagerduty,
-        message(BRITISH, firing=(EVERYBODY, BRITISH), pages=2, pages_before=1, worse="more"),
+        message(BRITISH, firing=(EVERYBODY, BRITISH), wake_ups=2, wake_ups_before=1, worse="more"),
     )
     assert list(pagerduty.alerts.values()) == ["resolved", "triggered"]
     send(
-        pagerduty, message(acknowledgement(), firing=(EVERYBODY,), pages=2), message(end(), pages=2)
+        pagerduty,
+        message(acknowledgement(), firing=(EVERYBODY,), wake_ups=2),
+        message(end(), wake_ups=2),
     )
     assert list(pagerduty.alerts.values()) == ["resolved", "resolved"]
     assert [event["event_action"] for event in pagerduty.events[4:]] == ["acknowledge", "resolve"]

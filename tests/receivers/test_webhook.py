@@ -9,7 +9,7 @@ from factories import SLOT
 from json_keys import read_listed
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, message, send
 from monitor.model.notifications import message_key
-from monitor.receivers import verify
+from monitor.receivers import verify_signature
 from monitor.receivers.webhook import MAX_BYTES
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
@@ -119,7 +119,7 @@ def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector)
         is True
     )
     worse = posted(
-        collector, message(BRITISH, pages=2, worse="its severity rose from info to critical")
+        collector, message(BRITISH, wake_ups=2, worse="its severity rose from info to critical")
     )
     assert (worse["worse"], "is_update" in worse) == (
         "its severity rose from info to critical",
@@ -146,7 +146,7 @@ def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
     digest = hmac.new(SECRET.encode(), b"1704672000." + request.body, hashlib.sha256).hexdigest()
     assert request.headers["X-Rankwatch-Signature"] == f"sha256={digest}"
-    assert verify(SECRET, request.headers, request.body, now=SLOT)
+    assert verify_signature(SECRET, request.headers, request.body, now=SLOT)
     assert "X-Rankwatch-Signature" not in asked(collector, START).headers
 
 
@@ -156,7 +156,9 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
 
     def verifies(*, secret=SECRET, more=b"", later_s=0.0, **headers):
         changed = given | {f"x-rankwatch-{name}": value for name, value in headers.items()}
-        return verify(secret, changed, request.body + more, now=SLOT + timedelta(seconds=later_s))
+        return verify_signature(
+            secret, changed, request.body + more, now=SLOT + timedelta(seconds=later_s)
+        )
 
     assert verifies(later_s=300)
     assert not verifies(later_s=301)
@@ -166,4 +168,4 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
     for made_up in ("1704672001", "", "-1", "²", "1e9", "9" * 5000):
         assert not verifies(timestamp=made_up)
     assert not verifies(signature="sha256=ü")
-    assert not verify(SECRET, {}, request.body, now=SLOT)
+    assert not verify_signature(SECRET, {}, request.body, now=SLOT)

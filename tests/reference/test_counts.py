@@ -10,7 +10,7 @@ from factories import summary
 from monitor.measures.summaries import summarize_one
 from monitor.model.rules import Direction
 from monitor.model.statistics import Statistic
-from monitor.statistics.reference.prediction import predict, refer, surprise
+from monitor.statistics.reference.prediction import compute_p_values, compute_reference, predict
 from monitor.statistics.reference.sampling_error import (
     CountReference,
     estimate_error,
@@ -40,7 +40,7 @@ def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test
     for now in (1, 3, 8):
         # Given that 5 + 1 + now users were found among all, as many or more of them in this run.
         exact = scipy.stats.binom.sf(now - 1, 5 + now, USERS / (total + USERS))
-        assert alone.surprise(np.array([now]), np.array([USERS])) == pytest.approx(exact, rel=1e-9)
+        assert alone.p_values(np.array([now]), np.array([USERS])) == pytest.approx(exact, rel=1e-9)
 
 
 def test_the_limit_is_where_the_chance_falls_to_the_share():
@@ -49,7 +49,7 @@ def test_the_limit_is_where_the_chance_falls_to_the_share():
         np.full(3, float(USERS)),
     )
 
-    assert found.surprise(found.limit(users, np.full(3, SHARE)), users) == pytest.approx(
+    assert found.p_values(found.limit(users, np.full(3, SHARE)), users) == pytest.approx(
         SHARE, rel=0.05
     )
 
@@ -87,10 +87,10 @@ def judge(counts, now, always=0.0, *, users=USERS, chance=SHARE):
         to_angle(np.array([now]) / users, np.array([users])),
     )
     past = past[0], np.full_like(past[0], float(past[1]))
-    known, share = refer(*past), np.array([chance])
+    known, share = compute_reference(*past), np.array([chance])
     by_angle = (
         predict(known, today[1], share).high,
-        surprise(known, *today, direction=Direction.ABOVE),
+        compute_p_values(known, *today, direction=Direction.ABOVE),
     )
     limit, p, _ = judge_rare(
         np.array([True]), past, today, share, by_angle=by_angle, always=np.array([always])

@@ -6,8 +6,8 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.statistics.reference.prediction import refer
-from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlarms, find_outliers
+from monitor.statistics.reference.prediction import compute_reference
+from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts, find_outliers
 
 HEALTHY = [1.0, 1.2] * 10
 FAULT = [0.0, 0.2] * 10
@@ -20,12 +20,12 @@ def alarms_of(values, first, last):
     """
     fired = np.zeros((len(values), 1), dtype=bool)
     fired[first:last] = True
-    return PastAlarms(healthy=~fired, alarms=fired, firing=fired)
+    return PastAlerts(healthy=~fired, alerting=fired, firing=fired)
 
 
 def learn(values, first=0, last=0):
     found = np.array(values)[:, np.newaxis]
-    return refer(found, 0 * found, alarms=alarms_of(values, first, last))
+    return compute_reference(found, 0 * found, alerts=alarms_of(values, first, last))
 
 
 def test_a_level_is_the_new_normal_with_its_fourteenth_run_and_from_its_own_runs_alone():
@@ -67,10 +67,10 @@ def test_a_healthy_series_of_the_segment_keeps_its_level():
     fired = np.zeros(values.shape, dtype=bool)
     fired[20:, 0] = True
     alarms = np.repeat(fired[:, :1], 2, axis=1)
-    found = refer(
+    found = compute_reference(
         values,
         np.zeros_like(values),
-        alarms=PastAlarms(healthy=~alarms, alarms=alarms, firing=fired),
+        alerts=PastAlerts(healthy=~alarms, alerting=alarms, firing=fired),
     )
     assert found.center == pytest.approx([np.mean(FAULT[:13]), np.mean(HEALTHY[:13])])
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.statistics.reference.prediction import refer, surprise
+from monitor.statistics.reference.prediction import compute_p_values, compute_reference
 from monitor.statistics.reference.season import (
     DRIFTS,
     MOST_Z,
@@ -17,7 +17,7 @@ from monitor.statistics.reference.season import (
     remove_seasons,
     update_evidence,
 )
-from monitor.statistics.reference.spread import PastAlarms
+from monitor.statistics.reference.spread import PastAlerts
 
 
 def draw(*shape, seed=3):
@@ -62,7 +62,7 @@ def test_hours_and_days_are_removed_one_after_the_other():
     hour, day = run % 24, run // 24 % 7
     values = (np.sin(hour / 4) + (day < 5))[:, np.newaxis] + 0.1 * draw(len(run), 20)
     cycles = [Phases(past=hour, now=0), Phases(past=day, now=0)]
-    assert np.median(refer(values, 0 * values, phases=cycles).spread) == pytest.approx(
+    assert np.median(compute_reference(values, 0 * values, phases=cycles).spread) == pytest.approx(
         0.1, abs=0.02
     )
 
@@ -76,10 +76,12 @@ def weekends(runs, first=0):
     return (np.arange(runs) % 7 >= 5) & (np.arange(runs) >= first)
 
 
-def expected_on(day, values, alarms, *, is_known_at_once=True):
+def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
     phases = Phases(past=np.arange(len(values)) % 7, now=day, is_known_at_once=is_known_at_once)
-    past = PastAlarms(healthy=~alarms, alarms=alarms, firing=alarms)
-    return float(np.median(refer(values, 0 * values, phases=[phases], alarms=past).center))
+    past = PastAlerts(healthy=~alarms, alerting=alarms, firing=alarms)
+    sides = np.full(values.shape[1], side)
+    found = compute_reference(values, 0 * values, phases=[phases], alerts=past, side=sides)
+    return float(np.median(found.center))
 
 
 @pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])
@@ -117,6 +119,12 @@ def test_a_weekend_that_is_well_again_is_expected_to_be_well():
     assert expected_on(5, values, alarms) == pytest.approx(0, abs=0.5)
 
 
+@pytest.mark.parametrize(("side", "level"), [(-1.0, -8), (1.0, 0)])
+def test_a_week_after_a_fault_only_rules_that_alerted_on_it_allow_it_again(side, level):
+    values, alarms = alarmed((np.arange(47) >= 40) & (np.arange(47) < 44))
+    assert expected_on(5, values, alarms, side=side) == pytest.approx(level, abs=2)
+
+
 def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():
     run = np.arange(70)
     for ill in ((run >= 40) & (run < 69), (run >= 40) & (run % 2 == 0)):
@@ -138,8 +146,10 @@ def test_a_phase_that_varies_more_is_granted_more():
 def test_the_rate_holds_with_a_season():
     values, day = weekly(35, 40_000, 0.5)
     past, now = values[:-1], values[-1]
-    p = surprise(
-        refer(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]), now, 0 * now
+    p = compute_p_values(
+        compute_reference(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]),
+        now,
+        0 * now,
     )
     for share in (0.01, 0.001):
         assert np.mean(p < share) < 1.4 * share + 4 * np.sqrt(share / 40_000)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from monitor.model.errors import InputError
 from monitor.model.rules import Direction
-from monitor.statistics.reference.prediction import predict, refer
-from monitor.statistics.reference.thresholds import SAFETY, Budget, DropSearch, propose
+from monitor.statistics.reference.prediction import compute_reference, predict
+from monitor.statistics.reference.thresholds import SAFETY, Budget, DropSearch, propose_thresholds
 from reference.test_prediction import column
 
-FIVE = refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))
+FIVE = compute_reference(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))
 
 
 def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
@@ -20,8 +20,8 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
 
     One run of mean 3 - x passes it half of the time where x is the distance.
     """
-    found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
-    above = propose(FIVE, [0.0], 0.01, direction=Direction.ABOVE, worst=16.0)
+    found = propose_thresholds(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
+    above = propose_thresholds(FIVE, [0.0], 0.01, direction=Direction.ABOVE, worst=16.0)
 
     assert (found.limit[0], found.expected[0]) == pytest.approx((-3.48990, 3), abs=1e-5)
     assert found.usually == pytest.approx(found.limit)
@@ -35,17 +35,21 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
 
 def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted():
     """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
-    found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
+    found = propose_thresholds(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
     assert found.least_share == pytest.approx([scipy.stats.t.cdf(-np.sqrt(3), 4)])
-    one = propose(
-        refer(column(0.5), column(0.1)), [0.1], 0.01, direction=Direction.BELOW, worst=-1.0
+    one = propose_thresholds(
+        compute_reference(column(0.5), column(0.1)),
+        [0.1],
+        0.01,
+        direction=Direction.BELOW,
+        worst=-1.0,
     )
     assert np.isnan(one.limit).all()
 
 
 def test_a_threshold_bears_the_largest_sampling_error():
     narrow, wide = (
-        propose(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit
+        propose_thresholds(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit
         for error in (0.0, 1.0)
     )
     assert narrow > wide == pytest.approx(predict(FIVE, [1.0], 0.01).low)

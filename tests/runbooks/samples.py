@@ -20,10 +20,10 @@ from factories import transition
 from monitor.model.alerts import RootCause
 from monitor.model.errors import DatabaseTrouble
 from monitor.model.notifications import Message
-from monitor.model.rules import METRIC_LABELS, Condition, RuleKind
+from monitor.model.rules import Condition
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
-from monitor.service.daemon.outage import Outage, start_of
+from monitor.service.daemon.outage import Outage, compose_outage_start
 from monitor.texts.root_causes import write_missed, write_stale
 from runbooks.faults import FAULTS
 from runbooks.world import (
@@ -141,7 +141,7 @@ def _stale():
     headline = write_stale(since, cause, has_succeeded=True)
     start = transition(
         alert="Stale",
-        metric=METRIC_LABELS[RuleKind.CONDITION],
+        metric="condition",
         statistic=Condition.STALE.value,
         reason=write_missed(headline, 3),
         headline=headline,
@@ -175,7 +175,7 @@ def _database_away():
         ),
         trouble=DatabaseTrouble.UNREACHABLE,
     )
-    start = start_of(outage, since + timedelta(minutes=2), place, None)
+    start = compose_outage_start(outage, since + timedelta(minutes=2), place, None)
     return _about(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 

@@ -20,7 +20,7 @@ from monitor.model.notifications import Message
 from monitor.pipeline.delivery import brief_message
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from unpaired.world import BEGINS, DAY, World, write_config, write_log
@@ -182,7 +182,7 @@ def message_of(folder, alert):
         firing=(start,),
     )
     with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
-        briefed = brief_message(message, store.outbox, wire(_settings()).policy)
+        briefed = brief_message(message, store.outbox, open_wiring(_settings()).policy)
         text = plain_text(content_of(briefed, URL)).replace(str(folder), _LISTS)
     return text.strip()
 

@@ -15,16 +15,16 @@ from monitor.statistics.sequential.gate import (
     STAKES,
     WEIGHTS,
     Scale,
-    bounds,
+    bound_mean,
+    count_scores,
     follow_capital,
     log_capital,
-    tally,
 )
 from tables import cells
 
 
 def sample(values, missing=0):
-    return gate.UserSample(tally(np.asarray(values, dtype=float)), missing)
+    return gate.UserSample(count_scores(np.asarray(values, dtype=float)), missing)
 
 
 def gate_each(samples, margin, alpha):
@@ -87,13 +87,13 @@ def test_the_bounds_hold_every_value_that_the_missing_may_have():
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(0, 5))
 def test_missing_filled_in_by_hand_is_the_same(values, missing):
     found = gate_sample(sample(values, missing), 0.4, 0.05)
-    worst, best = (tally(np.array(values + [fill] * missing)) for fill in (1.0, 0.0))
+    worst, best = (count_scores(np.array(values + [fill] * missing)) for fill in (1.0, 0.0))
     assert found.evidence_safe * math.log(10) == pytest.approx(log_capital(worst, 0.4))
     assert found.evidence_breach * math.log(10) == pytest.approx(log_capital(best.flipped(), 0.6))
 
 
 def rejected(*e_values):
-    return np.flatnonzero(gate.reject([math.log(each) for each in e_values], 0.1)).tolist()
+    return np.flatnonzero(gate.reject_nulls([math.log(each) for each in e_values], 0.1)).tolist()
 
 
 def test_e_bh_by_hand():
@@ -138,15 +138,15 @@ def slow_capital(scores, mean):
 
 
 def test_without_scores_the_capital_is_1_and_nothing_is_ruled_out():
-    nobody = tally(np.empty(0))
+    nobody = count_scores(np.empty(0))
     assert log_capital(nobody, 0.5) == pytest.approx(0.0)
-    assert bounds(nobody, nobody, 0.01) == (0.0, 1.0)
+    assert bound_mean(nobody, nobody, 0.01) == (0.0, 1.0)
 
 
 @given(SCORES, MEANS)
 def test_the_tally_the_path_and_the_definition_agree(scores, mean):
     slow = math.log(slow_capital(list(scores), mean))
-    assert log_capital(tally(scores), mean) == pytest.approx(slow, abs=1e-9)
+    assert log_capital(count_scores(scores), mean) == pytest.approx(slow, abs=1e-9)
     assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
 
 
@@ -154,21 +154,21 @@ def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at
     """Maclaurin's inequality, by all orders of a small population with a mean of a half."""
     for drawn in range(1, 6):
         orders = permutations([0.0, 0.1, 1.0, 0.9, 0.5], drawn)
-        logs = [log_capital(tally(np.array(order)), 0.5) for order in orders]
+        logs = [log_capital(count_scores(np.array(order)), 0.5) for order in orders]
         assert np.mean(np.exp(logs)) <= 1 + 1e-12
 
 
 def test_bounds_say_what_the_capital_at_them_says():
-    scores = tally(np.random.default_rng(3).beta(2, 5, 500))
-    low, high = bounds(scores, scores, 0.05)
+    scores = count_scores(np.random.default_rng(3).beta(2, 5, 500))
+    low, high = bound_mean(scores, scores, 0.05)
     assert log_capital(scores, high) == pytest.approx(math.log(20), abs=1e-4)
     assert log_capital(scores.flipped(), 1 - low) == pytest.approx(math.log(20), abs=1e-4)
 
 
 def test_scores_too_many_to_hold_apart_widen_the_bounds_by_less_than_a_step(monkeypatch):
     monkeypatch.setattr(gate, "_GRID", 2**8)
-    many = tally(np.random.default_rng(4).beta(2, 5, 1000))
-    low, high = bounds(many, many, 0.01)
+    many = count_scores(np.random.default_rng(4).beta(2, 5, 1000))
+    low, high = bound_mean(many, many, 0.01)
     assert log_capital(many, high) >= math.log(100)
     assert log_capital(many, high - 2**-7) < math.log(100)
     assert log_capital(many.flipped(), 1 - low) >= math.log(100)
@@ -178,7 +178,7 @@ def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look():
     """Beside Student's interval, which holds for one look only."""
     for n in (100, 1000, 10_000):
         scores = np.random.default_rng(5).beta(20, 20, n)
-        low, high = bounds(tally(scores), tally(scores), 0.005)
+        low, high = bound_mean(count_scores(scores), count_scores(scores), 0.005)
         once = scipy.stats.t.interval(0.99, n - 1, scores.mean(), scipy.stats.sem(scores))
         assert once[1] - once[0] < high - low < 2.6 * (once[1] - once[0])
 
@@ -186,7 +186,7 @@ def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look():
 def test_what_is_no_error_rate_no_range_or_no_score_in_it_is_refused():
     for alpha in (0.0, 1.0, math.nan):
         with pytest.raises(InputError, match="no error rate: write one between 0 and 1"):
-            bounds(tally(np.zeros(1)), tally(np.zeros(1)), alpha)
+            bound_mean(count_scores(np.zeros(1)), count_scores(np.zeros(1)), alpha)
     for value in (2.001, -3.0, math.nan):
         with pytest.raises(InputError, match="is outside its range from -2 to 2"):
             Scale(-2.0, 2.0).to_unit(np.array([0.0, value]))

@@ -16,7 +16,7 @@ from factories import DAY, pull
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.runs import RunStatus
 from monitor.service.analysis.backtest import backtest_rules
-from monitor.service.runner import Runner, Watched
+from monitor.service.runner import Runner, WatchedComparison
 from monitor.settings.loader import load_settings, load_with_rules
 from monitor.settings.schedule import Every
 from monitor.settings.translation import to_comparison
@@ -81,7 +81,7 @@ def replay(config, candidate, days):
                 *baseline.user_id, activity=list(baseline.activity), country=list(baseline.country)
             )
             opened = arms(lists_in(baseline), candidate(day), asked)
-            watched = Watched(comparison=comparison, arms=opened, schedule=Every(DAY))
+            watched = WatchedComparison(comparison=comparison, arms=opened, schedule=Every(DAY))
             Runner(store=store, clock=StillClock(slot)).run(watched, slot, receivers=())
 
 

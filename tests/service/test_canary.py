@@ -27,9 +27,9 @@ from forking import ended, running
 from messages import START
 from monitor.model.errors import MonitorError
 from monitor.model.runs import PullRequest
-from monitor.receivers import verify
+from monitor.receivers import verify_signature
 from monitor.receivers.webhook import TIMESTAMP
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
@@ -217,7 +217,7 @@ def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage):
     assert world.secure.requests == []
     (signed, *_) = (each for each in world.hook.requests if canary("hookgoodpath") in each.path)
     signed_at = datetime.fromtimestamp(int(signed.headers[TIMESTAMP]), UTC)
-    assert verify(canary("hookgoodsecret"), signed.headers, signed.body, now=signed_at)
+    assert verify_signature(canary("hookgoodsecret"), signed.headers, signed.body, now=signed_at)
     assert world.mail.mails
     assert all(mail.is_known for mail in world.mail.mails)
     assert "AUTH" in world.hostile_mail.steps
@@ -245,7 +245,7 @@ def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage, monkeyp
     ]
     shown.append(settings.model_dump_json())
     with (
-        closing(wire(settings)) as wiring,
+        closing(open_wiring(settings)) as wiring,
         closing(open_store(settings.database, create=False)) as store,
     ):
         parts = [
@@ -264,7 +264,7 @@ def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at
     stage, monkeypatch
 ):
     settings = loaded(stage, "file", monkeypatch)
-    with closing(wire(settings)) as wiring:
+    with closing(open_wiring(settings)) as wiring:
         told = {
             each.name: error_of(partial(each.send, START, now=SLOT)) for each in wiring.receivers
         }

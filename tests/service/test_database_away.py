@@ -166,7 +166,7 @@ class World:
 def world():
     clock = HeldClock()
     publisher = PrometheusPublisher(version="1")
-    publisher.watch([], receivers=["pager"])
+    publisher.register([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
     alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
@@ -293,7 +293,7 @@ def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_na
     world.database.failed(AWAY)
     assert world.database.outage is not None
     starts = [
-        outage.start_of(world.database.outage, world.clock.now(), "x", name)
+        outage.compose_outage_start(world.database.outage, world.clock.now(), "x", name)
         for name in (None, "a", "b")
     ]
     assert len({start.incident for start in starts}) == 3

@@ -13,7 +13,7 @@ import yaml
 
 import factories
 from factories import DAY, SLOT, HeldClock, changed
-from monitor.measures.sampling import draw
+from monitor.measures.sampling import draw_users
 from monitor.model.errors import InputError, MonitorError
 from monitor.model.gate import LeftOut
 from monitor.model.rankings import Coverage, CoverageRow, UserTable
@@ -69,7 +69,7 @@ class Gated:
         """Store the next day's run: the drawn users scored, but for those ``without``, who are missing."""
         slot = SLOT + self.day * DAY
         self.day += 1
-        panel = draw(self.users, self.comparison, slot)
+        panel = draw_users(self.users, self.comparison, slot)
         names = [name for name in panel.users if not without(name)]
         scores = Scores(
             users=pd.Index(names, dtype="str"), by_metric={series: score(names)} if series else {}
@@ -146,7 +146,7 @@ def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_t
 
 def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store):
     world = Gated(store, sampled(sample=SampleOptions(fixed=20, rotating=200, minimum=100)))
-    drawn = [set(draw(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
+    drawn = [set(draw_users(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
     for asked in drawn:
         world.run(
             partial(lambda asked, names: np.where(np.isin(names, list(asked)), -0.4, 2.0), asked)
@@ -159,7 +159,9 @@ def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_e
 
 
 def _fixed_of(world):
-    users = draw(world.users, changed(world.comparison, sample=SampleOptions(fixed=20)), SLOT).users
+    users = draw_users(
+        world.users, changed(world.comparison, sample=SampleOptions(fixed=20)), SLOT
+    ).users
     return list(users)
 
 

@@ -20,7 +20,7 @@ from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
 from monitor.service.daemon.outage import OutageMonitor, look_again
 from monitor.service.daemon.slots import PAUSE_S, StalenessMonitor, count_skipped
-from monitor.service.runner import Watched
+from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from pipeline.canned import Canned
@@ -39,7 +39,7 @@ class World:
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
         what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))
-        self.watched = Watched(
+        self.watched = WatchedComparison(
             comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock()
         )
         self.restart()

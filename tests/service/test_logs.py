@@ -11,9 +11,9 @@ import structlog
 import yaml
 
 from factories import SLOT
-from monitor.boundary.foreign_causes import Cause
+from monitor.boundary.foreign_causes import ForeignCause
 from monitor.model.rules import Severity
-from monitor.service.logs import configure
+from monitor.service.logs import configure_logs
 from servers.answering import answering
 from servers.lists import pull_of
 from servers.recommender import Asked
@@ -36,7 +36,7 @@ def debug_log():
     """The stream that everything is logged to at level debug."""
     stream, root = io.StringIO(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    configure("json", "debug", stream)
+    configure_logs("json", "debug", stream)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -96,12 +96,12 @@ class Sent:
         ({"b", "a"}, ["a", "b"]),
         ({Severity.INFO: (SLOT,)}, {"info": ["2024-01-08T00:00:00Z"]}),
         (Sent(at=SLOT), {"at": "2024-01-08T00:00:00Z"}),
-        (Cause("it is a folder", "name a file"), "it is a folder: name a file"),
+        (ForeignCause("it is a folder", "name a file"), "it is a folder: name a file"),
     ],
 )
 @pytest.mark.parametrize("format_", ["json", "console"])
 def test_a_value_is_written_alike_on_the_console_and_in_json(value, written, format_, debug_log):
-    configure(format_, "debug", debug_log)
+    configure_logs(format_, "debug", debug_log)
     structlog.get_logger("monitor.test").info("seen", value=value)
 
     line = debug_log.getvalue()

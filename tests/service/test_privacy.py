@@ -152,7 +152,7 @@ def life(tmp_path_factory):
         config = write_world(folder, hook.url)
         outputs = dict([_command(config, "run-once", "--slot", "2026-03-09", "--json")])
         log = io.StringIO()
-        logs.configure("json", "debug", log)
+        logs.configure_logs("json", "debug", log)
         with watching(config) as watched:
             wait_for(lambda: len(_points(watched.daemon.url)) > 1, "two runs")
             outputs |= dict(_pages(watched.daemon.url))

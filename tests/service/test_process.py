@@ -21,7 +21,7 @@ from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
 from monitor.service.daemon.leadership import ANSWER_S
 from monitor.service.interrupts import interrupts_held, termination_raised
-from monitor.service.runner import Runner, Watched
+from monitor.service.runner import Runner, WatchedComparison
 from monitor.settings.schedule import Every
 from monitor.storage import open_store
 from pipeline.canned import StillClock, arms, users
@@ -32,7 +32,7 @@ from service.lists_world import write_world
 
 def watched(baseline):
     lists = arms(baseline, pull({"a": [1]}), users("a"))
-    return Watched(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
+    return WatchedComparison(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
 
 
 ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]

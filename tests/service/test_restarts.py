@@ -115,11 +115,11 @@ def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a
     nothing: Any = None
     runner = Runner(store=nothing, clock=nothing, claims={1: claim(run_id=1)})
     logs = captured(monkeypatch, runner_module).entries
-    with output.progress() as bars:
+    with output.progress_bar() as bars:
         runner.on_progress = partial(output.show_pull, bars)
         for run_id, elapsed_s in ((1, 8), (1, 9), (1, 10.5), (1, 11), (1, 19), (1, 21), (2, 100)):
             pull = PullProgress(**found, elapsed_s=elapsed_s, reason="/data: it is full")
-            runner._note_progress(claim(run_id=run_id), pull)
+            runner._keep_progress(claim(run_id=run_id), pull)
     assert [(each["event"], each["pull"]) for each in logs] == [("pull under way", "baseline")] * 2
     told = (
         "12,000 of 50,000 users answered, 2,000 of them before a restart, 31 failed, 955 a "

@@ -27,8 +27,8 @@ from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module
-from monitor.service.logs import configure
-from monitor.service.runner import Runner, Watched
+from monitor.service.logs import configure_logs
+from monitor.service.runner import Runner, WatchedComparison
 from monitor.settings.schedule import Every
 from monitor.storage import open_store, score_spool
 from monitor.storage.score_spool import DuckSpool
@@ -41,7 +41,7 @@ def run(store, lists, ping):
     """A run of four users of whom so many have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
     opened = arms(some, some, users("a", "b", "c", "d"))
-    watched = Watched(
+    watched = WatchedComparison(
         comparison=comparison(rules=()), arms=opened, schedule=Every(timedelta(days=1))
     )
     Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(
@@ -93,9 +93,9 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
 ):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    configure("json", "info")
+    configure_logs("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
-    watched = Watched(
+    watched = WatchedComparison(
         comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True
     )
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
     monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
     names = [f"user-{number:02}" for number in range(20)]
     lists = pull({name: [1, 2, 3] for name in names})
-    watched = Watched(
+    watched = WatchedComparison(
         comparison=comparison(k=3),
         arms=arms(lists, lists, users(*names)),
         schedule=Every(timedelta(days=1)),
@@ -209,7 +209,7 @@ def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(st
     monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
     lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
-    watched = Watched(
+    watched = WatchedComparison(
         comparison=comparison(deadline=timedelta(seconds=0.2)),
         arms=lists,
         schedule=Every(timedelta(days=1)),

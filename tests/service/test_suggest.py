@@ -159,9 +159,9 @@ def test_the_rules_that_are_printed_can_be_backtested(what, store):
 
     (told,) = read_json("backtest --rules rules.yaml")
     proposed = read_json(suggest)
-    pages = {each["alert"]: len(each["caught"]) for each in proposed if each["caught"] is not None}
-    assert sum(pages.values()) >= 2
-    assert pages == {name: told["rules"][name]["pages"] for name in pages}
+    starts = {each["alert"]: len(each["caught"]) for each in proposed if each["caught"] is not None}
+    assert sum(starts.values()) >= 2
+    assert starts == {name: told["rules"][name]["starts"] for name in starts}
 
 
 def plan(options):

@@ -2,7 +2,7 @@
 
 from monitor.model.rules import Keep, Learning, RuleKind, is_learned
 from monitor.model.statistics import OF_BOTH_ARMS
-from monitor.pipeline.score import watches_rise
+from monitor.pipeline.score import means_too_similar
 from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of, learning_of, rules_on_drift
 
 
@@ -148,7 +148,7 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
     alike = [
         rule.alert
         for rule in found.judging.similarity_rules
-        if watches_rise(rule.metric, str(rule.statistic), rule.direction)
+        if means_too_similar(rule.metric, str(rule.statistic), rule.direction)
     ]
     assert alike == ["SelfGapDrop"]
     paired = comparison_of(f"{MINIMAL}    rules: default\n")

@@ -9,11 +9,13 @@ import jsonschema
 import pytest
 import yaml
 
+from monitor.receivers import RECEIVERS
 from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import to_comparison
+from monitor.sources import SOURCES
 from settings.minimal import MINIMAL, uncommented
 from settings_reference import models_in
 
@@ -109,6 +111,32 @@ def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file():
     wanted = {key for model in models() for key in model.file_keys()}
     assert {
         key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}
+    } == set()
+
+
+SHARED = {
+    "ca_file",
+    "format",
+    "item_ids",
+    "max_unreadable",
+    "no_item",
+    "repeat_every",
+    "scores",
+    "served",
+}
+"""Keys that the example shows once for all kinds."""
+KINDS = {kind: options for kind, (options, _) in RECEIVERS.items()}
+KINDS |= {kind: source.lists.options for kind, source in SOURCES.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_shows_each_key_of_a_source_or_receiver_below_its_kind(kind):
+    below = rf"(?m)^( *)(?:- )?{kind}:(.*\n(?:\1 +.*\n)*)"
+    entries = "".join(entry for _, entry in re.findall(below, uncommented(example_text()) + "\n"))
+    shown = set(re.findall(r"\w+(?=:)", entries)) | SHARED
+    keys = set(KINDS[kind].file_keys()) - set(KINDS[kind].__base__.file_keys())
+    assert {
+        key for key in keys if not shown & {key, f"{key}_file", key.removesuffix("_file")}
     } == set()
 
 

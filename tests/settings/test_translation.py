@@ -69,7 +69,7 @@ def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_
         Severity.CRITICAL,
         3,
     )
-    assert comparison_of(text).judging.runs_per_false_alarm == 30 * 24 * 4  # every 15 minutes
+    assert comparison_of(text).judging.runs_per_false_alert == 30 * 24 * 4  # every 15 minutes
 
 
 def test_holidays_are_whole_days_of_the_time_zone():

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import monitor
-from monitor.measures.frames.columns import FrameColumns, read_lists
+from monitor.measures.frames.columns import FrameColumns, read_lists_of_any_shape
 from monitor.measures.reading import ids
 from monitor.model.errors import InputError, SourceError
 from monitor.model.rankings import CoverageReason
@@ -70,9 +70,9 @@ def framed(lists, expected):
     """The ids of lists of one item each, from a frame."""
     if None in expected:
         with pytest.raises(InputError, match=r"found .*, where|found .* where"):
-            read_lists(lists, COLUMNS, "baseline")
+            read_lists_of_any_shape(lists, COLUMNS, "baseline")
         lists = [each for each, key in zip(lists, expected, strict=True) if key is not None]
-    return list(map(str, read_lists(lists, COLUMNS, "baseline").items))
+    return list(map(str, read_lists_of_any_shape(lists, COLUMNS, "baseline").items))
 
 
 KINDS_OF_VALUES = sorted({str(kind) for _, kind, _ in VALUES})
@@ -102,7 +102,7 @@ def test_a_value_is_the_same_id_in_python_arrow_files_and_frames(kind, tmp_path)
     assert framed([[value] for value in column.to_numpy(zero_copy_only=False)], expected) == keys
     if len(keys) == len(expected):
         table = pa.table({"u": users, "items": lists})
-        assert list(map(str, read_lists(table, COLUMNS, "baseline").items)) == keys
+        assert list(map(str, read_lists_of_any_shape(table, COLUMNS, "baseline").items)) == keys
 
 
 JSON = r"""

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from clocks import set_clock
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.configuration import Settings
 from monitor.sources.http import source as http
 from monitor.sources.kept_answers import AnswerFile, AnswerFolder
@@ -163,6 +163,6 @@ def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hi
     (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
     given = yaml.safe_load(CONFIG) | yaml.safe_load(settings.replace("FOLDER", str(tmp_path)))
 
-    answers = wire(Settings.model_validate(given)).watched["feed"].answers
+    answers = open_wiring(Settings.model_validate(given)).watched["feed"].answers
 
     assert folder == (answers and str(Path(answers.place(SLOT, "baseline")).parent))

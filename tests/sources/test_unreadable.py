@@ -19,7 +19,7 @@ import monitor
 from monitor.measures.reading.ids import user_key
 from monitor.model.errors import InputError, SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
-from monitor.model.unreadable import Need, Unreadable, add_up, require_readable
+from monitor.model.unreadable import ColumnKind, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.sources import (
     RelevanceOptions,
@@ -38,7 +38,9 @@ AT = SLOT - timedelta(minutes=1)
 
 
 def unreadable(**changes):
-    base = Unreadable(where="a.csv", column="user", need=Need.IDS, count=1, rows=100, found="null")
+    base = Unreadable(
+        where="a.csv", column="user", need=ColumnKind.IDS, count=1, rows=100, found="null"
+    )
     return replace(base, **changes)
 
 

@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from monitor.model.errors import ConfigError, SourceError
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.configuration import Settings
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.file.source import FileUsers
-from monitor.sources.lookup_tables import user_table
+from monitor.sources.lookup_tables import build_user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
 from servers.recommender import Asked
@@ -148,9 +148,9 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
     def replaced_meanwhile(*rows):
         if new.exists():
             new.replace(file)
-        return user_table(*rows)
+        return build_user_table(*rows)
 
-    monkeypatch.setattr("monitor.sources.file.source.user_table", replaced_meanwhile)
+    monkeypatch.setattr("monitor.sources.file.source.build_user_table", replaced_meanwhile)
     assert users_of({"file": {"path": str(file), "user": "id"}}).users.tolist() == ["7"]
 
 
@@ -178,7 +178,7 @@ def test_a_comparison_whose_query_binds_users_is_wired():
     feed = {"name": "feed", "every": "1h", "baseline": BINDING, "candidate": BINDING}
     feed["users"] = {"file": {"path": "users.csv", "user": "u"}}
 
-    with closing(wire(Settings.model_validate({"comparisons": [feed]}))) as wiring:
+    with closing(open_wiring(Settings.model_validate({"comparisons": [feed]}))) as wiring:
         assert list(wiring.watched) == ["feed"]
 
 

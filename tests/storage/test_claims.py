@@ -165,7 +165,7 @@ def test_one_of_many_threads_gets_the_slot(stores, slot_is):
     assert winner.attempt == (1 if slot_is == "fresh" else 2)
 
 
-def test_each_delivery_is_leased_by_one(stores):
+def test_each_delivery_is_claimed_by_one(stores):
     for name in range(12):
         run(
             stores[0],

@@ -18,7 +18,7 @@ from factories import DAY, HOUR, MINUTE, SLOT, comparison, summary
 from factories import rule as alert_rule
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import DeliveryStatus, Treatment, Updates
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import open_store, rows
 from monitor.storage.tables.alert_tables import notifications
@@ -61,7 +61,7 @@ def fail(store, *deliveries, at, reason="503", again):
     store.outbox.record(*failed)
 
 
-def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_else_was_told(owed):
+def test_all_that_waits_of_a_comparison_is_claimed_at_once_oldest_first_whoever_else_was_told(owed):
     leased = lease(owed, NOW)
 
     told = [(each.transition.segment, each.transition.is_start) for each in leased]
@@ -156,7 +156,7 @@ def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_ow
 
 def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_seen(owed):
     sent, failed, joined = lease(owed, NOW)
-    assert owed.outbox.records() == {}
+    assert owed.outbox.receiver_health() == {}
     owed.outbox.record(
         note(sent, NOW), note(joined, NOW + MINUTE, reason="joined: no message of its own")
     )
@@ -165,8 +165,8 @@ def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_
         fail(owed, failed, at=NOW + minutes * MINUTE, again=NOW)
     owed.outbox.give_up_removed(configured=["hook"], now=NOW + HOUR)
 
-    assert owed.outbox.records() == {
-        "hook": ReceiverRecord(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503"),
+    assert owed.outbox.receiver_health() == {
+        "hook": ReceiverHealth(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503"),
     }
 
 
@@ -258,7 +258,7 @@ class Believer:
     ``lost`` and ``taken`` look the same to who sends.
     """
 
-    name, treatment = "hook", Treatment(updates=Updates.UNPAGED)
+    name, treatment = "hook", Treatment(updates=Updates.QUIET)
 
     def __init__(self):
         self.plan = []

@@ -125,7 +125,7 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
     assert [(each.alert, each.slot) for each in found.transitions] == [
         ("SimilarityLow", SLOTS[-1])
     ] * 2  # of both comparisons
-    assert [(each.receiver, each.at, each.status, each.reason) for each in found.attempts] == [
+    assert [(each.receiver, each.at, each.status, each.reason) for each in found.answers] == [
         ("pager", at, DeliveryStatus.SENT, "answered 200")
     ]
     assert filled.pages.incident("nope").transitions == ()

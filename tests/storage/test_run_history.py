@@ -11,11 +11,19 @@ import factories
 import published
 from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
-from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
+from monitor.model.explanation import (
+    DropPart,
+    ExposedItem,
+    FaultKind,
+    Finding,
+    PartAmount,
+    PartMeans,
+    Split,
+)
 from monitor.model.memory import MemoryRequest
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
-from monitor.model.rules import describe_series
+from monitor.model.rules import judged_series
 from monitor.model.runs import RunStatus, Watermark
 from monitor.storage import run_memory
 from monitor.storage.tables.run_tables import lessons
@@ -35,9 +43,9 @@ FULL = Expectation(
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
     replace(
-        FULL, series=describe_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25
+        FULL, series=judged_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25
     ),
-    replace(LEARNING, series=describe_series(LOW), judged=0.25),
+    replace(LEARNING, series=judged_series(LOW), judged=0.25),
 )
 
 
@@ -52,7 +60,7 @@ def at(day):
 
 def recall(store, day, *rules, runs=5, **changes):
     """What a run of that day remembers."""
-    series = {rule.alert: describe_series(rule) for rule in rules}
+    series = {rule.alert: judged_series(rule) for rule in rules}
     request = MemoryRequest(
         comparison="home-feed", config_hash="hash", before=at(day), runs=runs, series=series
     )
@@ -63,7 +71,7 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
     stored(store, 0, expectations=SEEN)
     assert worked.newest(store).expectations == (FULL, LEARNING)
     lesson = recall(store, 1, LOW).past[0].lessons["Low"]
-    assert (lesson.series, lesson.segments) == (describe_series(LOW), ("all", "country=DE"))
+    assert (lesson.series, lesson.segments) == (judged_series(LOW), ("all", "country=DE"))
     told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
     np.testing.assert_array_equal(lesson.numbers, told)
 
@@ -143,7 +151,7 @@ def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do
     worked.claimed(store, at(5))
 
     def read(after, comparison="home-feed"):
-        found = store.history.run_records(comparison, after=after, limit=2)
+        found = store.history.finished_runs(comparison, after=after, limit=2)
         return [(each.status, each.slot, each.coverage, each.summaries) for each in found]
 
     assert read(None) == [
@@ -178,7 +186,10 @@ EXPLANATION = published.explanation(
     gained=(ITEM,),
     lost=(replace(ITEM, item="i1", title=None),),
     groups=tuple(replace(group, share_before=None) for group in published.explanation().groups),
-    causes=(Cause(part=Part.ORDER, amount=0.3), Cause(part=Part.LENGTH, amount=-0.05)),
+    causes=(
+        PartAmount(part=DropPart.ORDER, amount=0.3),
+        PartAmount(part=DropPart.LENGTH, amount=-0.05),
+    ),
 )
 
 
@@ -201,7 +212,7 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
     assert (
         worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
     )
-    assert store.history.record(run_id + 1) is None
+    assert store.history.finished_run(run_id + 1) is None
     with store.database.write() as connection:
         connection.execute(text("UPDATE explanations SET details = '{}'"))
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None

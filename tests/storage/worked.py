@@ -199,7 +199,7 @@ def note(delivery, at, status=DeliveryStatus.SENT, **changes):
 
 
 def record(store, run_id):
-    found = store.history.record(run_id)
+    found = store.history.finished_run(run_id)
     assert found is not None
     return found
 

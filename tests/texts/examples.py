@@ -10,7 +10,7 @@ from typing import Any
 from factories import DAY, SLOT, coverage_rule, lost_lists, rule
 from messages import explanation
 from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
-from monitor.model.explanation import FaultKind, Finding, MeanDrop, Part, PartMeans, SegmentFall
+from monitor.model.explanation import DropPart, FaultKind, Finding, MeanDrop, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
 from monitor.model.interpretation import (
@@ -22,7 +22,7 @@ from monitor.model.interpretation import (
 )
 from monitor.model.model_versions import ArmModel
 from monitor.model.notifications import Silence
-from monitor.model.pages import ReceiverRecord, SeriesPoint
+from monitor.model.pages import ReceiverHealth, SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import (
     OF_UNPAIRED,
@@ -333,9 +333,9 @@ def undecided(**values: Any) -> partial[str]:
 
 
 RECORDS = {
-    "hook": ReceiverRecord(last_success_at=SLOT),
-    "mail": ReceiverRecord(last_success_at=SLOT, last_error_at=SLOT + DAY, reason="refused"),
-    "pager": ReceiverRecord(),
+    "hook": ReceiverHealth(last_success_at=SLOT),
+    "mail": ReceiverHealth(last_success_at=SLOT, last_error_at=SLOT + DAY, reason="refused"),
+    "pager": ReceiverHealth(),
 }
 EXCESS = BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125)
 GAPS_OF_OUTCOMES = tuple(
@@ -392,8 +392,8 @@ def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
     )
 
 
-def parts_of(parts: Mapping[str, float]) -> dict[Part, float]:
-    return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
+def parts_of(parts: Mapping[str, float]) -> dict[DropPart, float]:
+    return dict.fromkeys(DropPart, 0.0) | {DropPart(name): amount for name, amount in parts.items()}
 
 
 EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {

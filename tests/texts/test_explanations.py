@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from messages import explanation
 from monitor.model.explanation import (
+    DropPart,
     ExposedItem,
     FaultKind,
     Finding,
     MeanDrop,
-    Part,
 )
 from monitor.model.rankings import Arm
 from monitor.texts.explanations import (
@@ -86,7 +86,7 @@ def test_hostile_names_stay_on_one_short_line():
     st.sampled_from([0.0, 0.01, 5.0]),
 )
 def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values, has_leader, noise):
-    parts = dict(zip(map(str, Part), values, strict=True))
+    parts = dict(zip(map(str, DropPart), values, strict=True))
     drop = drop_of(fall(0.4, name, **parts) if has_leader else None, noise=noise, **parts)
     for found in (
         write_drop(drop),

@@ -68,8 +68,8 @@ def replay(fault, folder):
     ]
     (again,) = run_cli("backtest", "--config", config, "--rules", config, "--json")
     # Judged again, the stored runs have the same firings.
-    judged = {name: of_rule for name, of_rule in again["rules"].items() if of_rule["pages"]}
-    assert {name: {"pages": of_rule["pages"]} for name, of_rule in judged.items()} == again[
+    judged = {name: of_rule for name, of_rule in again["rules"].items() if of_rule["starts"]}
+    assert {name: {"starts": of_rule["starts"]} for name, of_rule in judged.items()} == again[
         "stored_rules"
     ]
     return runs, starts

@@ -17,8 +17,13 @@ from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
-from monitor.statistics.sequential.gate import Tally, bounds
-from monitor.statistics.unpaired.outcomes import ALPHA, boundary, moments, relative_difference
+from monitor.statistics.sequential.gate import ScoreCounts, bound_mean
+from monitor.statistics.unpaired.outcomes import (
+    ALPHA,
+    half_width,
+    measure_moments_of_arm,
+    relative_difference,
+)
 from servers.lists import write_csv, write_jsonl
 from sources.file.test_joined import second_ring
 from unpaired import world
@@ -39,7 +44,10 @@ def test_the_difference_is_the_coefficient_of_a_regression_on_arm_and_before():
     now, before, is_candidate = draw_arms()
     design = np.column_stack((np.ones(3000), is_candidate, before))
     coefficients = np.linalg.lstsq(design, now, rcond=None)[0]
-    arms = moments(now[:1000], before[:1000]), moments(now[1000:], before[1000:])
+    arms = (
+        measure_moments_of_arm(now[:1000], before[:1000]),
+        measure_moments_of_arm(now[1000:], before[1000:]),
+    )
     found = relative_difference(*arms, 2.0)
     assert found.value == pytest.approx(coefficients[1] / now[:1000].mean())
 
@@ -48,7 +56,9 @@ def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
     now, before, is_candidate = draw_arms()
     width = 2.5
     found = relative_difference(
-        moments(now[:1000], before[:1000]), moments(now[1000:], before[1000:]), width
+        measure_moments_of_arm(now[:1000], before[:1000]),
+        measure_moments_of_arm(now[1000:], before[1000:]),
+        width,
     )
     design = np.column_stack((np.ones(3000), is_candidate, before))
     theta = np.linalg.lstsq(design, now, rcond=None)[0][2]
@@ -81,7 +91,9 @@ def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
     ],
 )
 def test_a_difference_without_a_clear_mean_has_no_interval(baseline, candidate, value, is_bounded):
-    one, other = (moments(np.resize(arm, 600), np.zeros(600)) for arm in (baseline, candidate))
+    one, other = (
+        measure_moments_of_arm(np.resize(arm, 600), np.zeros(600)) for arm in (baseline, candidate)
+    )
     found = relative_difference(one, other, 3.0)
     assert found.value == pytest.approx(value, nan_ok=True)
     assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
@@ -91,7 +103,7 @@ def test_a_difference_without_a_clear_mean_has_no_interval(baseline, candidate, 
     ("users", "is_bounded"), [(0, False), (1, False), (99, False), (101, True)]
 )
 def test_a_few_users_have_no_interval(users, is_bounded):
-    arm = moments(np.ones(users), np.zeros(users))
+    arm = measure_moments_of_arm(np.ones(users), np.zeros(users))
     found = relative_difference(arm, arm, 3.0)
     assert math.isfinite(found.low) is is_bounded
 
@@ -101,13 +113,13 @@ def test_the_width_is_that_of_the_normal_mixture():
     for clock in (1e3, 1e4, 1e6):
         scale = 1e-4 * (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1)
         spread = math.sqrt(scale * clock)
-        width = boundary(int(clock / 10), 10.0)
+        width = half_width(int(clock / 10), 10.0)
         grid = np.linspace(-12, 12, 200_001)
         mixed = scipy.stats.norm.pdf(grid) * np.exp(
             spread * grid * width - (spread * grid) ** 2 / 2
         )
         assert np.trapezoid(mixed, grid) == pytest.approx(1 / ALPHA, rel=1e-3)
-    assert boundary(100, 0.0) == math.inf
+    assert half_width(100, 0.0) == math.inf
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -370,8 +382,8 @@ def test_each_user_has_one_preference_however_often_the_user_clicks(tmp_path, mo
     assert (found["users"], found["for_baseline"], found["for_candidate"]) == (81, 20, 60)
     assert found["mean"] == pytest.approx(40 / 81)
     # The betting intervals of the gate have the same ends.
-    signs = Tally(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
-    ends = [2 * end - 1 for end in bounds(signs, signs, ALPHA / 2)]
+    signs = ScoreCounts(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
+    ends = [2 * end - 1 for end in bound_mean(signs, signs, ALPHA / 2)]
     assert [found["low"], found["high"]] == pytest.approx(ends)
     said = rankwatch("interleaved log.jsonl --teams old,new").stdout
     assert "Users prefer the candidate: the mean preference is +0.494 over 81 users" in said

@@ -20,8 +20,8 @@ from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Arms, UnpairedArms
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_assessment import MOST_SWITCHED
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.unpaired_measurement import measure_unpaired
 from monitor.statistics.unpaired import split
 from monitor.statistics.unpaired.arms_differed import BeforeCheck
 from pipeline.canned import Canned, StillClock, users
@@ -144,7 +144,7 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
 def test_the_size_of_batches_changes_nothing():
     arms = sources("a:12 b:34 c:78", "d:12 e:78 f:67")
     one, all_at_once = (
-        measure_unpaired(WHAT, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=size).run
+        measure_slot(WHAT, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=size).run
         for size in (1, 100)
     )
     for name in ("summaries", "coverage", "evidence", "arm_scores", "unpaired", "explanation"):
@@ -214,7 +214,7 @@ CONDITIONS = """
 def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     evidence, before, after, no_data, monkeypatch
 ):
-    measured = "monitor.pipeline.unpaired_measurement.log_evidence"
+    measured = "monitor.pipeline.unpaired_users.log_evidence"
     monkeypatch.setattr(measured, lambda *_: float(evidence))
     is_off = after == "firing"
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))

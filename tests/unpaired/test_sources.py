@@ -16,10 +16,10 @@ from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.unpaired import ArmCounts
-from monitor.pipeline.run import measure
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.analysis import preview
-from monitor.service.composition import require_reloadable, wire
+from monitor.service.composition import open_wiring, require_reloadable
 from pipeline.canned import StillClock
 from servers.lists import write_csv, write_jsonl
 from settings.minimal import load_text
@@ -116,9 +116,9 @@ def settings_of(place: Mapping[str, str], **changes):
 
 def measured(place: Mapping[str, str], memory=NOTHING, **changes):
     """One run over the log."""
-    (watched,) = wire(settings_of(place, **changes)).watched.values()
+    (watched,) = open_wiring(settings_of(place, **changes)).watched.values()
     clock = Stopwatch(StillClock())
-    return measure(watched.comparison, watched.arms, SLOT, memory, clock).run
+    return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
 
 
 def seen(findings):
@@ -233,7 +233,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     """The newest list of u60 becomes one of the other arm, after the assigned users were read."""
     rows = log_rows()
     place = write_log(kind, tmp_path, rows)
-    (watched,) = wire(settings_of(place)).watched.values()
+    (watched,) = open_wiring(settings_of(place)).watched.values()
     arms = watched.arms
     unpaired = arms.unpaired
     assert unpaired is not None
@@ -248,7 +248,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
             return found
 
     late = replace(arms, unpaired=replace(unpaired, assigned=Late()))
-    found = measure(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
+    found = measure_slot(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
 
     assert found.coverage is not None
     assert found.unpaired is not None

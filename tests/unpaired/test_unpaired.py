@@ -14,13 +14,13 @@ from monitor.measures.kernels.rbo.untied import rbo_truncated
 from monitor.measures.summaries import summarize_one
 from monitor.model.errors import InputError
 from monitor.model.rankings import PairBatch
-from monitor.statistics.sequential.gate import Scale, UserSample, gate_samples, tally
+from monitor.statistics.sequential.gate import Scale, UserSample, count_scores, gate_samples
 from monitor.statistics.unpaired import arms_differed, far
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
-from monitor.statistics.unpaired.exposure import ItemExposure, find_shifted
+from monitor.statistics.unpaired.exposure import CodeExposure, find_shifted
 from monitor.statistics.unpaired.gaps import (
-    Count,
+    AffectedUsers,
     angle_gap,
     mean_gap,
     share_gap,
@@ -92,13 +92,13 @@ def test_gaps_of_arms_with_too_few_users_are_undefined():
     assert all(map(math.isnan, (mean_gap(nobody, one).value, mean_gap(one, nobody).error)))
     assert mean_gap(one, summary()).value == one.mean - summary().mean
     assert math.isnan(mean_gap(one, summary()).error)
-    arms = Count(affected=0, users=0), Count(affected=1, users=1)
+    arms = AffectedUsers(affected=0, users=0), AffectedUsers(affected=1, users=1)
     assert math.isnan(share_gap(*arms).value)
     assert math.isnan(angle_gap(*arms).value)
 
 
 def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
-    arms = Count(affected=10, users=1000), Count(affected=30, users=500)
+    arms = AffectedUsers(affected=10, users=1000), AffectedUsers(affected=30, users=500)
     gap = share_gap(*arms)
     assert gap.value == pytest.approx(0.05)
     variance = 11 / 1002 * 991 / 1002 / 1002 + 31 / 502 * 471 / 502 / 502
@@ -106,7 +106,9 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     angles = [math.asin(math.sqrt(10.375 / 1000.75)), math.asin(math.sqrt(30.375 / 500.75))]
     assert angle_gap(*arms).value == pytest.approx(angles[1] - angles[0])
     assert angle_gap(*arms).error == pytest.approx(math.sqrt(0.25 / 1000.5 + 0.25 / 500.5))
-    assert share_gap(Count(affected=0, users=9), Count(affected=0, users=9)).error > 0
+    assert (
+        share_gap(AffectedUsers(affected=0, users=9), AffectedUsers(affected=0, users=9)).error > 0
+    )
     assert far.far_floor(-1, 1) == pytest.approx(-1 + 2 * far.FAR)
     assert far.far_floor(50, 0) == pytest.approx(50 * (1 - far.FAR))
 
@@ -117,7 +119,8 @@ def test_the_benchmark_computes_the_same_gaps():
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
     values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
     far_users = [
-        Count(affected=int(np.count_nonzero(each < far.FAR)), users=len(each)) for each in scores
+        AffectedUsers(affected=int(np.count_nonzero(each < far.FAR)), users=len(each))
+        for each in scores
     ]
     expected = {
         "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
@@ -236,9 +239,9 @@ def test_items_are_ordered_by_the_larger_difference_of_shares():
     baseline = counted(np.array([[0, 1], [0, 1], [1, 0], [2, 1]], dtype=np.int32))
     candidate = counted(np.array([[1, 0], [1, 5]], dtype=np.int32))
     assert find_shifted(baseline, candidate, 3) == (
-        ItemExposure(code=1, lists=(4, 2), firsts=(1, 2)),
-        ItemExposure(code=0, lists=(3, 1), firsts=(2, 0)),
-        ItemExposure(code=5, lists=(0, 1), firsts=(0, 0)),
+        CodeExposure(code=1, lists=(4, 2), firsts=(1, 2)),
+        CodeExposure(code=0, lists=(3, 1), firsts=(2, 0)),
+        CodeExposure(code=5, lists=(0, 1), firsts=(0, 0)),
     )
     assert find_shifted(baseline, baseline) == ()
 
@@ -304,6 +307,6 @@ def test_the_gate_judges_the_self_gap_by_pairs():
     scale = Scale(-1, 1)
     for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
         scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
-        sample = UserSample(tally(scale.to_unit(scores)))
+        sample = UserSample(count_scores(scale.to_unit(scores)))
         (result,) = gate_samples({"all": sample}, scale, 0.05, 0.01)
         assert result.verdict.value == verdict

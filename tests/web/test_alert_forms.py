@@ -18,7 +18,7 @@ from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.storage import SqlStore, open_store
 from monitor.web.access import Access, client_name
-from monitor.web.pages import Query
+from monitor.web.pages import PageRequest
 from monitor.web.pages.alerts import read_alert_page
 from pipeline.test_delivery import EACH, SEGMENTS, Scene, scene  # noqa: F401 - a fixture
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
@@ -295,10 +295,11 @@ def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(s
     )
     assert [
         each[:36]
-        for each in read_alert_page(at_night, Query(path={"key": key}, chosen={})).held_alerts
+        for each in read_alert_page(at_night, PageRequest(path={"key": key}, chosen={})).held_alerts
     ] == ["SimilarityLow: maintenance night unt"]
     page = read_alert_page(
-        published.site(store=scene.store, clock=scene.clock), Query(path={"key": key}, chosen={})
+        published.site(store=scene.store, clock=scene.clock),
+        PageRequest(path={"key": key}, chosen={}),
     )
     sent = [plain_text(content_of(each, "http://here")) for each in reversed(scene.receiver.sent)]
     assert [each.text for each in page.messages] == sent

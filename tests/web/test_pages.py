@@ -13,11 +13,18 @@ import factories
 import published
 from factories import HOUR
 from monitor.model.alerts import Outcome, State
-from monitor.model.daemon_state import DaemonState, DatabaseAway, Refusal, Refused, Role, RoleKind
+from monitor.model.daemon_state import (
+    DaemonState,
+    DatabaseAway,
+    Refused,
+    ReloadRefusal,
+    Role,
+    RoleKind,
+)
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import RunStatus
@@ -80,7 +87,7 @@ def test_every_page_is_linked_from_another_and_one_without_a_name_from_every_pag
 
 
 def test_names_from_outside_stay_text_on_every_page(stores):
-    refusal = Refusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
+    refusal = ReloadRefusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
     state = DaemonState(role=Role(kind=RoleKind.STANDBY, leader=EVIL, epoch=1), refusals=(refusal,))
     given = {
         "comparisons": lambda: watched(EVIL),
@@ -340,12 +347,12 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     store, monkeypatch
 ):
     why = "comparisons[0].nme: unknown key"
-    refusal = Refusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=why)
+    refusal = ReloadRefusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=why)
     role = Role(kind=RoleKind.STANDBY, leader="b:2", epoch=3)
     standby = DaemonState(role=role, refusals=(refusal,))
     status = replace(published.site().status(), daemon=standby, receivers=("pager", "chat"))
-    record = ReceiverRecord(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
-    monkeypatch.setattr(store.outbox, "records", lambda: {"pager": record})
+    health = ReceiverHealth(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
+    monkeypatch.setattr(store.outbox, "receiver_health", lambda: {"pager": health})
     with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
         texts = [re.sub("<[^>]*>", "", ask(page).text) for page in ("/", "/daemon")]
     for text in texts:

@@ -251,7 +251,7 @@ class Options(BaseModel):
 
     def has(self, *names: str) -> bool:
         """Whether the file has a value, valid or not, for at least one of these fields."""
-        given = (name for name in names if getattr(self, name) is not None)
+        given = (name for name in names if getattr(self, name, None) is not None)
         return not self.model_fields_set.isdisjoint(given) or not self._invalid.isdisjoint(names)
 
     @property

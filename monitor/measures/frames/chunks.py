@@ -12,7 +12,7 @@ from monitor.measures.frames.side_information import require_weights
 from monitor.measures.pairing.batches import (
     CodedKnowledge,
     CodedLists,
-    attach,
+    attach_knowledge,
     encode_arms,
     encode_knowledge,
     make_batch,
@@ -105,7 +105,7 @@ def chunks_of_pairs(pairs: CodedPairs) -> Iterator[tuple[Rows, PairBatch, tuple[
         batch = make_batch(baseline, candidate, pairs.vocabulary)
         graded_rows = None if pairs.graded_rows is None else pairs.graded_rows[rows]
         duplicated = (int(baseline.had_duplicates.sum()), int(candidate.had_duplicates.sum()))
-        yield rows, attach(batch, pairs.knowledge, graded_rows), duplicated
+        yield rows, attach_knowledge(batch, pairs.knowledge, graded_rows), duplicated
 
 
 def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:

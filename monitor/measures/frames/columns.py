@@ -309,7 +309,7 @@ def _take_column(
     return column
 
 
-def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
+def read_lists_of_any_shape(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from data of any supported shape.
 
     Raises InputError for any other data. The message of the error names the arm.

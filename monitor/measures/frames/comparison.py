@@ -13,7 +13,7 @@ from markupsafe import Markup
 from monitor.charts.slope_chart import draw_slopes
 from monitor.charts.svg import Plot, element
 from monitor.measures.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
-from monitor.measures.frames.columns import FrameColumns, Rankings, read_lists
+from monitor.measures.frames.columns import FrameColumns, Rankings, read_lists_of_any_shape
 from monitor.measures.frames.lists import read_rows, read_scores, refuses_broken_text
 from monitor.measures.frames.side_information import (
     Graded,
@@ -33,7 +33,7 @@ from monitor.measures.metrics import (
     typical_length,
 )
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
-from monitor.measures.pairing.ids import decode, find_users
+from monitor.measures.pairing.ids import decode_row, find_users
 from monitor.measures.reading.lists import without_items
 from monitor.model.arrays import Array, Rows
 from monitor.model.errors import InputError, MetricError
@@ -231,8 +231,8 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     for name, values in score_all(batch, wanted).items():
         pair_scores[name] = float(values[0])
     pair_scores.lists = (
-        decode(batch.baseline[0], pairs.vocabulary),
-        decode(batch.candidate[0], pairs.vocabulary),
+        decode_row(batch.baseline[0], pairs.vocabulary),
+        decode_row(batch.candidate[0], pairs.vocabulary),
     )
     return pair_scores
 
@@ -367,8 +367,8 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     depth = read_k(k)
     columns = FrameColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
     lists = (
-        without_items(read_lists(baseline, columns, Arm.BASELINE), no_item),
-        without_items(read_lists(candidate, columns, Arm.CANDIDATE), no_item),
+        without_items(read_lists_of_any_shape(baseline, columns, Arm.BASELINE), no_item),
+        without_items(read_lists_of_any_shape(candidate, columns, Arm.CANDIDATE), no_item),
     )
     heights = len(lists[0]), len(lists[1])
     are_arrays = isinstance(baseline, np.ndarray) and isinstance(candidate, np.ndarray)

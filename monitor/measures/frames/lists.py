@@ -33,7 +33,7 @@ from monitor.measures.reading.numbers import numbers_of
 from monitor.model.arrays import Array, Floats, Ids, Integers
 from monitor.model.errors import InputError, SourceError
 from monitor.model.rankings import RankingTable
-from monitor.model.unreadable import Need
+from monitor.model.unreadable import ColumnKind
 
 Row = Sequence[Any] | Array
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
@@ -278,7 +278,7 @@ def from_array(values: Array | pd.Series, what: str) -> Ids:
         return _checked(id_column(array, what, "the call"), array, what)
     except SourceError:
         kind = "text that is not UTF-8" if is_text(array.type) else describe_type(array.type)
-        advice: str = Need.IDS
+        advice: str = ColumnKind.IDS
         if pa.types.is_struct(array.type):
             advice = "name one field of them, such as items='recs.id'"
         raise InputError(f"{what}: found {kind} where item ids were expected: {advice}") from None
@@ -320,7 +320,7 @@ def _refuse(value: object, what: str) -> NoReturn:
         raise InputError(
             f"{what}: found {value!r} where an item id was expected: drop it or replace it by an id"
         )
-    advice: str = Need.IDS
+    advice: str = ColumnKind.IDS
     if isinstance(value, tuple):
         advice = (
             "give the ids alone, such as [item for item, _ in pairs], and the scores with scores="
@@ -357,7 +357,7 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
         wrong = values[pc.index(ids.is_null(), True).as_py()]
         raise InputError(
             f"{arm}: found {describe_value(wrong)}, {repr(wrong)[:60]}, where a user was expected: "
-            f"{Need.IDS}"
+            f"{ColumnKind.IDS}"
         )
     keys = ids.to_pylist()
     is_text_key = [isinstance(value, str | bytes | UUID) for value in values]

@@ -20,7 +20,7 @@ from monitor.measures.frames.lists import (
 from monitor.measures.kernels.exposure import distinct_items
 from monitor.measures.kernels.labels import best_of_each
 from monitor.measures.kernels.ragged import offsets_of
-from monitor.measures.pairing.ids import encode, ids_of
+from monitor.measures.pairing.ids import encode_ids, ids_of
 from monitor.model.arrays import Codes, Floats, Ids, Integers
 from monitor.model.column_names import find_column
 from monitor.model.errors import InputError
@@ -146,7 +146,7 @@ def read_graded_items(data: Any) -> RelevanceTable:  # noqa: ANN401 - item -> gr
 
 def _keep_highest(graded: RelevanceTable) -> RelevanceTable:
     """Keep each item of a user only once, with its highest grade."""
-    (codes,), _ = encode(graded.items)
+    (codes,), _ = encode_ids(graded.items)
     owners = np.repeat(np.arange(len(graded)), np.diff(graded.offsets))
     order = best_of_each(owners, codes, graded.grades)
     return RelevanceTable(

@@ -232,7 +232,7 @@ def align(batch: PairBatch) -> Alignment:
         compiled = choice.compiled(len(batch) * longest * longest)
         if compiled is not None:
             lengths = batch.baseline_lengths, batch.candidate_lengths
-            aligned = compiled.find(batch.baseline, batch.candidate, lengths, longest)
+            aligned = compiled.align_lists(batch.baseline, batch.candidate, lengths, longest)
     if aligned is None:
         positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
     else:
@@ -317,7 +317,7 @@ def count_shared(alignment: Alignment) -> Integers:
     return alignment.common.astype(np.int64)
 
 
-def pairs(count: Integers) -> Integers:
+def count_pairs(count: Integers) -> Integers:
     """The number of pairs that can be chosen from ``count`` items."""
     chosen: Integers = count * (count - 1) // 2
     return chosen
@@ -332,11 +332,11 @@ def count_discordant(alignment: Alignment) -> Integers:
     is_common = alignment.positions < alignment.k
     ranks = np.arange(alignment.k, dtype=alignment.positions.dtype)[:, None]
     places = np.add.reduce(is_common * ranks, axis=0, dtype=np.int64)
-    absent_ahead: Integers = places - pairs(count_shared(alignment))
+    absent_ahead: Integers = places - count_pairs(count_shared(alignment))
     return alignment.inversions.astype(np.int64) - absent_ahead
 
 
-def reverse(alignment: Alignment) -> Alignment:
+def exchange_arms(alignment: Alignment) -> Alignment:
     """The same pairs with exchanged arms. The result has no labels."""
     return Alignment(
         alignment.candidate_positions,
@@ -352,7 +352,7 @@ def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignme
 
     Exchanging the arms does not change any bit of the result.
     """
-    mean: Floats = (measure(alignment) + measure(reverse(alignment))) / 2
+    mean: Floats = (measure(alignment) + measure(exchange_arms(alignment))) / 2
     return mean
 
 

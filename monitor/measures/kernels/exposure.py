@@ -271,7 +271,7 @@ def weigh_changes(before: Integers, now: Integers) -> Floats:
 
     On 52 healthy days of real lists (all users and two segments) the largest change is at most 36
     times the mean. If an item vanishes from the lists of 59 of 711 users, its weight is 48 users.
-    In the benchmark `calibration` a lower factor caused half of the false alarms.
+    In the benchmark `calibration` a lower factor caused half of the false alerts.
     """
     squares = (now - before) ** 2
     users = now + before
@@ -342,7 +342,7 @@ _PLACES_A_DIFFERENCE = 10
 """Nearly the same lists have one difference for each of so many places, but at least one."""
 
 
-def compare_lists(batch: PairBatch) -> tuple[Floats, Floats]:
+def flag_similar_lists(batch: PairBatch) -> tuple[Floats, Floats]:
     """Return for each user two flags as float64 (n,), 1 or 0. NaN for a list of fewer than 2 items.
 
     1. Whether the lists are nearly the same. They are if the number of items that only the longer

@@ -12,9 +12,9 @@ from monitor.measures.kernels.alignment import (
     Alignment,
     Shared,
     by_candidate_rank,
+    count_pairs,
     divide,
     measure_both_ways,
-    pairs,
     rank_shared,
     sum_ranks,
 )
@@ -88,7 +88,7 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
     """
     short = alignment.short.astype(np.int64)
     long = alignment.long.astype(np.int64)
-    share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
+    share = divide(topk_footrule(alignment), short * long + short + count_pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from monitor.boundary.plugins import Registry
 from monitor.measures.kernels.rbo.untied import rbo_persistence, rbo_weight
 from monitor.measures.metrics import footrule, kendall, rbo, relevance, sets
-from monitor.measures.metrics.metric import Metric, Need, read_kind, read_name
+from monitor.measures.metrics.metric import Metric, Need, read_metric_kind, read_name
 from monitor.measures.metrics.scores import can_score, score_all
 from monitor.model.arrays import Integers
 from monitor.model.errors import MetricError
@@ -35,7 +35,7 @@ def _built_in() -> dict[str, type[Metric]]:
     return dict(sorted(kinds.items()))
 
 
-METRICS: Registry[type[Metric]] = Registry("metrics", _built_in(), read_kind)
+METRICS: Registry[type[Metric]] = Registry("metrics", _built_in(), read_metric_kind)
 """All built-in metrics by name. Installed packages can add metrics."""
 
 

@@ -200,7 +200,7 @@ def _write_value(value: float | str) -> str:
     return repr(float(value))  # so that p=1 and p=1.0 have one name
 
 
-def read_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - of an entry point
+def read_metric_kind(kind: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - of an entry point
     """Check the metric of an installed package, and guard its calls.
 
     Raises PluginError if it is not a valid metric.

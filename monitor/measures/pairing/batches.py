@@ -13,7 +13,7 @@ import pandas as pd
 
 from monitor.measures.kernels.labels import place_grades, place_weights
 from monitor.measures.kernels.ragged import PAD, find_first_places, pad, take_lists
-from monitor.measures.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
+from monitor.measures.pairing.ids import WORTH_A_THREAD, codes_of, encode_ids, rank_by_text
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
@@ -81,7 +81,7 @@ def encode_arms(
 
     The vocabulary is None if each id is its own code.
     """
-    codes, vocabulary = encode(baseline.items, candidate.items)
+    codes, vocabulary = encode_ids(baseline.items, candidate.items)
     first = CodedLists(codes=codes[0], offsets=baseline.offsets, scores=baseline.scores)
     second = CodedLists(codes=codes[1], offsets=candidate.offsets, scores=candidate.scores)
     return (first, second), vocabulary
@@ -165,7 +165,9 @@ def make_batch(
     )
 
 
-def attach(batch: PairBatch, knowledge: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
+def attach_knowledge(
+    batch: PairBatch, knowledge: CodedKnowledge, graded_rows: Rows | None
+) -> PairBatch:
     """The batch with item weights and labels.
 
     An item without a weight has the weight NaN. ``graded_rows`` is the row of each user in the

@@ -58,7 +58,7 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 
 
 @immutable
-class _Attempt:
+class _Respelling:
     """Another spelling of ids.
 
     ``forms`` are the entries of the setting `item_ids` that rewrite ids in this spelling. They are
@@ -195,10 +195,10 @@ def find_mismatch(
     best = None
     most = _count_matches(str, few, many)
     least = max(most + 1, _LEAST_MATCH * len(few))
-    for attempt in _attempts(list(map(str, few)), list(map(str, many))):
-        count = _count_matches(attempt.spell, few, many)
+    for respelling in _respellings(list(map(str, few)), list(map(str, many))):
+        count = _count_matches(respelling.spell, few, many)
         if count >= least:
-            best = attempt
+            best = respelling
             most = count
             least = count + 1
     compared = min(len(baseline), len(candidate))
@@ -237,18 +237,18 @@ def _count_matches(
 
 
 def _leave_out_forms(
-    attempt: _Attempt,
+    respelling: _Respelling,
     few: Sequence[object],
     many: Sequence[object],
     most: int,
-) -> _Attempt:
+) -> _Respelling:
     """Drop each form without which as many ids are equal."""
-    for form in attempt.forms:
-        forms = [each for each in attempt.forms if each is not form]
+    for form in respelling.forms:
+        forms = [each for each in respelling.forms if each is not form]
         spell = _spell_by(forms)
         if _count_matches(spell, few, many) >= most:
-            attempt = replace(attempt, forms=forms, spell=spell)
-    return attempt
+            respelling = replace(respelling, forms=forms, spell=spell)
+    return respelling
 
 
 def _are_numbers(ids: Sequence[object]) -> bool:
@@ -259,7 +259,7 @@ def _thin(ids: Sequence[object]) -> Sequence[object]:
     return ids[:: -(-len(ids) // _SEARCHED)]
 
 
-def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
+def _respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respelling]:
     """Other spellings, the simplest first.
 
     If two spellings make the same number of ids equal, the first one is proposed.
@@ -282,9 +282,9 @@ def _attempts(few: Sequence[str], many: Sequence[str]) -> Iterator[_Attempt]:
     ]
     for kind, forms in by_forms:
         if forms:
-            yield _Attempt(kind=kind, spell=_spell_by(forms), forms=forms)
-    yield _Attempt(kind=MismatchKind.SEPARATORS, spell=_spell_without_separators)
-    yield _Attempt(kind=MismatchKind.PAIRS, spell=_spell_first)
+            yield _Respelling(kind=kind, spell=_spell_by(forms), forms=forms)
+    yield _Respelling(kind=MismatchKind.SEPARATORS, spell=_spell_without_separators)
+    yield _Respelling(kind=MismatchKind.PAIRS, spell=_spell_first)
 
 
 def _spell_by(forms: Sequence[str | Mapping[str, str]]) -> Callable[[object], str]:
@@ -342,19 +342,19 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 def _find_examples(
-    attempt: _Attempt,
+    respelling: _Respelling,
     ours: Sequence[object],
     theirs: Sequence[object],
 ) -> tuple[str, str]:
     """An example: an id of the baseline, and the id of the candidate that it is equal to.
 
-    The ids are equal if they are spelled by ``attempt``. The function prefers an id that the arms
+    The ids are equal if they are spelled by ``respelling``. An id is preferred that the arms
     spell differently, if there is one among the first ids.
     """
-    by_spelling = {attempt.spell(each): str(each) for each in theirs}
+    by_spelling = {respelling.spell(each): str(each) for each in theirs}
     alike: list[str] = []
     for each in ours:
-        other = by_spelling.get(attempt.spell(each))
+        other = by_spelling.get(respelling.spell(each))
         if other is None:
             continue
         if other != str(each):

@@ -24,7 +24,7 @@ _CODE_LIMIT = 2**31
 _CODE = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
-def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
+def encode_ids(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     """Replace the ids of each arm by integer codes. Returns the codes and the vocabulary.
 
     Codes are from 0 to 2**31 - 1. Equal ids get equal codes. The vocabulary has the id of each
@@ -48,7 +48,7 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
 def hash_ids(vocabulary: pd.Index) -> Hashes:
     """A hash of each id. Equal ids have equal hashes.
 
-    The hash of a whole number is the number itself, because `encode` may use the number as a code.
+    The hash of a whole number is the number itself, because `encode_ids` may use it as a code.
     """
     if _kind(vocabulary) == "i":
         return vocabulary.to_numpy().astype(np.uint64)
@@ -60,7 +60,7 @@ def hash_ids(vocabulary: pd.Index) -> Hashes:
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
-    """The code of each id in a vocabulary of `encode`. It is -1 if the vocabulary lacks the id."""
+    """The code of each id in a vocabulary of `encode_ids`. It is -1 if the id is not there."""
     if vocabulary is None and _kind(ids) == "i":
         numbers = np.asarray(ids)
         is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
@@ -72,7 +72,7 @@ def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
     return _positions(ids, vocabulary).astype(np.int32)
 
 
-def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
+def decode_row(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
     """The item ids of one padded row as text, without the padding."""
     return tuple(map(str, ids_of(codes[codes >= 0], vocabulary)))
 

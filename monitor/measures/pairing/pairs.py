@@ -16,7 +16,7 @@ import pyarrow as pa
 from monitor.measures.kernels.exposure import distinct_items
 from monitor.measures.pairing.batches import (
     PaddedLists,
-    attach,
+    attach_knowledge,
     encode_arms,
     encode_knowledge,
     make_batch,
@@ -52,7 +52,7 @@ for different numbers.
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
 
-def pair(  # noqa: PLR0913 - two arms and further inputs
+def pair_users(  # noqa: PLR0913 - two arms and further inputs
     panel: Panel,
     baseline: Pull,
     candidate: Pull,
@@ -87,7 +87,9 @@ def pair(  # noqa: PLR0913 - two arms and further inputs
     outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
     return Pairing(
         outcomes=outcomes,
-        batch=attach(batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows),
+        batch=attach_knowledge(
+            batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows
+        ),
         panel_rows=panel_rows,
         vocabulary=vocabulary,
         coverage=count_coverage(panel.segments, outcomes),
@@ -104,7 +106,9 @@ def pair_kept(
     """Pair lists of users that were paired before, cut to k. The rows are those of the lists."""
     baseline = Pull(rankings=lists.baseline, failures={})
     candidate = Pull(rankings=lists.candidate, failures={})
-    return pair(lists.panel, baseline, candidate, k, item_weights=weights, relevance=relevance)
+    return pair_users(
+        lists.panel, baseline, candidate, k, item_weights=weights, relevance=relevance
+    )
 
 
 def _hash_input(

@@ -32,7 +32,7 @@ from pyarrow import types as arrow_types
 
 from monitor.model.arrays import Integers
 from monitor.model.errors import SourceError
-from monitor.model.unreadable import Need, name_a_field
+from monitor.model.unreadable import ColumnKind, name_a_field
 
 MAX_ID_LENGTH = 1000
 """The largest number of characters in an id. A longer text is no id but probably a mistake."""
@@ -278,7 +278,7 @@ def describe_type(kind: pa.DataType) -> str:
 def _advice(kind: pa.DataType, column: str) -> str:
     if arrow_types.is_struct(kind) and kind.num_fields:
         return name_a_field(column, kind.field(0).name)
-    return Need.IDS
+    return ColumnKind.IDS
 
 
 def _usable_text(values: pa.Array, column: str, where: str) -> pa.Array:

@@ -13,7 +13,7 @@ from pyarrow import types as arrow_types
 from monitor.measures.reading.ids import decode_categories, describe_type, is_text
 from monitor.model.arrays import Flags, Floats
 from monitor.model.errors import SourceError
-from monitor.model.unreadable import Need
+from monitor.model.unreadable import ColumnKind
 
 _LONGEST_NUMBER = 1000  # characters; a longer text is no number
 _NUMBER = re.compile(
@@ -62,7 +62,7 @@ def number_column(
         return np.array(parsed, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
     if not is_numeric(kind):
         raise SourceError(
-            f"column {column!r} of {where} holds {describe_type(kind)}: {Need.NUMBERS}"
+            f"column {column!r} of {where} holds {describe_type(kind)}: {ColumnKind.NUMBERS}"
         )
     numbers: Floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers, np.zeros(len(numbers), dtype=np.bool_)

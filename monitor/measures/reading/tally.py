@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from monitor.measures.reading.dialects import recognize_dialect
 from monitor.measures.reading.ids import describe_value, id_array, id_column, user_key
 from monitor.model.arrays import Flags
-from monitor.model.unreadable import Need, Unreadable, add_up
+from monitor.model.unreadable import ColumnKind, Unreadable, add_up
 
 
 class Tally:
@@ -29,7 +29,7 @@ class Tally:
         """The ids of a column, as `id_column` returns them. Count the values that are no ids."""
         ids = id_column(values, column, self.where)
         example = values[pc.index(ids.is_null(), True).as_py()] if ids.null_count else None
-        self.count(column, Need.IDS, ids.null_count, len(ids), example)
+        self.count(column, ColumnKind.IDS, ids.null_count, len(ids), example)
         return ids
 
     def convert(self, values: Sequence[object], column: str) -> pa.Array:
@@ -50,7 +50,7 @@ class Tally:
     def flags(
         self,
         column: str,
-        need: Need,
+        need: ColumnKind,
         is_unreadable: Flags,
         values: pa.Array,
     ) -> None:
@@ -61,7 +61,7 @@ class Tally:
     def count(
         self,
         column: str,
-        need: Need,
+        need: ColumnKind,
         count: int,
         rows: int,
         example: object,
@@ -80,7 +80,7 @@ class Tally:
 def unreadable_of(
     where: str,
     column: str,
-    need: Need,
+    need: ColumnKind,
     count: int,
     rows: int,
     value: object,
@@ -92,10 +92,10 @@ def unreadable_of(
     description = describe_value(value)
     hint = ""
     field = str(next(iter(value))) if isinstance(value, dict) and value else None
-    is_list_of_none = need is Need.LISTS and user_key(value) is None
-    if need is not Need.IDS and not is_list_of_none:
+    is_list_of_none = need is ColumnKind.LISTS and user_key(value) is None
+    if need is not ColumnKind.IDS and not is_list_of_none:
         description = _WORDS.get(type(value), description)
-    if need is Need.LISTS:
+    if need is ColumnKind.LISTS:
         dialect = recognize_dialect(value)
         if dialect is not None:
             description = dialect.name

@@ -17,7 +17,7 @@ from monitor.model.pages import (
     IncidentFilter,
     IncidentHistory,
     IncidentStart,
-    ReceiverRecord,
+    ReceiverHealth,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
@@ -28,11 +28,11 @@ from monitor.model.rankings import CoverageRow
 from monitor.model.retention import DataKind
 from monitor.model.runs import (
     Evidence,
+    FinishedRun,
     Histogram,
     KeptLists,
     LatestRun,
     Run,
-    RunRecord,
     Scores,
     Summary,
 )
@@ -212,7 +212,7 @@ class History(Protocol):
     ) -> tuple[Run, ...]:
         """Return stored runs with any status from ``since`` to ``until``, newest slot first."""
 
-    def record(self, run_id: int) -> RunRecord | None:
+    def finished_run(self, run_id: int) -> FinishedRun | None:
         """Return one run with its results, or None if there is no such run.
 
         If this version cannot read the explanation, it is left out.
@@ -302,7 +302,7 @@ class Outbox(Protocol):
         until: datetime,
         limit: int,
     ) -> tuple[Delivery, ...]:
-        """Lease waiting and held deliveries of one comparison to this receiver, oldest first.
+        """Claim waiting and held deliveries of one comparison to this receiver, oldest first.
 
         Selects the comparison whose delivery has been due for the longest time. Leaves out
         comparisons for which another process sends to this receiver now. If there are more than
@@ -340,7 +340,7 @@ class Outbox(Protocol):
     ) -> None:
         """Mark deliveries before they are sent in the message with this key.
 
-        If no outcome is recorded later, the deliveries may have arrived. Extends the owner's leases
+        If no outcome is recorded later, the deliveries may have arrived. Extends the owner's claims
         to ``until``.
         """
 
@@ -397,7 +397,7 @@ class Outbox(Protocol):
         because a held end hides no alert.
         """
 
-    def records(self) -> Mapping[str, ReceiverRecord]:
+    def receiver_health(self) -> Mapping[str, ReceiverHealth]:
         """Return the last success and the last error of each receiver.
 
         Only the newest 50,000 outcomes are searched.

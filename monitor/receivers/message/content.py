@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
 
-from monitor.alerts.incidents import Problem, find_leads, find_problem, reports_fault
+from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
 from monitor.measures.presentation import explanation_title
-from monitor.model.alerts import DATABASE_LABEL, Transition
+from monitor.model.alerts import Transition
 from monitor.model.explanation import (
     ExampleLists,
     Explanation,
@@ -103,7 +103,7 @@ class MessageContent:
 
     status: MessageStatus
     severity: Severity
-    is_watched: bool  # False if the rules of all its alerts were removed
+    has_rules: bool  # False if the rules of all its alerts were removed
     is_urgent: bool  # whether somebody has to be called at once
     title: str  # at most 500 characters
     # Sentences: for whom, since when, whether it is still going on, how urgent it is, what to do
@@ -159,7 +159,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     content = MessageContent(
         status=message.status,
         severity=message.severity,
-        is_watched=is_watched(message),
+        has_rules=has_rules(message),
         title=_title(message, leads, named),
         is_urgent=_is_urgent(message, concern),
         situation=_situation(message, concern, leads[0], finding),
@@ -273,7 +273,7 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     if parse_derived(lead.metric)[0] in GAPS:
         return write_gap_step(lead.direction)
     problem = find_problem(lead.kind, lead.statistic)
-    has_no_list = problem in (Problem.NO_LIST, Problem.OUTAGE, Problem.CONDITION)
+    has_no_list = problem in (AlertProblem.NO_LIST, AlertProblem.OUTAGE, AlertProblem.CONDITION)
     if concern is None or not concern.arms or not has_no_list:
         return None
     return write_first_step(FaultKind.MISSING, concern.arms)
@@ -303,10 +303,10 @@ def _situation(
                 lines.append(contacts)
             if first_step is not None and message.starts:
                 lines.append(first_step)
-        if any(start.metric == DATABASE_LABEL for start in firing):
+        if any(start.kind is RuleKind.DATABASE for start in firing):
             lines.append(WITHOUT_DATABASE)
         return _bound(lines, _LONGEST_SENTENCE)
-    if not is_watched(message):
+    if not has_rules(message):
         return ()
     ends = message.ends
     since = min(end.since for end in ends)
@@ -415,8 +415,8 @@ def _still_firing(message: Message) -> tuple[Transition, ...]:
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
-def is_watched(message: Message) -> bool:
-    """Whether an alert of the message is still watched. False if all their rules were removed."""
+def has_rules(message: Message) -> bool:
+    """Whether an alert of the message still has a rule. False if all their rules were removed."""
     if message.status is not MessageStatus.RESOLVED:
         return True
     return any(change.removed is None for change in message.changes)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from monitor.alerts.notification_policy import propose_matchers
 from monitor.boundary.options import web_url_of
-from monitor.model.alerts import DATABASE_LABEL, TEST_LABEL, Removed, Transition
+from monitor.model.alerts import Removed, Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
 from monitor.texts import actions
@@ -108,9 +108,9 @@ def commands_of(
     change has no run, the first command shows the newest run. If the alert has ended, there are no
     commands to acknowledge or silence it. ``interval`` is the longest time between two runs.
     """
-    if change.metric == DATABASE_LABEL:
+    if change.kind is RuleKind.DATABASE:
         return (actions.CHECK_DATABASE,)
-    if change.metric == TEST_LABEL:
+    if change.kind is RuleKind.TEST:
         return ()
     name = clean(change.comparison, _LONGEST_NAME)
     slot = change.slot if change.has_run else None

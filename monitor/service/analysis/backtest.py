@@ -11,8 +11,8 @@ from monitor.model.alerts import ACCEPTED, Transition
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Subject
-from monitor.model.runs import RunRecord, RunStatus
-from monitor.pipeline.judgement import Rejudgement, complete_record
+from monitor.model.runs import FinishedRun, RunStatus
+from monitor.pipeline.judgement import Rejudgement, add_missing_summaries
 from monitor.storage import SqlStore
 from monitor.storage.run_history import SqlHistory
 
@@ -69,22 +69,22 @@ def backtest_rules(
     measured: dict[Subject, dict[datetime, float | None]] = {}
     # Begin with the first stored run. Rules learn from earlier runs, and an older alert may still
     # be firing in this period.
-    for record in finished_records(comparison.name, store.history, end):
-        completed, lacks = complete_record(comparison, record, store.history)
+    for run in all_finished_runs(comparison.name, store.history, end):
+        completed, lacks = add_missing_summaries(comparison, run, store.history)
         changes = rejudging.judge(completed, is_whole=not lacks)
-        slot = record.slot
-        status = record.status
+        slot = run.slot
+        status = run.status
         if not is_in_period(slot):
             continue
         runs[status] += 1
         transitions += changes
         if status is RunStatus.OK:
             lacking.update(lacks)
-        of_all = {each.metric: each for each in completed.summaries if each.segment == ALL}
+        by_metric = {each.metric: each for each in completed.summaries if each.segment == ALL}
         for rule in comparison.judging.similarity_rules:
             metric, statistic = rule.subject
-            value = of_all[metric].value(statistic) if metric in of_all else None
-            measured.setdefault(rule.subject, {})[slot] = value
+            by_slot = measured.setdefault(rule.subject, {})
+            by_slot[slot] = by_metric[metric].value(statistic) if metric in by_metric else None
     return Backtest(
         comparison=comparison,
         runs=runs,
@@ -95,19 +95,19 @@ def backtest_rules(
     )
 
 
-def finished_records(
+def all_finished_runs(
     comparison: str,
     history: SqlHistory,
     end: datetime | None,
-) -> Iterator[RunRecord]:
+) -> Iterator[FinishedRun]:
     """Yield the finished runs up to the slot ``end``, oldest first.
 
     The function reads AT_ONCE runs at a time.
     """
     after: datetime | None = None
-    while records := history.run_records(comparison, after=after, limit=AT_ONCE):
-        for record in records:
-            if end is not None and record.slot > end:
+    while runs := history.finished_runs(comparison, after=after, limit=AT_ONCE):
+        for run in runs:
+            if end is not None and run.slot > end:
                 return
-            yield record
-        after = records[-1].slot
+            yield run
+        after = runs[-1].slot

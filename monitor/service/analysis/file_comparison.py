@@ -20,7 +20,7 @@ from monitor.model.explanation import Change, PartMeans
 from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
 from monitor.model.ports import UserSource
-from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Scores, Summary
@@ -40,6 +40,7 @@ from monitor.texts.interpretation import write_longer
 MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
 _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
+_OF_USERS = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
 
 
 @immutable
@@ -115,12 +116,15 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     """
     comparison = _comparison(metrics, k, worst)
     slot = utc_now()
-    shared = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
-    listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
+    # The users of each file of lists. Their options are a part of the options of the lists.
+    listed = [FileUsersOptions(**each.model_dump(include=_OF_USERS)) for each in lists]
+    source: UserSource = _Either(*map(FileUsers, listed))
+    if users is not None:
+        source = FileUsers(users)
     arms = Arms(
         baseline=FileLists(lists[0]),
         candidate=FileLists(lists[1]),
-        users=FileUsers(users) if users is not None else _Either(*map(FileUsers, listed)),
+        users=source,
         dimensions=() if by is None else (by,),
     )
     try:
@@ -131,15 +135,8 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         results.add(batch)
-    notes = []
-    arms_by_problem = defaultdict[str, list[str]](list)
-    for (arm, reason), note in results.notes.items():
-        notes.append(f"{reason} in {arm}: {note}")
-        if reason in _UNREAD:
-            arms_by_problem[str(note)].append(arm)
-    if arms_by_problem:
-        problems = [f"{' and '.join(arms)}: {note}" for note, arms in arms_by_problem.items()]
-        raise InputError("; ".join(problems))
+    _require_read(results.notes)
+    notes = [f"{reason} in {arm}: {note}" for (arm, reason), note in results.notes.items()]
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
     run, sample = results.finish(slot)
@@ -170,6 +167,17 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     )
 
 
+def _require_read(notes: Mapping[tuple[Arm, CoverageReason], object]) -> None:
+    """Raise InputError if the lists of an arm could not be read."""
+    arms_by_problem = defaultdict[str, list[str]](list)
+    for (arm, reason), note in notes.items():
+        if reason in _UNREAD:
+            arms_by_problem[str(note)].append(arm)
+    problems = [f"{' and '.join(arms)}: {problem}" for problem, arms in arms_by_problem.items()]
+    if problems:
+        raise InputError("; ".join(problems))
+
+
 def _distances(metric: Metric, scores: Scores) -> Floats | None:
     """Return the users' distances from identical lists, or None if the metric has no such value."""
     if metric.identical is None:
@@ -194,12 +202,12 @@ class _Either:
     candidate: UserSource
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        ours = self.baseline.users(slot, dimensions)
-        theirs = self.candidate.users(slot, ())
-        users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
-        rows = ours.users.get_indexer(users)
+        baseline = self.baseline.users(slot, dimensions)
+        candidate = self.candidate.users(slot, ())
+        users = pd.Index(baseline.users.union(candidate.users, sort=False), dtype="str")
+        rows = baseline.users.get_indexer(users)
         segments = {}
-        for name, values in ours.segments.items():
+        for name, values in baseline.segments.items():
             segments[name] = values.take(rows, allow_fill=True)
         return UserTable(users=users, segments=segments)
 

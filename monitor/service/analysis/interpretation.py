@@ -25,7 +25,7 @@ _LEAST_SHARED = 10
 _ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
-def interpret(
+def interpret_summary(
     summary: Summary,
     *,
     by_chance: float | None,
@@ -60,7 +60,7 @@ def interpret(
     )
 
 
-def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | None:
+def measure_concentration(distances: Floats, usual: Floats | None = None) -> Spread | None:
     """Return how the difference is distributed over the users, or None if it cannot be said.
 
     ``distances`` are the distances from identical lists, float64 (n,). ``usual`` are the
@@ -90,7 +90,7 @@ def measure_spread(distances: Floats, usual: Floats | None = None) -> Spread | N
     )
 
 
-def find_shared(scores: Sequence[ArmScore]) -> list[ArmScore]:
+def find_common_list_shares(scores: Sequence[ArmScore]) -> list[ArmScore]:
     """Return the shares of users with the most common list that people should see.
 
     ``scores`` are shares of users with one list. Only shares of at least 5 % and ten users count.

@@ -9,10 +9,10 @@ import yaml
 from monitor.model.errors import InputError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
-from monitor.model.runs import Claim, RunRecord, RunResult, RunStatus
+from monitor.model.runs import Claim, FinishedRun, RunResult, RunStatus
 from monitor.pipeline.run import execute
 from monitor.service.clock import SystemClock
-from monitor.service.composition import wire
+from monitor.service.composition import open_wiring
 from monitor.settings.loader import parse_settings
 from monitor.sources.file import FileSourceOptions
 
@@ -70,7 +70,9 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         "unpaired": unpaired,
     }
     text = yaml.safe_dump({"comparisons": [comparison]})
-    watched = wire(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[_NAME]
+    watched = open_wiring(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[
+        _NAME
+    ]
     claim = Claim(
         run_id=0,
         comparison=_NAME,
@@ -86,11 +88,11 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     return result
 
 
-def as_record(result: RunResult) -> RunRecord:
+def as_finished_run(result: RunResult) -> FinishedRun:
     """Return the result as a run, which is shown like a stored run."""
     claim = result.claim
     all_users = result.coverage.all if result.coverage else None
-    return RunRecord(
+    return FinishedRun(
         id=claim.run_id,
         comparison=claim.comparison,
         slot=result.slot,

@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
-from itertools import chain
 
 from monitor.alerts.unmatched import find_unmatched
 from monitor.model.errors import ConfigError, MonitorError, SourceError
@@ -18,11 +17,11 @@ from monitor.model.runs import Evidence, Findings, items_of
 from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.pull import Arms, draw_panel
 from monitor.pipeline.respelled import compare_users
-from monitor.pipeline.run import measure
+from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.runner import Watched
+from monitor.service.runner import WatchedComparison
 from monitor.sources import SampleOptions
 
 _WAIT_S = 60.0
@@ -68,7 +67,7 @@ class Preview:
         return "users"
 
 
-def preview_users(watched: Watched, count: int) -> Preview:
+def preview_users(watched: WatchedComparison, count: int) -> Preview:
     """Ask both arms of a comparison for the lists of a few users.
 
     An unpaired comparison asks for all users, because their number in each arm is shown.
@@ -82,20 +81,20 @@ def preview_users(watched: Watched, count: int) -> Preview:
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
-        measured = measure(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(problems=(str(error),))
-    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
-    problems = dict.fromkeys(filter(None, [untitled]))
+    titles, trouble = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    problems = [] if trouble is None else [trouble]
     if measured.run.unpaired is not None:
-        problems |= dict.fromkeys(measured.left_out)  # such as outcomes without numbers
+        problems += measured.left_out  # such as outcomes without numbers
     return preview(
         coverage=measured.coverage,
         unpaired=measured.run.unpaired,
         evidence=measured.run.evidence,
-        problems=tuple(problems),
+        problems=tuple(dict.fromkeys(problems)),
         matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),
@@ -112,14 +111,18 @@ def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iter
             candidate_users = arms.listed[Arm.CANDIDATE].users(slot, ()).users
             yield _match(IdKind.USER, users, candidate_users)
     if evidence:
-        items = chain(*(each.baseline for each in evidence))
-        candidate_items = chain(*(each.candidate for each in evidence))
+        items: list[str] = []
+        candidate_items: list[str] = []
+        for lists in evidence:
+            items += lists.baseline
+            candidate_items += lists.candidate
         yield _match(IdKind.ITEM, items, candidate_items)
 
 
 def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
-    ours = set(baseline)
-    return Match(ids=ids, matching=len(ours & set(candidate)), of=len(ours))
+    baseline_ids = set(baseline)
+    matching = baseline_ids & set(candidate)
+    return Match(ids=ids, matching=len(matching), of=len(baseline_ids))
 
 
 def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMismatch, ...]:
@@ -128,9 +131,13 @@ def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMisma
     Item ids come from the run. User ids come from all users of both arms, because the few users of
     the run may match by chance.
     """
-    of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
-    of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
-    return (*filter(None, of_users), *of_items)
+    mismatches = []
+    for arm in Arm:
+        mismatch = compare_users(arms, arm, slot, _WAIT_S)
+        if mismatch is not None:
+            mismatches.append(mismatch)
+    mismatches += [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
+    return tuple(mismatches)
 
 
 def _find_unmatched(

@@ -32,9 +32,9 @@ from monitor.model.runs import Summary
 from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.pipeline.score import watches_rise
+from monitor.pipeline.score import means_too_similar
 from monitor.service.analysis.thresholds import newest_runs, pick_healthy
-from monitor.statistics.reference.prediction import WINDOW, refer
+from monitor.statistics.reference.prediction import WINDOW, compute_reference
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
@@ -125,16 +125,23 @@ def read_rule_inputs(
     name = None if metric is None else str(parse(metric))
     all_inputs = []
     for rule in comparison.judging.similarity_rules:
-        is_drop = isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP
-        is_drop = is_drop and not watches_rise(rule.metric, str(rule.statistic), rule.direction)
-        derived, of_metric = parse_derived(rule.metric)
-        judged = of_metric if derived in GAPS else rule.metric
         alpha = alphas.get((rule.alert, segment))
-        if is_drop and alpha is not None and name in (None, judged):
+        if alpha is None or not _detects_drop(rule):
+            continue
+        derived, metric_of_gap = parse_derived(rule.metric)
+        judged = metric_of_gap if derived in GAPS else rule.metric
+        if name is None or name == judged:
             inputs, _ = _read(RuleSeries(rule, segment), past)
             if inputs is not None:
                 all_inputs.append(replace(inputs, rule=rule, alpha=float(alpha)))
     return all_inputs
+
+
+def _detects_drop(rule: SimilarityRule) -> bool:
+    """Return whether the rule learns its limit, and alerts if one run is less similar."""
+    if not isinstance(rule.limit, LearnedLimit) or rule.limit.learning is not Learning.DROP:
+        return False
+    return not means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
 def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSeries[SeriesRuleT]]:
@@ -196,14 +203,17 @@ def _read(
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
-    # Each measure is a value and its sampling error. `refer` takes a column for each series.
+    # `measure_all` returns values and sampling errors. `compute_reference` takes a column for each
+    # series.
     key = (series.segment, series.rule.metric)
-    figures = [Figures.of(run.summaries) for run in past]
-    figures = [each for each in figures if each.summaries.get(key) in healthy]
-    values, errors = np.array([series.read(each) for each in figures]).T[..., np.newaxis]
+    all_figures = [Figures.of(run.summaries) for run in past]
+    figures = [each for each in all_figures if each.summaries.get(key) in healthy]
+    measures = np.array([series.read(each) for each in figures])
+    values = measures[:, :1]
+    errors = measures[:, 1:]
     if np.isnan(errors).all():
         return None, 0
-    reference = refer(values, errors)
+    reference = compute_reference(values, errors)
     # The variance over runs includes the sampling error. Without this error it is the variance of
     # the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
@@ -252,7 +262,7 @@ def alpha_of_budget(comparison: Comparison | None) -> float:
     This assumes that only one rule is judged, in one segment. Without a comparison, one false alert
     in 90 runs is accepted.
     """
-    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alarm)
+    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alert)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.alerts import Transition
+from monitor.model.arrays import Floats
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.memory import MemoryRequest, PastRun
@@ -21,13 +22,13 @@ from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.service.analysis.backtest import finished_records
+from monitor.service.analysis.backtest import all_finished_runs
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import name_metrics
 from monitor.settings.translation import to_comparison, to_schedule
-from monitor.statistics.reference.prediction import refer
-from monitor.statistics.reference.thresholds import Budget, Threshold, propose
+from monitor.statistics.reference.prediction import compute_reference
+from monitor.statistics.reference.thresholds import Budget, Threshold, propose_thresholds
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import (
     write_not_stored,
@@ -70,7 +71,7 @@ def configured_comparison(
     interval = to_schedule(options).interval
     if every is None:
         return comparison, interval
-    judging = replace(comparison.judging, runs_per_false_alarm=every / interval)
+    judging = replace(comparison.judging, runs_per_false_alert=every / interval)
     return replace(comparison, judging=judging), interval
 
 
@@ -85,7 +86,7 @@ def suggest_thresholds(
     """Propose a threshold for each statistic of each metric, in each of the segments.
 
     The segment ``each`` means all segments. All thresholds together are expected to cause one false
-    alert in ``runs_per_false_alarm`` runs.
+    alert in ``runs_per_false_alert`` runs.
 
     The thresholds are learned from the newest healthy runs of this configuration, see
     `pick_healthy`. ``interval`` is the time between two runs. Raises ConfigError if there are no ok
@@ -94,7 +95,7 @@ def suggest_thresholds(
     past = newest_runs(comparison, history)
     looks = _all_series(comparison, past, statistics, segments)
     budget = Budget(
-        runs=max(1.0, comparison.judging.runs_per_false_alarm),
+        runs=max(1.0, comparison.judging.runs_per_false_alert),
         segments=list(dict.fromkeys(series.segment for series in looks)),
         looks={_name(series.rule): 1.0 for series in looks},
     )
@@ -115,8 +116,7 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
         config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
         runs=REMEMBERED,
-        # No run has this series. So the store returns all summaries of each run.
-        series={"none": ""},
+        wants_summaries=True,
     )
     past = history.memory_of(request).past
     if not past:
@@ -191,14 +191,17 @@ def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> Simi
 
     ``name`` is the word for the metric in the names of alerts.
     """
-    is_share = statistic.floor is not None
-    direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
+    falls = metric.higher_is_more_alike
+    if statistic.floor is not None:
+        falls = not falls  # share_below(x) rises if the scores fall
+    direction = Direction.BELOW if falls else Direction.ABOVE
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
+    alert = name
     for word in re.findall(r"[A-Za-z0-9]+", subject):
-        name += word[0].upper() + word[1:]
-    change = "Drop" if direction is Direction.BELOW else "Rise"
+        alert += word[0].upper() + word[1:]
+    change = "Drop" if falls else "Rise"
     return SimilarityRule(
-        alert=name[: 100 - len(change)] + change,
+        alert=alert[: 100 - len(change)] + change,
         metric=str(metric),
         statistic=statistic,
         limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
@@ -221,15 +224,17 @@ def _suggest(
     users = int(np.median([each.n for each in healthy])) if healthy else 0
     series = replace(look, rule=replace(look.rule, min_users=max(1, users // 2)))
     # Each measure is a value and its sampling error. Without runs the shape must be (0, 2).
-    measured = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
-    values, errors = measured.T[..., np.newaxis]
-    reference = refer(values, errors)
+    measures = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
+    errors = measures[:, 1:]
+    reference = compute_reference(measures[:, :1], errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
     share = budget.share(series.segment, _name(look.rule))
     largest = np.nanmax(errors, axis=0)
-    threshold = propose(reference, largest, share, direction=series.rule.direction, worst=worst)
+    threshold = propose_thresholds(
+        reference, largest, share, direction=series.rule.direction, worst=worst
+    )
     least_share = float(threshold.least_share[0])
     if least_share > share:
         # So few runs cannot show what is as rare as the accepted false alerts.
@@ -285,24 +290,23 @@ def _with_threshold(
     proposed: Threshold,
 ) -> Suggestion:
     """Return the proposed threshold in the unit of the statistic, for runs with so many users."""
-    expected, limit, usually, nearly_always = (
-        series.show(float(each[0]), users) or 0.0
-        for each in (proposed.expected, proposed.limit, proposed.usually, proposed.nearly_always)
-    )
+
+    def show(figure: Floats) -> float:
+        return series.show(float(figure[0]), users) or 0.0
+
+    expected = show(proposed.expected)
     direction = series.rule.direction
     # Round to four decimals. Round away from healthy values, so that rounding causes no alert.
     round_away = math.floor if direction is Direction.BELOW else math.ceil
-    threshold = round_away(limit * _STEPS) / _STEPS
+    threshold = round_away(show(proposed.limit) * _STEPS) / _STEPS
+    limit = FixedLimit(direction=direction, value=threshold, resolve_at=threshold)
     return Suggestion(
-        rule=replace(
-            series.rule,
-            limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold),
-        ),
+        rule=replace(series.rule, limit=limit),
         segment=series.segment,
         runs=runs,
         expected=expected,
-        usually=abs(usually - expected),
-        nearly_always=abs(nearly_always - expected),
+        usually=abs(show(proposed.usually) - expected),
+        nearly_always=abs(show(proposed.nearly_always) - expected),
     )
 
 
@@ -316,9 +320,10 @@ def _with_caught(
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
-    for record in finished_records(comparison.name, history, None):
-        if record.config_hash == comparison.config_hash:
-            for transition in rejudging.judge(record):
-                if transition.is_start:
-                    starts[transition.alert].append(transition)
+    for run in all_finished_runs(comparison.name, history, None):
+        if run.config_hash != comparison.config_hash:
+            continue
+        for transition in rejudging.judge(run):
+            if transition.is_start:
+                starts[transition.alert].append(transition)
     return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)

@@ -15,7 +15,7 @@ from prometheus_client.exposition import basic_auth_handler
 from prometheus_client.metrics_core import Metric
 
 from monitor.boundary.deadline import OverdueError, call_in_time
-from monitor.boundary.foreign_errors import note_error, system_cause
+from monitor.boundary.foreign_errors import log_error, system_cause
 from monitor.boundary.options import web_url_of
 from monitor.export.exposition import (
     FamilyCollector,
@@ -50,11 +50,12 @@ class Gateway:
         Raises DeliveryError if the gateway rejects the metrics.
         """
         labels = {"instance": self.instance, "comparison": comparison}
+        counted = [with_counts(family) for family in families]
         push = partial(
             push_to_gateway,
             self.url,
             job="rankwatch",
-            registry=FamilyCollector(list(map(with_counts, families))),
+            registry=FamilyCollector(counted),
             grouping_key={name: value for name, value in labels.items() if value},
             timeout=TIMEOUT_S,
         )
@@ -70,7 +71,7 @@ class Gateway:
                 permanent=False,
             ) from None
         except (OSError, HTTPException, ValueError) as error:
-            note_error(error)
+            log_error(error)
             if isinstance(error, HTTPError):
                 error.close()  # this closes the connection
                 reason = f"it answered with status {error.code}"
@@ -129,7 +130,8 @@ def write_metrics(
         written = families
         if comparison is not None:
             # Other comparisons may have their own file, so omit their series here.
-            written = tuple(chain(*(families_of_comparison(families, name) for name in names)))
+            of_each = [families_of_comparison(families, name) for name in names]
+            written = tuple(chain.from_iterable(of_each))
         try:
             write_textfile(textfile, write_families(written))
         except (MonitorError, OSError) as error:

@@ -14,20 +14,26 @@ from monitor.model.instants import format_instant
 from monitor.model.ports import Clock
 from monitor.model.runs import PullProgress, Run, RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun
-from monitor.pipeline.delivery import OutboxSender, drain
+from monitor.pipeline.delivery import OutboxSender, deliver_all
 from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
-from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
+from monitor.service.composition import (
+    Wiring,
+    adapt_store,
+    open_wiring,
+    set_known_names,
+    show_outbox,
+)
 from monitor.service.heaps import keep_free_memory
 from monitor.service.interrupts import termination_raised
 from monitor.service.runner import (
     Runner,
-    Watched,
+    WatchedComparison,
     backfill_runs,
-    ignore,
+    do_nothing,
     pick_comparison,
+    process_name,
     select_watched,
-    whoami,
 )
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
@@ -55,7 +61,7 @@ class OneShot:
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], object] = str
-    on_progress: Callable[[str, PullProgress], object] = ignore
+    on_progress: Callable[[str, PullProgress], object] = do_nothing
 
     def run_once(
         self,
@@ -106,13 +112,13 @@ class OneShot:
         end: datetime,
         *,
         again: bool = False,
-    ) -> list[tuple[datetime, Watched]]:
+    ) -> list[tuple[datetime, WatchedComparison]]:
         """Return the slots from ``start`` to ``end``, both included, in the order of time.
 
         Raises ConfigError for slots in the future, and for slots that only ``again`` may replace.
         """
         self._require_past(end, "--until")
-        slots: list[tuple[datetime, Watched]] = []
+        slots: list[tuple[datetime, WatchedComparison]] = []
         for watched in select_watched(self.wiring.watched, comparison, again=again):
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 raise ConfigError(
@@ -128,7 +134,7 @@ class OneShot:
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(
-        self, slots: list[tuple[datetime, Watched]], *, is_announced: bool
+        self, slots: list[tuple[datetime, WatchedComparison]], *, is_announced: bool
     ) -> Iterator[RunResult]:
         """Run these slots in order.
 
@@ -176,7 +182,7 @@ class OneShot:
                 receiver=receiver,
                 clock=self.clock,
                 publisher=self.publisher,
-                owner=whoami(),
+                owner=process_name(),
                 policy=self.wiring.policy,
                 picture_of=pictures.draw,
             )
@@ -190,7 +196,7 @@ class OneShot:
                 sender.repeat_due()
             except DeliveryError as error:
                 troubles.append(str(error))
-        drain(senders, budget_s=DRAIN_S)
+        deliver_all(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
         late = []
         for name in self.wiring.receiver_names:
@@ -229,7 +235,7 @@ class OneShot:
 
     def _answered_runs(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         start: datetime,
         end: datetime,
     ) -> list[Run]:
@@ -245,7 +251,7 @@ class OneShot:
 
     def _run(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         slot: datetime,
         *,
         is_announced: bool,
@@ -285,7 +291,7 @@ class OneShot:
         )
 
 
-def _write_answered(watched: Watched, answered: Sequence[Run], *, again: bool) -> str:
+def _write_answered(watched: WatchedComparison, answered: Sequence[Run], *, again: bool) -> str:
     """Write that the slots have already run, and whether they are run again now."""
     newest = answered[0]
     name = watched.comparison.name
@@ -312,11 +318,11 @@ def open_one_shot(
     with (
         # SIGTERM ends the block like Ctrl-C, so that the present slot is released.
         termination_raised(),
-        closing(wire(load_settings(config))) as wiring,
+        closing(open_wiring(load_settings(config))) as wiring,
         closing(open_store(wiring.settings.database, create=True)) as store,
     ):
         if reconciles:
-            reconcile(wiring, store, SystemClock())
+            adapt_store(wiring, store, SystemClock())
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         for receiver in wiring.receivers:
             if isinstance(receiver, Alertmanager):

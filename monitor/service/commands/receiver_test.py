@@ -10,13 +10,14 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
-from monitor.model.alerts import TEST_LABEL, State, Transition
+from monitor.model.alerts import State, Transition
 from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus
 from monitor.model.ports import Clock, Receiver
 from monitor.model.rankings import ALL
+from monitor.model.rules import RuleKind
 from monitor.receivers import open_receivers
 from monitor.settings.configuration import Settings
 
@@ -113,7 +114,8 @@ def compose_test(clock: Clock, runbook_url: str | None = None) -> tuple[Message,
         from_state=State.QUIET,
         to_state=State.FIRING,
         reason=_BEGUN,
-        metric=TEST_LABEL,
+        kind=RuleKind.TEST,
+        metric=RuleKind.TEST,
         statistic="mean",
         since=now,
         dedup_key=key,

@@ -12,7 +12,7 @@ from pathlib import Path
 from monitor.model.errors import ConfigError
 from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.composition import TitleCache, Wiring, watch
+from monitor.service.composition import TitleCache, Wiring, open_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import policy_of
@@ -35,7 +35,7 @@ def report_of(
     comparisons = {}
     for options in settings.comparisons:
         if options.name == name:
-            watched[name] = watch(options, settings)
+            watched[name] = open_comparison(options, settings)
             comparisons[name] = watched[name].comparison
     wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
     receivers = list(chain.from_iterable(entry.receiver_names for entry in settings.receivers))

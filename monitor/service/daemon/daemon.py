@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.daemon_state import DaemonState, Refusal, Refused
+from monitor.model.daemon_state import DaemonState, Refused, ReloadRefusal
 from monitor.model.errors import DatabaseError, MonitorError, describe_fault
 from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver
@@ -29,10 +29,10 @@ from monitor.service.composition import (
     PINGS_S,
     TitleCache,
     Wiring,
-    reconcile,
+    adapt_store,
+    open_wiring,
     require_reloadable,
     set_known_names,
-    wire,
 )
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
@@ -43,7 +43,7 @@ from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
-from monitor.service.runner import Runner, ignore
+from monitor.service.runner import Runner, do_nothing
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import unopened_store
@@ -83,7 +83,7 @@ class Daemon:
         config: Path,
         *,
         clock: Clock | None = None,
-        on_reload: Callable[[Settings], object] = ignore,
+        on_reload: Callable[[Settings], object] = do_nothing,
     ) -> None:
         self._config = config
         self._on_reload = on_reload
@@ -94,7 +94,7 @@ class Daemon:
         self._has_database = False
         self._changing = threading.RLock()
         self._started_at = self._clock.now()
-        self._refusal: Refusal | None = None
+        self._refusal: ReloadRefusal | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,9 @@ class Daemon:
                 file_name=settings.web_config_file,
                 hosts=settings.host_names,
             )
-            self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
+            self._wiring = open_wiring(
+                settings, on_ping=partial(self._publisher.count, "pings_total")
+            )
             # This is a lambda, because a reload replaces the wiring.
             opened.callback(lambda: self._wiring.close(PINGS_S))
             self.store = unopened_store(settings.database)
@@ -140,7 +142,7 @@ class Daemon:
             opened.callback(self._web.stop, WEB_S)
             # Start the web server first. Opening the database can take long, and probes should get
             # the reason.
-            self._has_database = self._is_opened()
+            self._has_database = self._open_database()
             self._scheduler.start()
             opened.callback(self._runner.give_back_all)
             opened.callback(self._scheduler.stop, STOP_S)
@@ -203,7 +205,7 @@ class Daemon:
             role=self._role,
             scheduler=self._scheduler,
             is_stopping=self._stopping.is_set,
-            open=self._open,
+            open=self._open_database_again,
             follow_lease=self._follow_lease,
         )
 
@@ -279,17 +281,20 @@ class Daemon:
 
     def _state(self) -> DaemonState:
         """Return the state that every page shows."""
+        refusals = [self._refusal]
         certificates = self._web.access.certificates
-        refusals = (self._refusal, certificates.refusal if certificates else None)
+        if certificates is not None:
+            refusals.append(certificates.refusal)
         return DaemonState(
             role=self._role.leadership.role,
             away=database_away(self._database.outage, self._jobs.latest.read_at, self._clock.now()),
-            refusals=tuple(filter(None, refusals)),
+            refusals=tuple(refusal for refusal in refusals if refusal is not None),
         )
 
     def _status(self) -> Status:
         """Return the state that the daemon's page shows."""
         wiring = self._wiring
+        configuration = wiring.settings.model_dump(mode="json", exclude_unset=True)
         return Status(
             version=__version__,
             started_at=self._started_at,
@@ -298,9 +303,7 @@ class Daemon:
             database=self.store.place,
             schedule=self._schedule(),
             receivers=wiring.receiver_names,
-            configuration=yaml.safe_dump(
-                wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False
-            ),
+            configuration=yaml.safe_dump(configuration, sort_keys=False),
         )
 
     def _schedule(self) -> tuple[ScheduledRun, ...]:
@@ -340,15 +343,16 @@ class Daemon:
                     hosts=settings.host_names,
                     old=self._web.access,
                 )
-                new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
+                new = open_wiring(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
-                    reconcile(new, self.store, self._clock)
+                    adapt_store(new, self.store, self._clock)
             except Exception as error:  # a bug must not end the daemon
                 reason = str(error)
                 if not isinstance(error, MonitorError):
                     log.exception("configuration not reloaded because of a bug")
                     reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
-                return self._refuse(reason)
+                self._refuse(reason)
+                return False
             # All parts of the new configuration are open now, so it replaces the old one.
             old = self._wiring
             self._wiring = new
@@ -360,13 +364,12 @@ class Daemon:
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
-    def _refuse(self, reason: str) -> bool:
-        """Log, show and export that the new configuration is refused. Returns False, for `reload`."""
+    def _refuse(self, reason: str) -> None:
+        """Log, show and export that the new configuration is refused."""
         log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
-        self._refusal = Refusal(file=Refused.CONFIGURATION, at=now, reason=reason)
+        self._refusal = ReloadRefusal(file=Refused.CONFIGURATION, at=now, reason=reason)
         self._publisher.reloaded(ok=False, at=now)
-        return False
 
     def _put_in_force(self) -> None:
         """Let all parts use the present wiring, after the start and after a reload."""
@@ -383,11 +386,11 @@ class Daemon:
             self._jobs.refresh()
         if self._role.leads:
             with errors_logged("alerts of removed rules were not ended"):
-                reconcile(self._wiring, self.store, self._clock)
+                adapt_store(self._wiring, self.store, self._clock)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
-    def _is_opened(self) -> bool:
-        """Open the database, and return whether it is open.
+    def _open_database(self) -> bool:
+        """Open the database, and become the leader or a standby. Returns False if this failed.
 
         Raises DatabaseError if waiting does not help.
         """
@@ -403,11 +406,13 @@ class Daemon:
             return False
         return True
 
-    def _open(self) -> None:
+    def _open_database_again(self) -> None:
         """Try again to open a database that did not answer at the start."""
         with self._changing:
+            if self._stopping.is_set():
+                return
             with errors_logged("database cannot be used"):
-                self._has_database = not self._stopping.is_set() and self._is_opened()
+                self._has_database = self._open_database()
             if self._has_database:
                 self._put_in_force()
 

@@ -14,16 +14,16 @@ from monitor.model.ports import Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.service.clock import SKEW
-from monitor.service.composition import Wiring, reconcile, show_outbox
+from monitor.service.composition import Wiring, adapt_store, show_outbox
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, look_again
-from monitor.service.daemon.scheduler import JobPlan, JobScheduler, Part
+from monitor.service.daemon.scheduler import JobKind, JobPlan, JobScheduler
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
-from monitor.service.runner import STORING, Runner, Watched, backfill_runs
+from monitor.service.runner import STORING, Runner, WatchedComparison, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
@@ -60,7 +60,7 @@ def _housekeeping(
     limit: timedelta | None,
     *,
     first: timedelta | None = None,
-    part: Part = Part.HOUSEKEEPING,
+    kind: JobKind = JobKind.HOUSEKEEPING,
 ) -> JobPlan:
     """Plan a job whose first start comes after the interval, or after ``first``."""
     return JobPlan(
@@ -68,7 +68,7 @@ def _housekeeping(
         when=Every(interval),
         first=interval if first is None else first,
         limit=limit,
-        part=part,
+        kind=kind,
     )
 
 
@@ -113,7 +113,7 @@ class DaemonJobs:
         for receiver in self.wiring().receivers:
             notify = partial(self.outage_alert.notify, receiver)
             plans[f"-notify-{receiver.name}"] = _housekeeping(
-                notify, NOTIFY, MESSAGES, part=Part.DELIVERY
+                notify, NOTIFY, MESSAGES, kind=JobKind.DELIVERY
             )
         if not has_database:
             plans["-open"] = _housekeeping(self.open, PROBE, 2 * minute)
@@ -129,7 +129,7 @@ class DaemonJobs:
                 plans[f"-deliver-{receiver.name}"] = self._delivery(receiver)
             for name, watched in self.wiring().watched.items():
                 run = partial(self.run_slot, name)
-                plans[name] = JobPlan(call=run, when=watched.schedule, part=Part.RUN)
+                plans[name] = JobPlan(call=run, when=watched.schedule, kind=JobKind.RUN)
                 if watched.arms.relevance is not None:
                     backfill = partial(self.backfill, name)
                     plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL, limit=None)
@@ -143,7 +143,9 @@ class DaemonJobs:
             return self.is_stopping() or self.wiring() is not wiring
 
         turns = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
-        return _housekeeping(turns.take, DELIVER, MESSAGES, first=timedelta(0), part=Part.DELIVERY)
+        return _housekeeping(
+            turns.take, DELIVER, MESSAGES, first=timedelta(0), kind=JobKind.DELIVERY
+        )
 
     def deliver_now(self) -> None:
         """Look for due deliveries at once."""
@@ -153,12 +155,12 @@ class DaemonJobs:
     def rescue(self, job: str, plan: JobPlan) -> None:
         """Prepare the next start of a job whose call hung. Nobody waits for that call any more."""
         log.error("job hung; restarted", job=job)
-        self.publisher.count("watchdog_restarts_total", plan.part)
-        if plan.part is Part.DELIVERY:
+        self.publisher.count("watchdog_restarts_total", plan.kind)
+        if plan.kind is JobKind.DELIVERY:
             return
         self.runner.store.database.renew()  # replace connections that may hang
-        if plan.part is Part.HOUSEKEEPING:
-            self.outage_alert.database.note_hung("the database does not answer")
+        if plan.kind is JobKind.HOUSEKEEPING:
+            self.outage_alert.database.hung("the database does not answer")
             return
         # The claim of the hung run has expired. If the run continues, it cannot store anything.
         for claim in list(self.runner.claims.values()):
@@ -167,7 +169,7 @@ class DaemonJobs:
                 self.publisher.count("runs_total", job, RunStatus.ABANDONED)
         self.runner.renew_sources(job)
 
-    def _take_turn(self, name: str, watched: Watched, call: Callable[[], object]) -> None:
+    def _take_turn(self, name: str, watched: WatchedComparison, call: Callable[[], object]) -> None:
         """Wait for a place, and make the call. Raises OverdueError if the call hangs."""
         deadline = watched.comparison.measuring.deadline
         newest = self.latest.of(name)
@@ -245,7 +247,7 @@ class DaemonJobs:
             # If the run began before a reload, it may have started alerts of rules that the reload
             # removed.
             with errors_logged("alerts of removed rules were not ended"):
-                reconcile(self.wiring(), self.runner.store, self.runner.clock)
+                adapt_store(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.deliver_now()
@@ -260,7 +262,7 @@ class DaemonJobs:
         if watched is not None:
             self._take_turn(f"-backfill-{name}", watched, partial(self._backfill, name, watched))
 
-    def _backfill(self, name: str, watched: Watched) -> None:
+    def _backfill(self, name: str, watched: WatchedComparison) -> None:
         """Measure late relevance run by run, until a stop or a reload."""
         wiring = self.wiring()
         measured = 0

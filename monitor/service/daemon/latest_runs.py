@@ -26,7 +26,8 @@ class LatestRuns:
         self._publisher = publisher
         self._clock = clock
         self._lock = threading.Lock()
-        self._reads, self._refreshes = count(), count()
+        self._reads = count()
+        self._refreshes = count()
         self._names: tuple[str, ...] = ()
         self._seen: Watermark | None = None
         self.read_at: datetime | None = None  # when all comparisons were last read
@@ -47,7 +48,8 @@ class LatestRuns:
 
     def of_all(self, names: Iterable[str]) -> tuple[LatestRun, ...]:
         """Return the newest run of each of these comparisons, from memory."""
-        return tuple(filter(None, map(self.of, names)))
+        runs = map(self.of, names)
+        return tuple(run for run in runs if run is not None)
 
     def read(self, name: str) -> None:
         """Read and publish one comparison after a change.
@@ -68,7 +70,9 @@ class LatestRuns:
         self._names = tuple(names)
         # The marks of known runs keep this daemon from reading its own runs again.
         marks = {latest.comparison: latest.mark for latest in self.of_all(names)}
-        before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
+        before = Watermark(runs=marks)
+        if self._seen is not None:
+            before = Watermark(runs=marks, transition=self._seen.transition)
         changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = [name for name in names if name not in self._cached]
         # In each refresh another twentieth of the comparisons is read without a known change.
@@ -91,8 +95,10 @@ class LatestRuns:
                 # If two reads overlap, keep the result of the read that began later.
                 if number > number_before:
                     after = by_name.get(name)
-                    # An equal run stays the same object, so that pages can reuse its row.
-                    self._cached[name] = number, before if before == after else after
+                    if after == before:
+                        # An equal run stays the same object, so that pages can reuse its row.
+                        after = before
+                    self._cached[name] = (number, after)
             for name in self._cached.keys() - set(self._names):
                 del self._cached[name]
             self._publisher.publish(self.of_all(self._cached))

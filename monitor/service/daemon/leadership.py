@@ -15,9 +15,9 @@ from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.errors import DatabaseError
 from monitor.model.ports import Clock
 from monitor.model.runs import Lease, Occupied, RunStatus
-from monitor.service.composition import Wiring, reconcile
+from monitor.service.composition import Wiring, adapt_store
 from monitor.service.daemon.threads import LoopThread
-from monitor.service.runner import whoami
+from monitor.service.runner import process_name
 from monitor.storage import SqlStore, open_leases
 from monitor.storage.leases import Leases
 
@@ -99,7 +99,7 @@ class Leadership:
         except DatabaseError as error:
             if error.permanent:
                 raise
-            self._note(error)
+            self._remember_trouble(error)
         self.loop.start()
 
     def stop(self, timeout_s: float = ANSWER_S) -> None:
@@ -122,7 +122,7 @@ class Leadership:
         try:
             return self._advance()
         except DatabaseError as error:
-            self._note(error)
+            self._remember_trouble(error)
             return self._lasts_s / 15
 
     def _advance(self) -> float:
@@ -163,7 +163,7 @@ class Leadership:
         self._on_change()
         return 0.0
 
-    def _note(self, error: DatabaseError) -> None:
+    def _remember_trouble(self, error: DatabaseError) -> None:
         """Remember the error as the trouble, and log it once."""
         reason = str(error)
         if reason != self.trouble:
@@ -188,7 +188,7 @@ class DaemonRole:
         self._publisher = publisher
         self._lasts = lasts
         self._led: Lease | None = None  # the lease under which the store writes
-        leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
+        leases = open_leases(store.database.url, holder=process_name(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=on_change)
         store.maintenance.stand_by()
         publisher.show("leader", lambda: self.leadership.is_sure)
@@ -225,7 +225,7 @@ class DaemonRole:
                 leader=lease.before,
             )
             self._publisher.count("runs_total", comparison, RunStatus.ABANDONED)
-        reconcile(wiring, self._store, self._clock)
+        adapt_store(wiring, self._store, self._clock)
         self._led = lease
         return True
 

@@ -12,13 +12,13 @@ import structlog
 from monitor.alerts.machine import INSTALLATION
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.alerts import DATABASE_LABEL, State, Transition
+from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
 from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
-from monitor.model.rules import Severity
+from monitor.model.rules import RuleKind, Severity
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
@@ -28,7 +28,7 @@ UNREAD = timedelta(minutes=1)
 OPENING = timedelta(seconds=20)
 """The time limit for opening the database. The driver's connection timeout is shorter."""
 ALERT = "DatabaseAway"
-WATCHED = "rankwatch"
+COMPARISON = "rankwatch"
 """Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
 PAUSE_S = 30.0
@@ -105,7 +105,7 @@ class OutageMonitor:
         self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
-    def note_hung(self, reason: str) -> None:
+    def hung(self, reason: str) -> None:
         """Record that the database does not answer."""
         self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
 
@@ -155,7 +155,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         prepare = partial(store.maintenance.prepare, create=True)
         call_in_time(prepare, OPENING, name="open-database")
     except OverdueError:
-        database.note_hung(f"{store.place} does not answer")
+        database.hung(f"{store.place} does not answer")
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
@@ -240,7 +240,7 @@ class OutageAlert:
         try:
             receiver.send(message, now=now)
         except DeliveryError as error:
-            self._note_failure(state, message, error)
+            self._remember_failure(state, message, error)
             publisher.count("delivery_errors_total", name, error.trouble)
             publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
@@ -265,16 +265,18 @@ class OutageAlert:
             outage = self.database.outage
             if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
                 return None
-            start = start_of(outage, clock.now(), self.place, self.installation())
+            start = compose_outage_start(outage, clock.now(), self.place, self.installation())
             return _outage_message(replace(start, runbook_url=self.runbook_url()))
         if self.database.lasting is None:
-            return _outage_message(end_of(state.start, clock.now(), self.place))
+            return _outage_message(compose_outage_end(state.start, clock.now(), self.place))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
         return _outage_message(state.start, is_repetition=state.sent_s is not None)
 
-    def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
+    def _remember_failure(
+        self, state: _ReceiverState, message: Message, error: DeliveryError
+    ) -> None:
         """Remember what the receiver may have got, and when to send again."""
         pause_s = REFUSED_PAUSE_S if error.permanent else PAUSE_S
         pause_s = max(pause_s, error.retry_after_s or 0.0)
@@ -290,7 +292,7 @@ class OutageAlert:
             state.start = None
 
 
-def start_of(
+def compose_outage_start(
     outage: Outage,
     now: datetime,
     place: str,
@@ -303,7 +305,7 @@ def start_of(
     name = " ".join(filter(None, (ALERT, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
-        comparison=WATCHED,
+        comparison=COMPARISON,
         alert=ALERT,
         segment="all",
         slot=outage.since,
@@ -315,7 +317,8 @@ def start_of(
             "alert begins"
         ),
         headline=outage.reason,
-        metric=DATABASE_LABEL,
+        kind=RuleKind.DATABASE,
+        metric=RuleKind.DATABASE,
         statistic="away",
         severity=Severity.CRITICAL,
         since=min(outage.since, now),
@@ -325,7 +328,7 @@ def start_of(
     )
 
 
-def end_of(start: Transition, now: datetime, place: str) -> Transition:
+def compose_outage_end(start: Transition, now: datetime, place: str) -> Transition:
     """Return the end of the alert that has this start."""
     return replace(
         start,
@@ -342,7 +345,7 @@ def end_of(start: Transition, now: datetime, place: str) -> Transition:
 def _outage_message(change: Transition, *, is_repetition: bool = False) -> Message:
     return Message(
         incident=change.incident or ALERT,
-        comparison=WATCHED,
+        comparison=COMPARISON,
         severity=Severity.CRITICAL,
         changes=() if is_repetition else (change,),
         firing=(change,) if change.is_start else (),

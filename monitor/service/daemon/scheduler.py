@@ -33,7 +33,7 @@ AGAIN = timedelta(seconds=1)
 log = structlog.get_logger(__name__)
 
 
-class Part(StrEnum):
+class JobKind(StrEnum):
     """The kind of a job. It is a label of the metric that counts hung jobs."""
 
     RUN = "run"
@@ -53,7 +53,7 @@ class JobPlan:
     # The scheduler gives up waiting for the call after this time. With None the call has its own
     # limit.
     limit: timedelta | None = None
-    part: Part = Part.HOUSEKEEPING
+    kind: JobKind = JobKind.HOUSEKEEPING
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
@@ -84,7 +84,8 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
         thread = threading.Thread(
             target=partial(super()._do_submit_job, job, times), name=f"job-{job.id}", daemon=True
         )
-        self.threads = [*filter(threading.Thread.is_alive, self.threads), thread]
+        self.threads = [each for each in self.threads if each.is_alive()]
+        self.threads.append(thread)
         thread.start()
 
 
@@ -143,12 +144,12 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
         """Schedule these jobs, and remove all other jobs. Call it from one thread at a time."""
-        known = {job.id: job for job in self.get_jobs()}
-        for name in known.keys() - plans.keys():
-            known[name].remove()
+        jobs = {job.id: job for job in self.get_jobs()}
+        for name in jobs.keys() - plans.keys():
+            jobs[name].remove()
         for name, plan in plans.items():
-            if name in known and plan.first is not None:
-                known[name].modify(args=(name, plan))  # its next start does not change
+            if name in jobs and plan.first is not None:
+                jobs[name].modify(args=(name, plan))  # its next start does not change
                 continue
             self.add_job(
                 self._perform,

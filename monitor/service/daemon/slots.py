@@ -14,7 +14,7 @@ from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.service.clock import JumpFinder
 from monitor.service.logs import errors_logged
-from monitor.service.runner import Watched
+from monitor.service.runner import WatchedComparison
 from monitor.settings.schedule import Schedule
 from monitor.storage.alert_store import SqlAlertStore
 from monitor.texts.run_reasons import write_headline
@@ -51,7 +51,7 @@ def count_skipped(
 
 
 PAUSE_S = 60.0
-"""After a longer pause between looks the watch restarts: the process or its leadership paused."""
+"""After a longer pause the time starts again, because the process or its leadership paused."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,11 +69,11 @@ class StalenessMonitor:
     jumps: JumpFinder = field(default_factory=JumpFinder)
     # For each comparison, the instant since which it is watched without a break, by the wall clock
     # and by the steady clock.
-    watches: dict[str, tuple[datetime, float]] = field(default_factory=dict)
+    watched_since: dict[str, tuple[datetime, float]] = field(default_factory=dict)
 
     def look(
         self,
-        watched: Iterable[Watched],
+        watched: Iterable[WatchedComparison],
         latest: Sequence[LatestRun],
         receivers: tuple[str, ...],
     ) -> list[str]:
@@ -87,13 +87,13 @@ class StalenessMonitor:
         now_s = self.clock.monotonic()
         # A clock was set, or the machine was suspended.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
-            self.watches.clear()
+            self.watched_since.clear()
         self.looked_s = now_s
         by_name = {each.comparison: each for each in latest}
         changed = []
         for each in watched:
             name = each.comparison.name
-            start, start_s = self.watches.setdefault(name, (now, now_s))
+            start, start_s = self.watched_since.setdefault(name, (now, now_s))
             newest = by_name.get(name)
             wait = measure_wait(each, newest, start, seen_s=now_s - start_s)
             if wait.is_over(now):
@@ -104,7 +104,7 @@ class StalenessMonitor:
 
     def _judge(
         self,
-        watched: Watched,
+        watched: WatchedComparison,
         newest: LatestRun | None,
         wait: Staleness,
         receivers: tuple[str, ...],
@@ -139,7 +139,9 @@ class StalenessMonitor:
             )
         return bool(transitions)
 
-    def _find_cause(self, watched: Watched, since: datetime, newest: LatestRun | None) -> RootCause:
+    def _find_cause(
+        self, watched: WatchedComparison, since: datetime, newest: LatestRun | None
+    ) -> RootCause:
         """Return what may have prevented runs: an outage of the database, or a failed run.
 
         A time without a database is given as 0 if it is shorter than the interval between runs.
@@ -154,7 +156,7 @@ class StalenessMonitor:
 
 
 def measure_wait(
-    watched: Watched, newest: LatestRun | None, start: datetime, *, seen_s: float
+    watched: WatchedComparison, newest: LatestRun | None, start: datetime, *, seen_s: float
 ) -> Staleness:
     """Return since when no run has succeeded, and when the comparison becomes stale.
 
@@ -164,7 +166,8 @@ def measure_wait(
     schedule = watched.schedule
     deadline = watched.comparison.measuring.deadline
     last_ok = None if newest is None else newest.last_ok_slot
-    since = due = last_ok or start
+    since = start if last_ok is None else last_ok
+    due = since
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
     # A comparison is stale only if a run was also due by the steady clock. Otherwise every

@@ -23,7 +23,8 @@ class LoopThread:
         self._name = name
         self._step = step
         self._again_s = again_s
-        self._stop, self._wake = threading.Event(), threading.Event()
+        self._stop = threading.Event()
+        self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

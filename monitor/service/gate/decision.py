@@ -35,7 +35,7 @@ from monitor.service.gate.question import (
 )
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
-from monitor.statistics.sequential.gate import UserSample, gate_samples, tally
+from monitor.statistics.sequential.gate import UserSample, count_scores, gate_samples
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
@@ -162,12 +162,13 @@ def judge_stored(
             course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
     if segments:
-        words = write_verdict(verdict, segments, question.margin)
+        sentence = write_verdict(verdict, segments, question.margin)
         if verdict is not GateVerdict.INCONCLUSIVE and question.fixed_users is not None:
-            words += f"; {write_census(question.fixed_users)}: the verdict is about these users"
+            census = write_census(question.fixed_users)
+            sentence += f"; {census}: the verdict is about these users"
     else:
         name = question.comparison.name
-        words = write_no_runs(name, question.since, left_out, selected.trouble)
+        sentence = write_no_runs(name, question.since, left_out, selected.trouble)
     return Certificate(
         question=question,
         runs=tuple(map(_judged_run, sampled)),
@@ -176,7 +177,7 @@ def judge_stored(
         segments=segments,
         verdict=verdict,
         reason=reason,
-        sentence=words,
+        sentence=sentence,
         version=__version__,
         at=clock.now(),
         course=course,
@@ -217,7 +218,7 @@ def _judge(
     for name in names:
         parts = [run.segments.get(name, _NOBODY) for run in runs]
         excesses = np.concatenate([part.unit for part in parts])
-        samples[name] = UserSample(tally(excesses), sum(part.missing for part in parts))
+        samples[name] = UserSample(count_scores(excesses), sum(part.missing for part in parts))
     share = alpha_share(question, looks)
     return gate_samples(
         samples, question.excess.scale, question.margin, question.alpha, share=share
@@ -231,8 +232,12 @@ def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[st
         stored |= dict.fromkeys(run.segments)
     named = [name for name in stored if name != ALL]
     unknown = [name for name in question.segments if name not in (*stored, EACH)]
-    if unknown or (EACH in question.segments and not named):
-        missing = f"no segment {unknown[0]!r}" if unknown else "no segments"
+    missing = None
+    if unknown:
+        missing = f"no segment {unknown[0]!r}"
+    elif EACH in question.segments and not named:
+        missing = "no segments"
+    if missing is not None:
         names = ", ".join(named) or "none: set dimensions under users.segments"
         raise InputError(
             f"{missing} in the runs of {question.comparison.name}. Segments other than all: {names}"
@@ -255,7 +260,8 @@ def _judged_run(sampled: SampledRun) -> JudgedRun:
 
 def describe_certificate(certificate: Certificate) -> dict[str, object]:
     """Return the certificate as JSON, for files, the command and the pages."""
-    question, excess = certificate.question, certificate.question.excess
+    question = certificate.question
+    excess = question.excess
     design = "rotating"
     if question.is_census:
         design = "fixed" if question.comparison.measuring.sample else "census"
@@ -309,7 +315,9 @@ class GateAnswers:
     """
 
     def __init__(self, history: SqlHistory, clock: Clock, settings: Callable[[], Settings]) -> None:
-        self._history, self._clock, self._settings = history, clock, settings
+        self._history = history
+        self._clock = clock
+        self._settings = settings
         self._judging = Lock()
         self._answers: dict[tuple[object, ...], Mapping[str, object]] = {}
 
@@ -320,7 +328,8 @@ class GateAnswers:
 
         Raises ConfigError or InputError if the question has no answer.
         """
-        settings, now = self._settings(), self._clock.now()
+        settings = self._settings()
+        now = self._clock.now()
         question = make_question(comparisons, name, **options)
         _, watermark = self._history.changes([name], Watermark(), until=now)
         key = (
@@ -337,7 +346,6 @@ class GateAnswers:
                 if answer is None:
                     certificate = decide(self._history, settings, question, self._clock)
                     answer = describe_certificate(certificate)
-                # With the new answer, at most `_MOST_CACHED` answers are kept.
-                newest = list(self._answers.items())[1 - _MOST_CACHED :]
-                self._answers = {**dict(newest), key: answer}
+                answers = [*self._answers.items(), (key, answer)]
+                self._answers = dict(answers[-_MOST_CACHED:])
         return answer

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.measures.metrics import Metric, Need, parse
-from monitor.measures.sampling import draw, select_kept
+from monitor.measures.sampling import draw_users, select_kept
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.gate import LeftOut
@@ -305,14 +305,15 @@ def select_runs(history: History, question: Question) -> RunSelection:
     stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
     )
-    judged, trouble = [], None
+    judged = []
+    trouble = None
     left_out: Counter[LeftOut] = Counter()
     for run in reversed(stored):
         if run.status is RunStatus.RUNNING:
             continue
         if run.status is not RunStatus.OK and run.reason:
             trouble = run.reason
-        reason = _reason(run, question)
+        reason = _why_left_out(run, question)
         if reason is None:
             judged.append(run)
         else:
@@ -320,7 +321,7 @@ def select_runs(history: History, question: Question) -> RunSelection:
     return RunSelection(runs=tuple(judged), left_out=left_out, trouble=trouble)
 
 
-def _reason(run: Run, question: Question) -> LeftOut | None:
+def _why_left_out(run: Run, question: Question) -> LeftOut | None:
     """Return why the run cannot be judged, or None if it can."""
     if run.config_hash != question.comparison.config_hash:
         return LeftOut.OTHER_CONFIGURATION
@@ -370,25 +371,30 @@ def read_run(
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
-    # For a user without a score it is unknown whether the user is fixed or rotating. All of them
-    # are counted as rotating users, so that the bounds are never too narrow.
-    is_rotating = ~select_kept(scores.users, Keep.PANEL, question.comparison) | question.is_census
     everyone = np.arange(len(scores.users), dtype=np.intp)
     # For each segment, the rows of its users with stored scores, and the number of asked users.
-    members: dict[str, tuple[Rows, int]] = {ALL: (everyone, run.asked or 0)}
-    record = history.record(run.id) if question.needs_panel else None
-    if users_at is not None and record is not None and record.coverage is not None:
+    rows_of = {ALL: everyone}
+    asked = {ALL: run.asked or 0}
+    finished = history.finished_run(run.id) if question.needs_panel else None
+    if users_at is not None and finished is not None and finished.coverage is not None:
         panel = _panel(run, history, question, scores.users, users_at)
-        for row in record.coverage.rows:
-            members[row.segment] = (_rows(panel, row.segment, scores.users), row.asked)
-        # Users that were added to reach a segment's minimum are the same in each run. They are
-        # treated as fixed users.
-        is_rotating &= np.isin(everyone, members[ALL][0]) | question.is_census
+        for row in finished.coverage.rows:
+            rows_of[row.segment] = _rows(panel, row.segment, scores.users)
+            asked[row.segment] = row.asked
+    is_judged = np.ones(len(everyone), dtype=bool)
+    if not question.is_census:
+        # Only rotating users are judged. Users that were added to reach a segment's minimum are the
+        # same in each run, so they are treated as fixed users. They are not in the segment `all`.
+        is_fixed = select_kept(scores.users, Keep.PANEL, question.comparison)
+        is_judged = ~is_fixed & np.isin(everyone, rows_of[ALL])
     excesses = excess.of(scores.by_metric[excess.series])
     segments = {}
-    for name, (rows, asked) in members.items():
-        rotating = excesses[rows][is_rotating[rows]]
-        segments[name] = _sampled_segment(rotating, asked - len(rows), excess.scale)
+    for name, rows in rows_of.items():
+        # For a user without a score it is unknown whether the user is fixed or rotating. All of
+        # them are counted as rotating users, so that the bounds are never too narrow.
+        unscored = asked[name] - len(rows)
+        judged = excesses[rows][is_judged[rows]]
+        segments[name] = _sampled_segment(judged, unscored, excess.scale)
     return SampledRun(run=run, segments=segments)
 
 
@@ -407,10 +413,10 @@ def _read_arms(
     if len(scores.by_metric) < len(names):
         return None
     baseline, candidate = (scores.by_metric[name] for name in names)
-    record = history.record(run.id)
+    finished = history.finished_run(run.id)
     coverage: Mapping[str, CoverageRow] = {}
-    if record is not None and record.coverage is not None:
-        coverage = {row.segment: row for row in record.coverage.rows}
+    if finished is not None and finished.coverage is not None:
+        coverage = {row.segment: row for row in finished.coverage.rows}
     members: dict[str, Rows] = {ALL: np.arange(len(scores.users), dtype=np.intp)}
     if users_at is not None and question.needs_panel:
         panel = _panel(run, history, question, scores.users, users_at)
@@ -439,11 +445,11 @@ def _lost_share(row: CoverageRow) -> float:
     return max(0.0, shares[Arm.CANDIDATE] - shares[Arm.BASELINE])
 
 
-def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
-    """Return a segment. ``rotating`` are its users' excesses, ``unscored`` users have no row."""
-    has_score = ~np.isnan(rotating)
+def _sampled_segment(excesses: Floats, unscored: int, scale: Scale) -> SampledSegment:
+    """Return a segment with these excesses of its users. ``unscored`` more users have no excess."""
+    has_score = ~np.isnan(excesses)
     missing = max(unscored + int((~has_score).sum()), 0)
-    return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=missing)
+    return SampledSegment(unit=scale.to_unit(excesses[has_score]), missing=missing)
 
 
 def _panel(
@@ -457,7 +463,7 @@ def _panel(
     if stored is not None and scored.isin(stored.panel.users).all():
         return stored.panel
     # If the source has not changed, this draws the same users again.
-    panel = draw(users_at(run.slot), question.comparison, run.slot)
+    panel = draw_users(users_at(run.slot), question.comparison, run.slot)
     # In an unpaired comparison, users that switched arms are users of the source, but not asked.
     is_other = len(panel.segments[ALL]) != run.asked and not question.is_unpaired
     if is_other or not scored.isin(panel.users).all():

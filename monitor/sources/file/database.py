@@ -28,7 +28,7 @@ from monitor.measures.reading.tally import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
 from monitor.model.unpaired import ARM_COLUMN
-from monitor.model.unreadable import Need, Unreadable, require_readable
+from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
 from monitor.sources.columns import spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import MEMORY_MB, file_errors
@@ -217,7 +217,7 @@ class FileView:
         return f"CASE WHEN {_is_plain(text)} THEN {text} ELSE {function}({value}) END"
 
     def count_unreadable(
-        self, rows: str, checks: Sequence[tuple[str, Need, str]]
+        self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]]
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values of these rows.
 
@@ -227,7 +227,7 @@ class FileView:
         return self.count(rows, checks)[0]
 
     def count(
-        self, rows: str, checks: Sequence[tuple[str, Need, str]], more: Sequence[str] = ()
+        self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]], more: Sequence[str] = ()
     ) -> tuple[tuple[Unreadable, ...], list[Any]]:
         """The results of `count_unreadable` and of further SQL aggregates, by one query."""
         filters = [f"count(*) FILTER (WHERE {condition})" for _, _, condition in checks]
@@ -294,13 +294,13 @@ class FileView:
         """
         execute = self._database.execute
         checks = [
-            (served.time, Need.TIMES, "rankwatch_at IS NULL"),
-            (log.user, Need.IDS, "rankwatch_to IS NULL"),
+            (served.time, ColumnKind.TIMES, "rankwatch_at IS NULL"),
+            (log.user, ColumnKind.IDS, "rankwatch_to IS NULL"),
         ]
         request = "rankwatch_at"
         if served.request is not None:
             request = self.ids(served.request)
-            checks.append((served.request, Need.IDS, "rankwatch_as IS NULL"))
+            checks.append((served.request, ColumnKind.IDS, "rankwatch_as IS NULL"))
         arm_sql, conditions = self.arm_sql(served)
         rows = f"arm_{self.name}"
         execute(

@@ -90,7 +90,7 @@ class FileSet:
             raise SourceError(msg, permanent=False)
 
 
-def end_of(options: FileOptions, slot: datetime) -> datetime:
+def end_of_period(options: FileOptions, slot: datetime) -> datetime:
     """The time up to which rows are read. It is the slot, except for a log with ``until``."""
     served = getattr(options, "served", None)
     if served is None:
@@ -101,7 +101,7 @@ def end_of(options: FileOptions, slot: datetime) -> datetime:
 
 def find_files(options: FileOptions, slot: datetime) -> FileSet:
     """The slot's files, ordered by path. Raises MissingTableError if there is no file."""
-    slot = end_of(options, slot)
+    slot = end_of_period(options, slot)
     where = fill_slot(options.path, slot)
 
     def find() -> FileSet:

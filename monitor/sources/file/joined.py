@@ -23,10 +23,10 @@ from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
-from monitor.sources.columns import user_index
+from monitor.sources.columns import index_users
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database
-from monitor.sources.file.file_set import FileSet, end_of, held_files
+from monitor.sources.file.file_set import FileSet, end_of_period, held_files
 from monitor.sources.file.formats import sql_name
 from monitor.sources.file.source import GIVEN, ListView, UserView, needs_order, rows_read
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
@@ -66,7 +66,7 @@ class JoinedFiles:
             opened = dict[tuple[str, bool], FileSet]()  # both arms may read one log at two times
 
             def open_once(options: FileSourceOptions | FileUsersOptions) -> FileSet:
-                slot = end_of(options, request.slot)
+                slot = end_of_period(options, request.slot)
                 key = (fill_slot(options.path, slot), options.served is None)
                 if key not in opened:
                     opened[key] = stack.enter_context(held_files(options, slot))
@@ -198,7 +198,7 @@ class _JoinedAnswers:
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
                 for arm, part in self._divide(record):
-                    users = user_index(part[KEY])
+                    users = index_users(part[KEY])
                     pulls = {}
                     for name, lists in self._lists.items():
                         pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
@@ -300,7 +300,7 @@ class _JoinedAnswers:
     def _batch(
         self, record: pa.RecordBatch, pulls: Mapping[str, Pull], arm: Arm | None
     ) -> UserBatch:
-        users = user_index(record[KEY])
+        users = index_users(record[KEY])
         failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
         pulls = {**failed, **pulls}
         labels = {column: record[column] for column in self._segments}

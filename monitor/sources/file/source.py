@@ -23,13 +23,13 @@ from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
-from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.sources.columns import user_index
+from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
+from monitor.sources.columns import index_users
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, PLACE, FileView, open_database
 from monitor.sources.file.file_set import FileSet, find_files, held_files, read_files
 from monitor.sources.file.formats import sql_name
-from monitor.sources.lookup_tables import ROW_COUNT, SegmentValues, segment_labels, user_table
+from monitor.sources.lookup_tables import ROW_COUNT, SegmentValues, build_user_table, segment_labels
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
 
@@ -161,7 +161,7 @@ class ListView:
             users = users.take(pc.list_parent_indices(columns[self.names[0]]))
             columns = {name: column.flatten() for name, column in columns.items()}
         spelled = self.options.model_copy(update={"user_ids": None})
-        return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
+        return self._pull(spelled, index_users(record[KEY]), [self._batch(users, columns)])
 
     def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
         """The lists of these users. Also counts all rows without a user."""
@@ -190,7 +190,7 @@ class ListView:
     def count_unreadable(self) -> tuple[Unreadable, ...]:
         """The number of rows without a user."""
         user = self.options.user
-        checks = [(user, Need.IDS, f"{self.file.ids(user)} IS NULL")]
+        checks = [(user, ColumnKind.IDS, f"{self.file.ids(user)} IS NULL")]
         return self.file.count_unreadable(self.file.name, checks)
 
     def _wanted(self, deadline: Deadline, arm: Arm | None) -> Iterator[Mapping[str, Any]]:
@@ -265,10 +265,12 @@ class UserView:
         names = tuple(dict.fromkeys((user, *self._segments.values(), *also)))
         rows = FileView(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
-        checks = [(user, Need.IDS, f"{KEY} IS NULL")]
+        checks = [(user, ColumnKind.IDS, f"{KEY} IS NULL")]
         for column, name in self._segments.items():
             selected.append(f"{rows.label(name)} AS {column}")
-            checks.append((name, Need.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''"))
+            checks.append(
+                (name, ColumnKind.LABELS, f"{column} IS NULL AND {rows.raw_text(name)} <> ''")
+            )
         database.execute(
             f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
         )
@@ -372,7 +374,7 @@ class FileUsers:
             for record in database.sql(query).to_arrow_reader(_BATCH_ROWS):
                 segments = dict(zip(dimensions, record.columns[1:], strict=True))
                 rows.append((record[KEY], segments))
-        table = replace(user_table(rows, Tally(files.where)), unreadable=view.unreadable)
+        table = replace(build_user_table(rows, Tally(files.where)), unreadable=view.unreadable)
         files.require_unchanged()
         self._cached = (cache_key, table) if view.count <= _CACHED_USERS else None
         return table
@@ -407,7 +409,7 @@ class FileUsers:
                 f"SELECT {ARM_COLUMN}, count(*) FROM assigned WHERE NOT is_switched GROUP BY ALL"
             ).fetchall()
             switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
-            users = user_index(switched.to_arrow_table().column(0))
+            users = index_users(switched.to_arrow_table().column(0))
         count = dict.fromkeys(Arm, 0) | dict(counts)
         served.require_arms(count, slot=files.slot, where=files.where)
         return AssignedUsers(count=count, switched=users)

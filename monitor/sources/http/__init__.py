@@ -82,8 +82,8 @@ class HmacOptions(Options):
     encoding: Literal["hex", "base64"] = "hex"
     """The encoding of the hash."""
     place: Literal["header", "query"] = "header"
-    """Whether to send the hash and the time in headers or in the query. With `query`, the query in
-    `{target}` also contains the time."""
+    """Whether to send the hash and the time in headers or in the query. If you choose `query`, the
+    time is also part of the query string in `{target}`."""
     timestamp: HeaderText = "X-Timestamp"
     """Name of the header or parameter with the time, in Unix seconds."""
     signature: HeaderText = "X-Signature"
@@ -204,7 +204,7 @@ class HttpSourceOptions(HttpOptions):
 
     url: Annotated[SecretStr, readable_by(_check_url)]
     """The URL to request. rankwatch replaces `{user}`, `{k}` and `{slot:%Y-%m-%d}` with
-    percent-encoded values. It replaces `{users}` with a batch of users, separated by commas.
+    percent-encoded values. rankwatch replaces `{users}` with a batch of users, separated by commas.
     rankwatch does not follow redirects."""
     profile: Annotated[str | None, NOT_IN_HASH] = None
     """The name of a profile with default options for a known API (docs/reference/http-profiles.md),
@@ -219,8 +219,8 @@ class HttpSourceOptions(HttpOptions):
     """The path that rankwatch appends to `url`. The path may contain placeholders. All built-in
     profiles set this path."""
     batch: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1, le=10_000)
-    """The maximum number of users in one request. If the server responds with status 413, or with
-    more than `max_bytes`, rankwatch halves the number of users in later requests."""
+    """The maximum number of users in one request. If a response has the status 413 or is larger
+    than `max_bytes`, rankwatch halves the number of users in later requests."""
     answers: Expression | None = None
     """With `batch`: the JMESPath to the users' entries in the response (default: the whole
     response). The entries are an array, or an object with one key for each user. If `user` is not
@@ -261,16 +261,16 @@ class HttpSourceOptions(HttpOptions):
         Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH
     ] = None
     """The maximum number of concurrent requests to the host of `url`, from all comparisons of the
-    daemon together. Requests above this maximum wait. With `adaptive`, rankwatch learns how many
-    requests the host can answer at the same time without a queue."""
+    daemon together. If the maximum is reached, further requests wait. With `adaptive`, rankwatch
+    learns how many requests the host can answer at the same time without a queue."""
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(default=None, gt=0, le=1e6)
     """The maximum number of requests per second to the host of `url`, from all comparisons of the
     daemon together."""
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The maximum number of requests per day (UTC) to the host of `url`, from all sources that set
-    this key. Retries count as requests. When the maximum is reached, the remaining users of the day
-    are counted as `too_slow`. The daemon starts counting from zero when it starts, and so does each
-    command."""
+    this key. Retries count as requests. When the maximum is reached, rankwatch sends no more
+    requests on this day, and counts the remaining users as `too_slow`. The daemon starts counting
+    from zero when it starts, and so does each command."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How many times a request is retried after a failed connection, a timeout, or a response with
     status 429 or 5xx. If the host asks for a pause (Retry-After), all requests to this host

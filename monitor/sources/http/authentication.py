@@ -41,7 +41,7 @@ class TokenError(aiohttp.ClientError):
     """The server gave no access token. The text has the reason."""
 
 
-def authentication(
+def make_authentication(
     options: AuthOptions,
     tls: ssl.SSLContext | None,
     deadline: Deadline,

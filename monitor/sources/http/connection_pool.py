@@ -147,7 +147,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def trust(options: HttpOptions) -> ssl.SSLContext | None:
+def tls_settings(options: HttpOptions) -> ssl.SSLContext | None:
     """The TLS settings for these options. None means the system's settings.
 
     Raises SourceError if a file cannot be read.

@@ -20,8 +20,8 @@ from monitor.model.instants import retry_after_s, utc_now
 from monitor.model.rankings import CoverageReason
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.sources.http import HttpOptions
-from monitor.sources.http.authentication import TokenError, authentication
-from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, trust
+from monitor.sources.http.authentication import TokenError, make_authentication
+from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, tls_settings
 from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
 
@@ -35,7 +35,7 @@ def request_options(options: HttpOptions, deadline: Deadline) -> dict[str, Any]:
     Raises SourceError if a certificate or credentials cannot be read. It also raises SourceError if
     a proxy would have to connect to a link-local address.
     """
-    tls = trust(options)
+    tls = tls_settings(options)
     timeout_s = options.timeout.total_seconds()
     headers = {
         "Accept": "application/json",
@@ -63,7 +63,7 @@ def request_options(options: HttpOptions, deadline: Deadline) -> dict[str, Any]:
         "proxy": proxy,
     }
     if options.auth:
-        arguments["middlewares"] = (authentication(options.auth, tls, deadline, proxy),)
+        arguments["middlewares"] = (make_authentication(options.auth, tls, deadline, proxy),)
     return arguments
 
 

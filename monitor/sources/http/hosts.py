@@ -27,7 +27,7 @@ _Probe = asyncio.Future[RequestFailure | None]
 """The result of a probe. It is None if the request was answered or was never sent."""
 
 
-class Knee:
+class ConcurrencyLimit:
     """Learns how many requests a host answers at the same time before they queue there.
 
     It learns from one window of requests after another, as Envoy's adaptive concurrency does.
@@ -157,7 +157,7 @@ class Host:
         # The breakers and pauses of each requested address. The key "" is for the whole host.
         self.breakers = defaultdict[str, Breaker](Breaker)
         self._pauses = dict[str, _Pause]()
-        self._knee = Knee()
+        self._knee = ConcurrencyLimit()
         self._under_way = 0
         self._next_s = 0.0
         self._turn = asyncio.Lock()

@@ -18,7 +18,7 @@ from monitor.measures.reading.ids import user_key
 from monitor.measures.reading.lists import parse_json
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
-from monitor.sources.expressions import Find, NotAppliedError, finder, is_plain, shape_of
+from monitor.sources.expressions import Find, NotAppliedError, is_plain, make_finder, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 
@@ -75,8 +75,8 @@ class RequestTemplate:
         self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
         self._body = None if options.body is None else fill_body(options.body, request)
         self._has_whole_numbers = ":int}" in json.dumps(options.body)
-        self._answers = finder(options.answers or "@")
-        self._items = finder(options.items)
+        self._answers = make_finder(options.answers or "@")
+        self._items = make_finder(options.items)
         self._scores = _optional_finder(options.scores)
         self._user = _optional_finder(options.user)
         self._error = _optional_finder(options.error)
@@ -235,7 +235,7 @@ class RequestTemplate:
 
 
 def _optional_finder(expression: str | None) -> Find | None:
-    return None if expression is None else finder(expression)
+    return None if expression is None else make_finder(expression)
 
 
 def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFailure:

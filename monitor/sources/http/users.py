@@ -15,7 +15,7 @@ from monitor.boundary.slot_templates import fill_slot
 from monitor.measures.reading.lists import parse_json
 from monitor.model.errors import SourceError, UnreadableError
 from monitor.sources.columns import require_columns
-from monitor.sources.expressions import finder, shape_of
+from monitor.sources.expressions import make_finder, shape_of
 from monitor.sources.http.connection_pool import run_pull
 from monitor.sources.http.fetch import fetch, request_options
 from monitor.sources.http.request import RequestFailure
@@ -61,7 +61,7 @@ class HttpUsers(Table):
         content, _ = fetched
         try:
             answer = parse_json(content)
-            users = finder(options.users)(answer)
+            users = make_finder(options.users)(answer)
         except ValueError:
             note = f"answered no JSON to which users ({options.users}) can be applied"
             raise SourceError(f"{options.host} {note}") from None

@@ -77,7 +77,8 @@ class RedisSourceOptions(RedisOptions):
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(seconds=5)
     """How long to wait for a connection, and for the next part of a response."""
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(default=2**17, ge=1024, le=2**29)
-    """The maximum size of one user's JSON, in bytes. Larger JSON is an error."""
+    """The maximum size of one user's JSON, in bytes. If a user's JSON is larger, the user is
+    counted as `too_large`."""
 
     def _problems(self) -> Iterator[str]:
         has_json = self.type in ("string", "hash")

@@ -22,11 +22,11 @@ from monitor.measures.reading.tally import Tally
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
-from monitor.model.unreadable import Need, require_readable
+from monitor.model.unreadable import ColumnKind, require_readable
 from monitor.sources.columns import require_columns
-from monitor.sources.expressions import finder, shape_of
+from monitor.sources.expressions import make_finder, shape_of
 from monitor.sources.list_collector import ListCollector, spell_items
-from monitor.sources.lookup_tables import user_table
+from monitor.sources.lookup_tables import build_user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
 from monitor.texts.wording import write_extra
 
@@ -109,8 +109,8 @@ class RedisSource:
     def __init__(self, options: RedisSourceOptions) -> None:
         self._options = options
         self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
-        self._items = finder(options.items)
-        self._scores = finder(options.scores) if isinstance(options.scores, str) else None
+        self._items = make_finder(options.items)
+        self._scores = make_finder(options.scores) if isinstance(options.scores, str) else None
 
     def pull(self, request: PullRequest) -> Pull:
         """The lists of the requested users."""
@@ -133,7 +133,7 @@ class RedisSource:
         tally = Tally(self._server.where)
         unreadable, example = lists.unreadable
         if unreadable:
-            tally.count(options.key, Need.LISTS, unreadable, len(users), example)
+            tally.count(options.key, ColumnKind.LISTS, unreadable, len(users), example)
             require_readable(tally.unreadable, options.max_unreadable)
         notes = {reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()}
         return replace(pull, notes=notes, unreadable=tally.unreadable)
@@ -254,7 +254,7 @@ class RedisUsers:
         tally = Tally(where)
         users = tally.users(members, key)
         require_readable(tally.unreadable, self._options.max_unreadable)
-        return user_table([(users, {})], tally)
+        return build_user_table([(users, {})], tally)
 
     def _read(self, key: str, most: int) -> list[str]:
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import monitor
 from monitor.boundary.deadline import Deadline
-from monitor.boundary.foreign_errors import note_error
+from monitor.boundary.foreign_errors import log_error
 from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import ConfigError, SourceError
 from monitor.sources.columns import on_one_line
@@ -212,6 +212,6 @@ def _reason(error: Exception) -> str:
         if match:
             name = match.groupdict().get("name") or "numpy, pandas or pyarrow that is new enough"
             return template.format(name=on_one_line(name, 300))
-    note_error(error)
+    log_error(error)
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return f"the server reported {condition or type(error).__name__}: see its log"

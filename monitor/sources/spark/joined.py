@@ -20,7 +20,12 @@ from monitor.model.errors import SourceError
 from monitor.model.ports import Measurer
 from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
 from monitor.model.runs import JoinRequest, PullRequest
-from monitor.model.unreadable import Need, Unreadable, require_readable, require_readable_lists
+from monitor.model.unreadable import (
+    ColumnKind,
+    Unreadable,
+    require_readable,
+    require_readable_lists,
+)
 from monitor.sources.columns import require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
@@ -207,7 +212,7 @@ class _Table:
         return spark.text_of(name, user_keys(name, self.where))
 
     def count_unreadable(
-        self, checks: Sequence[tuple[str, Need, spark.Column]]
+        self, checks: Sequence[tuple[str, ColumnKind, spark.Column]]
     ) -> tuple[Unreadable, ...]:
         """Count the unreadable values.
 
@@ -252,12 +257,12 @@ class _AskedUsers(_Table):
         key = self.key(options.user)
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
         selected = [key.alias("key")]
-        checks = [(options.user, Need.IDS, key.isNull())]
+        checks = [(options.user, ColumnKind.IDS, key.isNull())]
         for column, name in names.items():
             label = self.label(name)
             selected.append(label.alias(column))
             is_given = spark.column_of(name).cast("string") != ""
-            checks.append((name, Need.LABELS, label.isNull() & is_given))
+            checks.append((name, ColumnKind.LABELS, label.isNull() & is_given))
         self.unreadable = self.count_unreadable(checks)
         require_readable(self.unreadable, options.max_unreadable)
         users = self.frame.select(*selected).where("key IS NOT NULL")
@@ -314,7 +319,7 @@ class _Lists(_Table):
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
-        self.unreadable = self.count_unreadable([(options.user, Need.IDS, key.isNull())])
+        self.unreadable = self.count_unreadable([(options.user, ColumnKind.IDS, key.isNull())])
         self.max_unreadable = options.max_unreadable
         items = options.items
         columns = {name: spark.column_of(name) for name in options.columns if name != options.user}

@@ -13,7 +13,7 @@ from monitor.boundary.redaction import require_encoded_login
 from monitor.model.errors import ConfigError
 from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.sql.query import Query, parse_query
+from monitor.sources.sql.query import SelectStatement, parse_query
 
 QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 _SOURCE = "monitor.sources.sql.source"
@@ -88,7 +88,7 @@ class SqlOptions(Options):
             yield f"query {self.parsed_query.problem}"
 
     @property
-    def parsed_query(self) -> Query | None:
+    def parsed_query(self) -> SelectStatement | None:
         """The query as it is executed. None for a table."""
         if self.query is None:
             return None

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from monitor.boundary.deadline import Deadline, OverdueError
-from monitor.boundary.foreign_errors import note_error, sql_cause
+from monitor.boundary.foreign_errors import log_error, sql_cause
 from monitor.measures.reading.lists import parse_cell
 from monitor.model.errors import ConfigError, SourceError
 from monitor.sources.columns import require_columns, root_of
@@ -144,7 +144,7 @@ class ReadOnlyDatabase:
                 f"{self.where} cannot be read: {cause}", permanent=cause.permanent
             ) from None
         except SQLAlchemyError as error:
-            note_error(error)
+            log_error(error)
             raise SourceError(
                 f"{self.where} cannot be read ({type(error).__name__}): check url, query and table"
             ) from None

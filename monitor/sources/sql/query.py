@@ -29,7 +29,7 @@ _CAST_AFTER = re.compile(r"\s*\)?\s*::\s*\w[\w\s()]*\[\s*\]")
 
 
 @immutable
-class Query:
+class SelectStatement:
     """A SELECT as it is executed.
 
     ``problem`` says why it cannot be executed and what to write. It is None if there is no problem.
@@ -53,7 +53,7 @@ class Query:
 
 
 @lru_cache(maxsize=256)
-def parse_query(query: str, dialect: str) -> Query:
+def parse_query(query: str, dialect: str) -> SelectStatement:
     """The query for this dialect of SQLAlchemy.
 
     ``user IN :users`` and ``user = ANY(:users)`` become lists of values. The first form may have
@@ -85,7 +85,9 @@ def parse_query(query: str, dialect: str) -> Query:
     if len(forms) > 1:
         problem = f"uses :users both as a list and as an array: {USERS_FORM} everywhere"
     pieces.append(_literal(query[end:]))
-    return Query(text="".join(pieces), names=names, is_array="array" in forms, problem=problem)
+    return SelectStatement(
+        text="".join(pieces), names=names, is_array="array" in forms, problem=problem
+    )
 
 
 def _only_code(query: str, dialect: str) -> str:

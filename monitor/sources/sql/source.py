@@ -19,8 +19,8 @@ from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
-from monitor.model.unreadable import Need, Unreadable, require_readable
-from monitor.sources.columns import user_index
+from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
+from monitor.sources.columns import index_users
 from monitor.sources.list_collector import pull_without
 from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
@@ -176,9 +176,9 @@ def count_unserved(
     if served is None:
         return ()
     log = table_of(str(options.table))
-    checks = [(served.time, Need.TIMES, _instant(served, database.dialect))]
+    checks = [(served.time, ColumnKind.TIMES, _instant(served, database.dialect))]
     if served.request is not None:
-        checks.append((served.request, Need.IDS, sa.column(served.request)))
+        checks.append((served.request, ColumnKind.IDS, sa.column(served.request)))
     rows = sa.func.count().label("rows")
     unreadable = []
     for column, need, value in checks:
@@ -271,7 +271,7 @@ class SqlUsers(SqlTable):
         tally = Tally(self.where(slot))
         parts = [pd.DataFrame({"user": [], "arm": []}, dtype="str")]
         for batch in self.batches(slot, (user, ARM_COLUMN)):
-            users = user_index(self._users(batch, tally))
+            users = index_users(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
         rows = pd.concat(parts).dropna().drop_duplicates()

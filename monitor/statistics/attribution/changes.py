@@ -21,7 +21,7 @@ _TOP = 3
 STILL_LISTED = 0.02
 
 CHANGES = tuple(Change)
-Kinds: TypeAlias = npt.NDArray[np.int8]
+ChangeKinds: TypeAlias = npt.NDArray[np.int8]
 """The kind of change of each pair, int8 (n,), as an index in `CHANGES`."""
 
 
@@ -285,7 +285,7 @@ def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
     )
 
 
-def classify(batch: PairBatch) -> Kinds:
+def classify(batch: PairBatch) -> ChangeKinds:
     """Return the kind of change from the baseline's list to the candidate's list, for each pair.
 
     The first kind that fits is used:
@@ -320,14 +320,14 @@ def classify(batch: PairBatch) -> Kinds:
     return kinds
 
 
-def share_kinds(kinds: Kinds) -> dict[Change, float]:
+def share_kinds(kinds: ChangeKinds) -> dict[Change, float]:
     """Return the share of the users with each kind of change. It is 0 for a kind without users."""
     shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
     return dict(zip(CHANGES, shares.tolist(), strict=True))
 
 
 def group_users(  # noqa: PLR0913 - what is known of the users
-    kinds: Kinds,
+    kinds: ChangeKinds,
     parts: Parts,
     rows: Rows,
     *,

@@ -10,7 +10,7 @@ import numpy as np
 from monitor.measures.kernels.exposure import index_codes
 from monitor.measures.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
-from monitor.model.explanation import ExposedItem, MeanDrop, Part, SegmentFall
+from monitor.model.explanation import DropPart, ExposedItem, MeanDrop, SegmentFall
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.segments import AND
@@ -78,7 +78,7 @@ def _add_by_part(
     changes: PairChanges,
     is_scored: Flags,
     is_in_both: Flags,
-) -> dict[Part, Floats]:
+) -> dict[DropPart, Floats]:
     """Return for each part what each user adds to the drop, float64 (n,).
 
     ``is_scored`` marks the users whose distance is defined. There are N such users. ``is_in_both``
@@ -98,10 +98,10 @@ def _add_by_part(
     composition -= np.where(is_in_both, above_mean / in_both, 0.0)
     parts = changes.parts
     return {
-        Part.MEMBERSHIP: np.where(is_in_both, parts.membership / in_both, 0.0),
-        Part.ORDER: np.where(is_in_both, parts.order / in_both, 0.0),
-        Part.LENGTH: np.where(is_in_both, parts.length / in_both, 0.0),
-        Part.COMPOSITION: composition,
+        DropPart.MEMBERSHIP: np.where(is_in_both, parts.membership / in_both, 0.0),
+        DropPart.ORDER: np.where(is_in_both, parts.order / in_both, 0.0),
+        DropPart.LENGTH: np.where(is_in_both, parts.length / in_both, 0.0),
+        DropPart.COMPOSITION: composition,
     }
 
 
@@ -133,7 +133,7 @@ def _dimension(segment: str) -> str:
 
 def _list_falls(
     segments: Mapping[str, Rows],
-    added: Mapping[Part, Floats],
+    added: Mapping[DropPart, Floats],
     is_scored: Flags,
     is_in_both: Flags,
 ) -> list[SegmentFall]:
@@ -144,7 +144,7 @@ def _list_falls(
     """
     sums_within = []
     for part, values in added.items():
-        if part is not Part.COMPOSITION:
+        if part is not DropPart.COMPOSITION:
             sums_within.append(float(values.sum()))
     total_within = math.fsum(sums_within)
     falls = []
@@ -169,7 +169,7 @@ def _variance_between(falls: Sequence[SegmentFall], noise: float) -> float:
 
 def _find_leader(
     falls: Sequence[SegmentFall],
-    parts: Mapping[Part, float],
+    parts: Mapping[DropPart, float],
     noise: float,
 ) -> SegmentFall | None:
     """Return the segment that fell clearly more than the other segments, or None.

@@ -11,7 +11,7 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
-from monitor.statistics.attribution.habits import Habit, find_outliers, least_share
+from monitor.statistics.attribution.habits import Habit, find_outlying_bins, least_share
 from monitor.statistics.attribution.hypotheses import (
     Scene,
     Suspicion,
@@ -303,7 +303,7 @@ def _estimate_share(
     searched = None if suspicion.segment == ALL else rows
     usual = usual_shares(scene, suspicion.arm, habit, searched)
     if habit in {Habit.REPLACED, Habit.TURNED}:
-        outliers = find_outliers(bins, usual)
+        outliers = find_outlying_bins(bins, usual)
         # The share of outliers is used if all hit lists are outliers. `REPLACED` finds lists of
         # other users and random lists, which are always outliers. `TURNED` finds reversed lists.
         # They are outliers only if usual lists would become outliers by being reversed.

@@ -61,7 +61,7 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     is_known = ~np.isnan(lists.kept_share)
     replaced = np.rint(BINS * (1 - np.nan_to_num(lists.kept_share)))
     turned = np.floor(BINS * lists.turned_share)
-    is_shared, _ = find_shared(lists.present)
+    is_shared, _ = number_common_lists(lists.present)
     bins = {
         Habit.REPLACED: replaced,
         Habit.TURNED: turned,
@@ -104,7 +104,7 @@ class Outliers:
     hit_share: float
 
 
-def find_outliers(bins: Integers, usual: Sequence[float]) -> Outliers | None:
+def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """Find the lowest bin of the outliers.
 
     ``bins`` has the bin of each user for one habit, see `bin_lists`. Users with the bin -1 cannot
@@ -205,7 +205,7 @@ _LIKE_ONE = 0.75
 _LIKE_ALL = 0.6
 
 
-def find_shared(codes: Codes, many: int = _MANY) -> tuple[Flags, Integers]:
+def number_common_lists(codes: Codes, many: int = _MANY) -> tuple[Flags, Integers]:
     """Find the users with a list that many users have, and number the lists, (n,) each.
 
     Equal lists have the same number. The number is -1 if only one user has the list.

@@ -17,10 +17,10 @@ from monitor.statistics.attribution.habits import (
     Habit,
     Outliers,
     bin_lists,
-    find_outliers,
-    find_shared,
+    find_outlying_bins,
     judge_lists,
     least_share,
+    number_common_lists,
     share_bins,
     widest,
 )
@@ -190,11 +190,11 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
       each day.
     """
     codes, _ = scene.batch.of(arm)
-    is_shared, group = find_shared(codes)
+    is_shared, group = number_common_lists(codes)
     if not is_shared.any():
         return None
     codes_before, _ = _lists_before(scene, arm)
-    was_shared, _ = find_shared(codes_before)
+    was_shared, _ = number_common_lists(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
@@ -222,8 +222,8 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
         return None
     codes, _ = scene.batch.of(arm)
     codes_before, _ = _lists_before(scene, arm)
-    is_shared, group = find_shared(codes, _FEW)
-    was_shared, _ = find_shared(codes_before, _FEW)
+    is_shared, group = number_common_lists(codes, _FEW)
+    was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=np.bool_)
@@ -236,7 +236,7 @@ def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Sus
     """Return the suspicion of shared lists with its ``detail``, which describes the lists.
 
     The detail has the number of shared lists, and the share of popular items in the most common
-    one. ``group`` has a number for each user (see `find_shared`).
+    one. ``group`` has a number for each user (see `number_common_lists`).
     """
     codes, _ = scene.batch.of(suspicion.arm)
     hit_groups = group[suspicion.hit]
@@ -279,7 +279,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
             usual = widest(usual, in_healthy_runs)
-        return find_outliers(bins[rows], usual)
+        return find_outlying_bins(bins[rows], usual)
 
     largest = _search_segments(scene, find)
     if largest is None:
@@ -364,7 +364,7 @@ def _changed_more(scene: Scene, hit: Flags) -> Arm:
 
 def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
     """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
-    is_alike, is_interleaved = exposure.compare_lists(batch)
+    is_alike, is_interleaved = exposure.flag_similar_lists(batch)
     flags = {
         Habit.IDENTICAL: exposure.is_identical(batch.baseline, batch.candidate),
         Habit.ALIKE: is_alike,
@@ -428,7 +428,7 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
-    is_shared, group = find_shared(codes)
+    is_shared, group = number_common_lists(codes)
     if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
@@ -690,7 +690,7 @@ def _find_by_habit(
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
         segment_rows = None if segment == ALL else rows
-        outliers = find_outliers(bins[rows], usual_shares(scene, arm, habit, segment_rows))
+        outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
         if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
             return None
         return outliers

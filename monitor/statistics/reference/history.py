@@ -47,7 +47,7 @@ def find_scale(values: Floats) -> Floats:
     return MAD_TO_SIGMA * find_median(np.abs(values - find_median(values)))
 
 
-def find_fault(z: Floats, firing: Flags) -> Floats:
+def median_z_while_firing(z: Floats, firing: Flags) -> Floats:
     """Median z, (m,), over the runs since the alert began to fire. NaN if it does not fire now."""
     has_fired_since = np.logical_and.accumulate(firing[::-1])[::-1]
     return find_median(np.where(has_fired_since, z, np.nan))

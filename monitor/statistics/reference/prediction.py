@@ -11,7 +11,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rules import Direction
 from monitor.statistics.reference.history import keep_newest
 from monitor.statistics.reference.season import Phases, remove_seasons
-from monitor.statistics.reference.spread import PastAlarms, find_levels, measure_spread
+from monitor.statistics.reference.spread import PastAlerts, find_levels, measure_moments
 
 WINDOW = 60
 """A reference uses at most this many of the newest runs.
@@ -48,24 +48,26 @@ class Reference:
     runs: Integers  # number of runs used
     # (runs, m), the values of the used runs, moved to the newest level and without seasons. Other
     # runs are NaN.
-    taught: Floats
+    used_values: Floats
     errors: Floats  # (runs, m), the sampling errors of the same runs
     since: Integers  # first row of the newest level if nobody has accepted it, otherwise -1
     has_moved: Flags  # whether that level differs from the level before
     before: Floats  # the level before, if nobody has accepted the newest level, otherwise NaN
 
 
-def refer(
+def compute_reference(
     values: ArrayLike,
     errors: ArrayLike,
     *,
     phases: Sequence[Phases] = (),
-    alarms: PastAlarms | None = None,
+    alerts: PastAlerts | None = None,
+    side: Floats | None = None,
 ) -> Reference:
     """Compute the reference of m series from past ``values`` and ``errors``, (runs, m).
 
     The oldest run is first. ``errors`` are sampling errors. Runs with NaN are ignored. Runs that
-    are not healthy by ``alarms`` are used only to find seasons and new levels.
+    are not healthy by ``alerts`` are used only to find seasons and new levels. ``side`` says which
+    values alert (`remove_seasons`).
 
     First, seasons are removed and outliers are rejected (Rosner 1983). Then the newest WINDOW
     healthy runs are averaged. The weight of a run is 1 / (run-to-run variance + the run's sampling
@@ -77,18 +79,18 @@ def refer(
     # A run is used if its value is finite and its sampling error is finite and at least 0.
     has_error = np.isfinite(past_errors) & (past_errors >= 0)
     past = np.where(np.isfinite(past) & has_error, past, np.nan)
-    if alarms is None:
+    if alerts is None:
         none = np.zeros(past.shape, dtype=np.bool_)
-        alarms = PastAlarms(healthy=~none, alarms=none, firing=none)
-    seasonal = remove_seasons(past, phases, alarms.alarms)
-    levels = find_levels(seasonal.values, alarms)
+        alerts = PastAlerts(healthy=~none, alerting=none, firing=none)
+    seasonal = remove_seasons(past, phases, alerts.alerting, side)
+    levels = find_levels(seasonal.values, alerts)
     if levels.shift.any():
         # Runs of two levels may look like a season. So seasons are removed again, after all runs
         # were shifted to one level.
-        seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
-    taught = np.where(levels.teaches, seasonal.values, np.nan)
-    past_errors = np.where(np.isnan(taught), np.nan, past_errors)
-    moments = measure_spread(*keep_newest(taught, past_errors, WINDOW))
+        seasonal = remove_seasons(past + levels.shift, phases, alerts.alerting, side)
+    used_values = np.where(levels.is_used, seasonal.values, np.nan)
+    past_errors = np.where(np.isnan(used_values), np.nan, past_errors)
+    moments = measure_moments(*keep_newest(used_values, past_errors, WINDOW))
     # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
     left = 1.0 - seasonal.paid
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
@@ -103,7 +105,7 @@ def refer(
         sampling=moments.sampling,
         df=moments.df * left,
         runs=moments.runs,
-        taught=taught,
+        used_values=used_values,
         errors=past_errors,
         since=levels.since,
         has_moved=levels.has_moved,
@@ -128,7 +130,7 @@ def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Pr
     """Compute the prediction limits of the next run.
 
     ``errors_now`` has the sampling errors of the next run, (m,). ``share`` is the chance of a false
-    alarm, in (0, 0.5). The variance has three terms: the variance of past runs, the variance of the
+    alert, in (0, 0.5). The variance has three terms: the variance of past runs, the variance of the
     center, and extra sampling variance. The last term is added only if the next run has a larger
     sampling variance than past runs.
     """
@@ -139,7 +141,7 @@ def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Pr
     return Prediction(low=center - reach, high=center + reach, scale=scale, df=df)
 
 
-def surprise(
+def compute_p_values(
     reference: Reference,
     values_now: ArrayLike,
     errors_now: ArrayLike,
@@ -159,7 +161,7 @@ def surprise(
     return p
 
 
-def to_normal(p: ArrayLike) -> Floats:
+def z_of_p_value(p: ArrayLike) -> Floats:
     """Convert a one-sided p-value to a standard normal z. A small p gives a large z.
 
     z is finite even for p = 0 and p = 1.
@@ -181,6 +183,6 @@ def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
     # The sampling error is known, so the degrees of freedom grow with it. Let V be this variance,
     # and let s^2 be the part that was estimated. Satterthwaite (1946) multiplies the degrees of
     # freedom by the square of V / s^2. We multiply them by V / s^2, because s^2 may be small by
-    # chance. With the square, false alarms at 1e-4 after five runs are 6.6 times too frequent.
+    # chance. With the square, false alerts at 1e-4 after five runs are 6.6 times too frequent.
     df = np.minimum(reference.df * variance / estimated, MOST_DF)
     return np.sqrt(variance), np.where(reference.df > 0, df, np.nan)

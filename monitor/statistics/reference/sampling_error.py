@@ -197,7 +197,7 @@ class CountReference:
         is_calm = (counted > 0) & (scipy.special.chdtr(np.maximum(runs - 1, 1), spread) < CALM)
         return cls(rate=rate, total=total, weights=weights / weights.sum(axis=0), is_calm=is_calm)
 
-    def surprise(self, counts: Floats, users: Floats) -> Floats:
+    def p_values(self, counts: Floats, users: Floats) -> Floats:
         """The chance, (m,), that a healthy run has at least this count. NaN if unknown.
 
         The rate is uncertain. So a count with the mean M has a negative binomial distribution, with
@@ -220,7 +220,7 @@ class CountReference:
         high = np.minimum(users, _MOST_USERS)
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            is_normal = self.surprise(middle, users) > share
+            is_normal = self.p_values(middle, users) > share
             low = np.where(is_normal, middle, low)
             high = np.where(is_normal, high, middle)
         return np.where(np.isnan(self.rate), np.nan, high)
@@ -253,7 +253,7 @@ def judge_rare(
     - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
     - ``past``: the angles and errors of past runs, (runs, m).
     - ``now``: the angles and errors of this run, (m,).
-    - ``shares`` (m,): the allowed chances of a false alarm.
+    - ``shares`` (m,): the allowed chances of a false alert.
     - ``by_angle``: the limits and p-values of series that are judged as angles.
     - ``always`` (m,): the number of users that are in every count. For example, at least one user
       always has the most common list. The count without these users is judged too, and the smaller
@@ -276,8 +276,8 @@ def judge_rare(
     beyond = np.maximum(counts - always[columns], 0.0)
     past_beyond = np.maximum(past_counts - always[columns], 0.0)
     chance = np.fmin(
-        reference.surprise(counts, users),
-        CountReference.of(past_beyond, past_users).surprise(beyond, users),
+        reference.p_values(counts, users),
+        CountReference.of(past_beyond, past_users).p_values(beyond, users),
     )
     # In a small segment, RARE users may be hit together by chance. The same is true for twice as
     # many users as in the largest past count.

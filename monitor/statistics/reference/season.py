@@ -12,7 +12,7 @@ from monitor.statistics.reference.history import FAR_OUT, find_median, find_scal
 LEAST_IN_PHASE = 3
 """A season needs this many recurrences of every phase, such as three weeks or three days."""
 RECURRING = 2
-"""If a phase was in alarm in this many recurrences in a row, this is a season and not a fault."""
+"""If a phase had an alert in this many recurrences in a row, this is a season and not a fault."""
 LEAST_GAIN = 0.15
 """A season must reduce the squared leave-one-out error by this share. Chance rarely does so."""
 DOUBTED = 8
@@ -28,7 +28,7 @@ weight of `PRIOR_RUNS` pairs of runs.
 CORRELATION_CAUTION = 1 / 3
 """How many standard errors are added to a correlation, for each power of ten of the chance.
 
-The chance is the allowed chance of a false alarm. For a chance of 1 in 1,000, one standard error is
+The chance is the allowed chance of a false alert. For a chance of 1 in 1,000, one standard error is
 added. If nothing were added, runs that correlate by 0.6 would cause six times as many false trends,
 because the worst estimate of many series decides.
 """
@@ -59,7 +59,7 @@ class Phases:
     No season is learned from them.
     """
     is_known_at_once: bool = False
-    """Whether a single recurrence in alarm can be a season, if all of its runs are in alarm."""
+    """Whether a single recurrence can be a season, if all of its runs have an alert."""
 
 
 @immutable
@@ -80,25 +80,32 @@ class Seasonal:
 def remove_seasons(
     values: Floats,
     phases: Sequence[Phases],
-    alarms: Flags | None = None,
+    alerting: Flags | None = None,
+    side: Floats | None = None,
 ) -> Seasonal:
     """Remove the effects of the cycles from the (runs, m) values, one cycle after the other.
 
-    The effects are also removed from runs in ``alarms``. A season is learned only from recurrences
-    that are finished. It is learned from runs in alarm in two cases:
+    The effects are also removed from ``alerting`` runs. A season is learned only from recurrences
+    that are finished. It is learned from runs with an alert in two cases:
 
-    - The phase was in alarm, or equally far from normal, in RECURRING recurrences in a row.
-    - The phase was in alarm in one complete recurrence, and the cycle `is_known_at_once`.
+    - The phase had an alert, or was equally far from normal, in RECURRING recurrences in a row.
+    - The phase had an alert in one complete recurrence, and the cycle `is_known_at_once`.
 
     So a fault that heals is not learned as a season.
+
+    ``side`` (m,) is 1 for a series whose high values alert, -1 if its low values do, and 0 if both
+    do. One recurrence with an alert moves a series only to this side. Otherwise a rule on drops
+    would alert a week after sudden similarity, because then normal lists are less similar.
     """
-    if alarms is None:
-        alarms = np.zeros(values.shape, dtype=np.bool_)
+    if alerting is None:
+        alerting = np.zeros(values.shape, dtype=np.bool_)
+    if side is None:
+        side = np.zeros(values.shape[1])
     total = _without_season(values)
     if not len(values):
         return total
     for cycle in phases:
-        seasonal = _remove(total.values, cycle, alarms)
+        seasonal = _remove(total.values, cycle, alerting, side)
         total = Seasonal(
             values=seasonal.values,
             paid=total.paid + seasonal.paid,
@@ -108,7 +115,7 @@ def remove_seasons(
     return total
 
 
-def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
+def _remove(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
     Far-out values are limited first. To shrink the mean of a phase, its distance from the overall
@@ -124,7 +131,7 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
     # All runs of one day are one recurrence of the weekday.
     blocks = np.flatnonzero(np.diff(past, prepend=-1))
-    patterns = _find_patterns(values, phases, rows, blocks, alarms)
+    patterns = _find_patterns(values, phases, rows, blocks, alerting)
     finished = np.where(patterns.outdated, np.nan, values[:runs])
     learned = np.where(patterns.faults, np.nan, finished)
     # Medians are computed by phase, because weekends are not outliers of a week.
@@ -138,7 +145,8 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
     effects = np.where(has_season, shrinkage * means, 0.0)
     here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
-    echo = np.where(has_season & ~patterns.is_new, np.nan, patterns.echo)
+    is_on_other_side = patterns.echo * side < 0
+    echo = np.where((has_season & ~patterns.is_new) | is_on_other_side, np.nan, patterns.echo)
     moved = values.copy()  # runs of an unfinished recurrence already have this phase
     moved[:runs] = finished - member @ effects + effects[here]
     moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
@@ -179,28 +187,28 @@ def _any_of(flags: Flags, blocks: Integers) -> Flags:
     return by_block
 
 
-def _find_lasting(alarms: Flags, cycle: float) -> Flags:
-    """Which runs belong to a long alarm, (runs, m).
+def _find_lasting(alerting: Flags, cycle: float) -> Flags:
+    """Which runs belong to a long alert, (runs, m).
 
-    An alarm is long if it still lasts, or if it lasted for a complete cycle of runs.
+    An alert is long if it still lasts, or if it lasted for a complete cycle of runs.
     """
-    length = alarms.astype(np.intp)
-    lasting = alarms.copy()
-    for row in range(1, len(alarms)):
-        length[row] += length[row - 1] * alarms[row]
-    for row in range(len(alarms) - 2, -1, -1):
-        lasting[row] &= (length[row] >= cycle) | (lasting[row + 1] & alarms[row + 1])
+    length = alerting.astype(np.intp)
+    lasting = alerting.copy()
+    for row in range(1, len(alerting)):
+        length[row] += length[row - 1] * alerting[row]
+    for row in range(len(alerting) - 2, -1, -1):
+        lasting[row] &= (length[row] >= cycle) | (lasting[row + 1] & alerting[row + 1])
     return lasting
 
 
 @immutable
 class _Patterns:
-    """Patterns of alarms that recur in the same phase, for m series.
+    """Patterns of alerts that recur in the same phase, for m series.
 
     Runs of an unfinished recurrence are left out.
     """
 
-    faults: Flags  # (runs, m), whether the run is in alarm but belongs to no pattern
+    faults: Flags  # (runs, m), whether the run has an alert but belongs to no pattern
     outdated: Flags  # (runs, m), whether the run is older than the pattern of its phase
     least: Integers  # (m,), how many recurrences of each phase a season needs
     # (m,), how far from normal the next run should be by the pattern of its phase. NaN if there is
@@ -217,7 +225,7 @@ def _find_patterns(
     phases: Phases,
     rows: Integers,
     blocks: Integers,
-    alarms: Flags,
+    alerting: Flags,
 ) -> _Patterns:
     """Find phases that were far out repeatedly.
 
@@ -229,23 +237,23 @@ def _find_patterns(
     least = np.full(series, LEAST_IN_PHASE)
     echo = np.full(series, np.nan)
     is_new = np.zeros(series, dtype=np.bool_)
-    alarmed = np.flatnonzero(alarms.any(axis=0))
-    if alarmed.size:
+    with_alerts = np.flatnonzero(alerting.any(axis=0))
+    if with_alerts.size:
         cycle = runs * (rows.max() + 1) / len(blocks)
-        lasting = _find_lasting(alarms[:, alarmed], cycle)[:runs]
-        in_alarm = alarms[:runs, alarmed]
-        ill, distances = _find_ill(values[:runs, alarmed], rows, blocks, in_alarm, lasting)
-        outdated[:, alarmed], recurs = _find_recurring(rows, blocks, ill)
-        least[alarmed[recurs.any(axis=0)]] = RECURRING
+        lasting = _find_lasting(alerting[:, with_alerts], cycle)[:runs]
+        has_alert = alerting[:runs, with_alerts]
+        ill, distances = _find_ill(values[:runs, with_alerts], rows, blocks, has_alert, lasting)
+        outdated[:, with_alerts], recurs = _find_recurring(rows, blocks, ill)
+        least[with_alerts[recurs.any(axis=0)]] = RECURRING
         if phases.is_known_at_once:
-            recurs |= ill & np.logical_and.reduceat(in_alarm, blocks, axis=0)
+            recurs |= ill & np.logical_and.reduceat(has_alert, blocks, axis=0)
         in_pattern = np.repeat(recurs, np.diff(blocks, append=runs), axis=0)
-        faults[:, alarmed] = lasting | (in_alarm & ~in_pattern)
+        faults[:, with_alerts] = lasting | (has_alert & ~in_pattern)
         of_phase = np.flatnonzero(phases.past[blocks] == phases.now)
         if of_phase.size:
-            echo[alarmed] = np.where(recurs[of_phase[-1]], distances[of_phase[-1]], np.nan)
-            is_new[alarmed] = ~ill[of_phase[-2:][0]]
-            stays[:, alarmed] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
+            echo[with_alerts] = np.where(recurs[of_phase[-1]], distances[of_phase[-1]], np.nan)
+            is_new[with_alerts] = ~ill[of_phase[-2:][0]]
+            stays[:, with_alerts] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
     return _Patterns(
         faults=faults,
         outdated=outdated,
@@ -260,22 +268,22 @@ def _find_ill(
     values: Floats,
     rows: Integers,
     blocks: Integers,
-    alarms: Flags,
+    alerting: Flags,
     lasting: Flags,
 ) -> tuple[Flags, Floats]:
     """Find ill blocks, and the distances of far-out blocks: two arrays of shape (blocks, m).
 
-    A block is one recurrence of a phase. It is ill if one of its runs is in an alarm that is not
+    A block is one recurrence of a phase. It is ill if one of its runs has an alert that is not
     long. It is also ill if the last block of the same phase is ill and both are about equally far
-    out. The distance is measured from the median of runs without alarm to the block's mean. It is
+    out. The distance is measured from the median of runs without alerts to the block's mean. It is
     NaN if the block is not far out.
     """
-    calm = np.where(alarms, np.nan, values)
+    calm = np.where(alerting, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
     means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
     distances = means - find_median(calm)
     far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
-    ill = _any_of(alarms & ~lasting, blocks)
+    ill = _any_of(alerting & ~lasting, blocks)
     newest: dict[int, int] = {}
     for block, phase in enumerate(rows[blocks].tolist()):
         before = newest.get(phase, block)
@@ -357,7 +365,7 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
 
     The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. The estimates for short
     histories are shrunk towards PRIOR_CORRELATION. Then standard errors are added. Their number
-    grows as the ``chance`` of a false alarm becomes smaller. A negative correlation becomes 0.
+    grows as the ``chance`` of a false alert becomes smaller. A negative correlation becomes 0.
     """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
@@ -368,8 +376,8 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
-    # An estimate that is too low causes false pages. An estimate that is too high only delays
-    # pages.
+    # An estimate that is too low causes false alerts. An estimate that is too high only delays
+    # alerts.
     cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
     correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
     return correlation
@@ -418,15 +426,15 @@ def no_evidence(series: int) -> TrendEvidence:
 def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
 
-    z is positive on the watched side. It is cut to MOST_Z. For a drift of size d, the evidence is
-    M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
+    z is positive on the side that alerts. It is cut to MOST_Z. For a drift of size d, the evidence
+    is M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2). The total evidence is the average over the sizes d.
 
     A rule fires if the evidence reaches 1 / alpha. If the z of healthy runs are independent
     N(0, 1), the mean time until this happens is at least 1 / alpha runs. The weaker condition
     E[exp(d z_t) | past] <= exp(d^2 / 2) is enough. Then M_t - t is a supermartingale that starts
     at 0. Let T be the run in which the rule fires. It follows that 1 / alpha <= E[M_T] <= E[T]
     (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The promise is about the mean time.
-    It does not limit the number of false alarms in a lifetime.
+    It does not limit the number of false alerts in a lifetime.
     """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]

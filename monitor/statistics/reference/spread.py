@@ -14,7 +14,7 @@ from monitor.statistics.reference.history import find_mean, find_median, find_sc
 REJECTED_WRONGLY = 0.001
 """The probability that a good run is rejected as an outlier, if no run of the history is bad.
 
-After a wrong rejection the remaining runs vary too little. With 0.01, false alarms at 1e-4
+After a wrong rejection the remaining runs vary too little. With 0.01, false alerts at 1e-4
 after ten runs are 3.6 times too frequent. With 0.001, they have the right rate.
 """
 LEAST_RUNS_FOR_OUTLIERS = 5
@@ -36,7 +36,7 @@ Without this limit a single run with many users could determine the mean alone.
 LEAST_VARIANCE = 1e-6
 """A run's variance is at least this share of the largest one. This limits the weights."""
 SETTLED_RUNS = 14
-"""After this many runs in alarm at one level, the level is the new normal.
+"""After this many runs with an alert at one level, the level is the new normal.
 
 The run that is being judged is one of these runs.
 """
@@ -128,7 +128,7 @@ def _limits(most: int) -> Floats:
 
 
 @immutable
-class Spread:
+class WeightedMoments:
     """Weighted moments of m series. Each field is an array of shape (m,).
 
     The variance of ``center`` is ``doubt`` times ``variance``.
@@ -142,7 +142,7 @@ class Spread:
     runs: Integers
 
 
-def measure_spread(values: Floats, errors: Floats) -> Spread:
+def measure_moments(values: Floats, errors: Floats) -> WeightedMoments:
     """Compute the moments of (runs, m) values. Outliers and NaN are ignored.
 
     The weights p sum to 1. The center is sum p x. The unbiased estimate of the variance is
@@ -169,7 +169,7 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
     return 1.0 / np.maximum(variance, np.where(largest > 0, LEAST_VARIANCE * largest, 1.0))
 
 
-def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
+def _sum_up(values: Floats, errors: Floats, weights: Floats) -> WeightedMoments:
     runs = np.sum(weights > 0, axis=0)
     share = weights / np.where(runs > 0, weights.sum(axis=0), np.nan)
     center = np.where(runs > 0, np.nansum(share * values, axis=0), np.nan)
@@ -180,7 +180,7 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     of_runs = np.nansum(share * (1.0 - share) * errors**2, axis=0) / once
     sampling = np.where(runs > 1, of_runs, of_one_run)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
-    return Spread(
+    return WeightedMoments(
         center=center,
         variance=variance,
         sampling=sampling,
@@ -191,17 +191,17 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
 
 
 @immutable
-class PastAlarms:
+class PastAlerts:
     """Which past runs were healthy, and which alerts they had. Flags have the shape (runs, m)."""
 
     healthy: Flags  # runs that define what is normal
-    alarms: Flags  # an alert of the segment was pending or firing after the run
+    alerting: Flags  # an alert of the segment was pending or firing after the run
     firing: Flags  # the alert of this series was firing after the run
     # Whether the value was too far from normal to end an alert. None if this is not known
     far: Flags | None = None
     # Pairs of rows: the first row of an accepted level, and the first row after it was accepted
     accepted: Sequence[tuple[int, int]] = ()
-    # After this many runs in alarm at one level, the level is normal. The judged run is one of them
+    # After this many runs with an alert at one level, the level is normal. The judged run is one
     settled: int = SETTLED_RUNS
 
 
@@ -210,7 +210,7 @@ class Levels:
     """Shifts that move past runs to the newest level, and the runs that define what is normal."""
 
     shift: Floats  # (runs, m)
-    teaches: Flags  # (runs, m), whether the run defines what is normal
+    is_used: Flags  # (runs, m), whether the run defines what is normal
     # (m,), first row of the newest level. -1 if it is the only level or was accepted
     since: Integers
     has_moved: Flags  # (m,), whether the newest level differs from the level before
@@ -220,37 +220,37 @@ class Levels:
     doubt: Floats
 
 
-def find_levels(values: Floats, past: PastAlarms) -> Levels:
+def find_levels(values: Floats, past: PastAlerts) -> Levels:
     """Find the levels of past runs, (runs, m), that became normal.
 
     Whether a level became normal never depends on later runs.
     """
-    teaches = past.healthy & ~np.isnan(values)
+    is_used = past.healthy & ~np.isnan(values)
     none = np.zeros(values.shape[1])
     levels = Levels(
         shift=np.zeros_like(values),
-        teaches=teaches,
+        is_used=is_used,
         since=none.astype(np.intp) - 1,
         has_moved=none > 0,
         before=np.full(values.shape[1], np.nan),
         doubt=none,
     )
-    columns = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
+    columns = np.flatnonzero(past.alerting.any(axis=0) | bool(past.accepted))
     if not columns.size:
         return levels
-    scan = _Scan(values[:, columns], teaches[:, columns], past.settled - 1)
-    alarms = past.alarms[:, columns]
+    scan = _Scan(values[:, columns], is_used[:, columns], past.settled - 1)
+    alerting = past.alerting[:, columns]
     firing = past.firing[:, columns]
     far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, columns]
     for row in range(len(values)):
         is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
-        scan.step(row, alarms[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
+        scan.step(row, alerting[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
         for start, following in past.accepted:
             if row == following - 1:
                 scan.begin(np.ones(columns.size, dtype=np.bool_), start, row, is_accepted=True)
     scanned = scan.finish(values[:, columns])
     levels.shift[:, columns] = scanned.shift
-    levels.teaches[:, columns] = scanned.teaches
+    levels.is_used[:, columns] = scanned.is_used
     levels.since[columns] = scanned.since
     levels.has_moved[columns] = scanned.has_moved
     levels.before[columns] = scanned.before
@@ -262,15 +262,15 @@ class _Scan:
     """The state of a scan over runs, from the oldest run to the newest.
 
     - ``origin``: the first row of the newest level.
-    - ``streak``: the number of runs of the last alarm.
-    - ``total``: the sum of the values of the runs of the last alarm.
-    - ``healed``: the number of runs since the last alarm.
+    - ``streak``: the number of runs of the last alert.
+    - ``total``: the sum of the values of the runs of the last alert.
+    - ``healed``: the number of runs since the last alert.
     """
 
-    def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
+    def __init__(self, values: Floats, is_used: Flags, enough: int) -> None:
         series = values.shape[1]
         self.values = values
-        self.teaches = teaches
+        self.is_used = is_used
         self.enough = enough
         self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
         self.healed = np.full(series, LAST + 1)
@@ -278,18 +278,18 @@ class _Scan:
         self.has_moved = np.zeros(series, dtype=np.bool_)
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
 
-    def step(self, row: int, alarmed: Flags, firing: Flags, far: Flags) -> None:
+    def step(self, row: int, alerting: Flags, firing: Flags, far: Flags) -> None:
         """Scan one run.
 
         ``firing`` says whether the alert fired after each of the last LAST + 1 runs. ``far`` says
         whether all of the last LAST runs are far from normal.
         """
         now = self.values[row]
-        is_new = alarmed & (self.healed > 0)
-        self.healed = np.where(alarmed, 0, self.healed + 1)
-        self.streak = np.where(is_new, 1, self.streak + alarmed)
-        self.total = np.where(is_new, now, self.total + np.where(alarmed, now, 0.0))
-        has_lasted = alarmed & (self.streak >= self.enough)
+        is_new = alerting & (self.healed > 0)
+        self.healed = np.where(alerting, 0, self.healed + 1)
+        self.streak = np.where(is_new, 1, self.streak + alerting)
+        self.total = np.where(is_new, now, self.total + np.where(alerting, now, 0.0))
+        has_lasted = alerting & (self.streak >= self.enough)
         if has_lasted.any():
             start = row + 1 - self.enough
             self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
@@ -309,23 +309,27 @@ class _Scan:
         If the alert has ended in the meantime, the last runs must also be ``far`` from normal. If
         they are not, the fault has healed, and no level begins.
         """
-        in_alarm = LAST - self.healed
-        has_ended = (self.healed > 0) & (in_alarm >= 0)
+        alerting_runs = LAST - self.healed
+        has_ended = (self.healed > 0) & (alerting_runs >= 0)
         still_fires = (self.healed == 0) & firing[1:].all(axis=0)
-        fired_until = np.take_along_axis(firing, np.clip(in_alarm, 0, LAST)[np.newaxis], axis=0)[0]
-        may_be_back = (self.streak > in_alarm) & (still_fires | (has_ended & fired_until & far))
+        fired_until = np.take_along_axis(
+            firing, np.clip(alerting_runs, 0, LAST)[np.newaxis], axis=0
+        )[0]
+        may_be_back = (self.streak > alerting_runs) & (
+            still_fires | (has_ended & fired_until & far)
+        )
         if not may_be_back.any():
             return
         start = row + 1 - LAST
         last = self.values[start : row + 1]
-        of_alarm = np.where(np.arange(LAST)[:, np.newaxis] < in_alarm, last, 0.0).sum(axis=0)
-        fault = (self.total - of_alarm) / np.maximum(self.streak - in_alarm, 1)
+        of_alert = np.where(np.arange(LAST)[:, np.newaxis] < alerting_runs, last, 0.0).sum(axis=0)
+        fault = (self.total - of_alert) / np.maximum(self.streak - alerting_runs, 1)
         is_nearer = np.abs(last - self._find_normal(start)) < np.abs(last - fault)
         self.begin(may_be_back & is_nearer.all(axis=0), start, row)
 
     def _is_other(self, before: int, level: Floats) -> Flags:
         """Whether a level differs from the level of the healthy runs before it."""
-        healthy = self._taught()[:before]
+        healthy = self._used_values()[:before]
         normal = find_median(healthy)
         most = MOVED * find_scale(healthy) + ROUNDING * np.abs(normal)
         is_other: Flags = np.abs(level - normal) > most
@@ -345,7 +349,7 @@ class _Scan:
         rows = np.arange(len(self.values))[:, np.newaxis]
         level = find_mean(self.values[start : row + 1])
         has_moved = self._is_other(start, level)
-        self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
+        self.is_used |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
         normal = self._find_normal(start)
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
         self.has_moved = np.where(where, has_moved, self.has_moved)
@@ -363,15 +367,15 @@ class _Scan:
         rows = np.arange(len(self.values))[:, np.newaxis]
         shift = np.nan_to_num(self.level - self.normal)
         self.values -= np.where(where & (rows < self.origin), shift, 0.0)
-        self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
+        self.is_used &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
         self.origin = np.where(where, -1, self.origin)
         self.is_open = self.is_open & ~where
 
     def _find_normal(self, before: int) -> Floats:
-        return find_median(self._taught()[:before])
+        return find_median(self._used_values()[:before])
 
-    def _taught(self) -> Floats:
-        return np.where(self.teaches, self.values, np.nan)
+    def _used_values(self) -> Floats:
+        return np.where(self.is_used, self.values, np.nan)
 
     def finish(self, original: Floats) -> Levels:
         """Return the levels after all runs, with shifts from the ``original`` values.
@@ -379,14 +383,14 @@ class _Scan:
         If the newest level has enough runs to be settled, only its runs define what is normal.
         """
         is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
-        new = np.where(self.teaches & ~is_old, self.values, np.nan)
-        old = np.where(self.teaches & is_old, self.values, np.nan)
+        new = np.where(self.is_used & ~is_old, self.values, np.nan)
+        old = np.where(self.is_used & is_old, self.values, np.nan)
         runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
         is_short = (runs > 0) & (runs < self.enough)
         shift = np.nan_to_num(self.values - original + is_old * (find_mean(new) - find_mean(old)))
         return Levels(
             shift=shift,
-            teaches=self.teaches & (~is_old | is_short),
+            is_used=self.is_used & (~is_old | is_short),
             since=np.where(self.is_open, self.origin, -1),
             has_moved=self.has_moved,
             before=np.where(self.is_open, self.normal, np.nan),

@@ -1,4 +1,4 @@
-"""Divides the budget of false pages, proposes thresholds, and computes which drops are detected."""
+"""Divides the budget of false alerts, proposes thresholds, and finds which drops are detected."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from monitor.model.rules import Direction
 from monitor.statistics.reference.prediction import Reference, predict
 
 SAFETY = 5.0
-"""The planned number of false pages is the allowed number divided by this factor.
+"""The planned number of false alerts is the allowed number divided by this factor.
 
 A third of the factor is enough if runs are independent or correlate by 0.3. If runs correlate by
-0.6, pages come in clusters. 40 segments of 5,000 users with such runs caused 354 pages in 40,000
+0.6, alerts come in clusters. 40 segments of 5,000 users with such runs caused 354 alerts in 40,000
 runs. This is 0.80 of the allowed number.
 """
 SHARE_OF_ALL = 0.5
@@ -27,7 +27,7 @@ USUALLY = 0.5
 NEARLY_ALWAYS = 0.95
 """A threshold is described by the values that are detected with these two chances."""
 _MOST_SHARE = 0.5
-"""The chance of a false page must be below this."""
+"""The chance of a false alert must be below this."""
 _LEAST_LEARNED = 2
 """At least this many healthy runs are needed to define what is normal."""
 _NORMAL_DF = 1e4
@@ -36,15 +36,15 @@ _NORMAL_DF = 1e4
 
 @immutable
 class Budget:
-    """The allowed chance of false pages of one comparison, divided among segments and looks.
+    """The allowed chance of false alerts of one comparison, divided among segments and looks.
 
-    ``runs`` is the wanted mean time between false pages, in runs. A look is what one rule judges in
-    a segment. Half of the budget goes to ``all``. The other half is divided equally among the other
-    segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
+    ``runs`` is the wanted mean time between false alerts, in runs. A look is what one rule judges
+    in a segment. Half of the budget goes to ``all``. The other half is divided equally among the
+    other segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
     other segments share the whole budget.
 
-    For healthy histories, the mean time to the first false page is at least SAFETY * ``runs``. This
-    is true for any dependence between series, for these reasons:
+    For healthy histories, the mean time to the first false alert is at least SAFETY * ``runs``.
+    This is true for any dependence between series, for these reasons:
 
     - The shares sum to 1 / (SAFETY * runs).
     - Whatever the past was, the chance that a drop rule breaches in a healthy run is at most its
@@ -64,7 +64,7 @@ class Budget:
     looks: Mapping[str, float]
 
     def share(self, segment: str, look: str) -> float:
-        """The allowed chance of a false alarm in one run, for one look at one segment.
+        """The allowed chance of a false alert in one run, for one look at one segment.
 
         Raises KeyError if the look is unknown.
         """
@@ -89,12 +89,12 @@ class Threshold:
     # moves to ``nearly_always``, the chance is 95 %
     usually: Floats
     nearly_always: Floats
-    # The chance of a false page if the threshold were ``worst``. With this history, no threshold
+    # The chance of a false alert if the threshold were ``worst``. With this history, no threshold
     # has a smaller chance
     least_share: Floats
 
 
-def propose(
+def propose_thresholds(
     reference: Reference,
     errors: ArrayLike,
     share: ArrayLike,
@@ -102,15 +102,15 @@ def propose(
     direction: Direction,
     worst: float,
 ) -> Threshold:
-    """Propose thresholds on the side of ``direction``, with the chance ``share`` of a false page.
+    """Propose thresholds on the side of ``direction``, with the chance ``share`` of a false alert.
 
     - ``reference``: a reference whose seasons were not removed, because a fixed threshold is used
       at every hour and on every weekday.
     - ``errors`` (m,): the largest sampling errors that future runs may have.
-    - ``share``: the chance of a false page in one run.
+    - ``share``: the chance of a false alert in one run.
     - ``worst``: the last possible value on this side.
 
-    The chance is an average over histories and runs. A single threshold may page more often, but
+    The chance is an average over histories and runs. A single threshold may alert more often, but
     all thresholds together have this rate.
     """
     prediction = predict(reference, errors, np.asarray(share, dtype=np.float64))
@@ -148,7 +148,7 @@ class DropSearch:
     wander: float
     # Number of healthy runs that define what is normal, infinite if that is known exactly
     learned: float
-    share: float  # chance of a false page in a healthy run
+    share: float  # chance of a false alert in a healthy run
     power: float  # wanted chance that the drop is detected
 
     def __post_init__(self) -> None:

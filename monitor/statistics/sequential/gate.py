@@ -118,7 +118,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Tally:
+class ScoreCounts:
     """Distinct scores on [0, 1], and how often each occurs. Fixed stakes need no other data."""
 
     values: Floats
@@ -136,34 +136,34 @@ class Tally:
             return math.nan
         return float(np.average(self.values, weights=self.counts))
 
-    def flipped(self) -> "Tally":
+    def flipped(self) -> "ScoreCounts":
         """Replace each score x by 1 - x.
 
         Evidence that the flipped mean is below 1 - m is evidence that this mean is above m.
         """
-        return Tally(1.0 - self.values, self.counts)
+        return ScoreCounts(1.0 - self.values, self.counts)
 
 
-def tally(unit: Floats) -> Tally:
+def count_scores(unit: Floats) -> ScoreCounts:
     """Count scores on [0, 1], of any shape."""
     values, counts = np.unique(unit, return_counts=True)
-    return Tally(values.astype(np.float64), counts.astype(np.float64))
+    return ScoreCounts(values.astype(np.float64), counts.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class UserSample:
     """Users drawn at random: their known scores on [0, 1], and the number of missing scores."""
 
-    scored: Tally
+    scored: ScoreCounts
     missing: int = 0
 
     @property
-    def least(self) -> Tally:
+    def least(self) -> ScoreCounts:
         """All scores. Every missing score is taken as 0."""
         return self._with_missing_at(0.0)
 
     @property
-    def most(self) -> Tally:
+    def most(self) -> ScoreCounts:
         """All scores. Every missing score is taken as 1."""
         return self._with_missing_at(1.0)
 
@@ -172,13 +172,13 @@ class UserSample:
         """Number of users drawn, with and without a score."""
         return self.scored.n + self.missing
 
-    def _with_missing_at(self, value: float) -> Tally:
-        return Tally(
+    def _with_missing_at(self, value: float) -> ScoreCounts:
+        return ScoreCounts(
             np.append(self.scored.values, value), np.append(self.scored.counts, float(self.missing))
         )
 
 
-def log_capital(scores: Tally, mean: float) -> float:
+def log_capital(scores: ScoreCounts, mean: float) -> float:
     """Natural logarithm of the capital after these scores, if the bet is on a mean below ``mean``.
 
     ``mean`` must be in (0, 1). The result is 0 without scores. To bet on a mean above ``mean``, use
@@ -248,7 +248,7 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
     return decided
 
 
-def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
+def bound_mean(least: ScoreCounts, most: ScoreCounts, alpha: float) -> tuple[float, float]:
     """Lower and upper bound of the mean in [0, 1], each with error probability alpha.
 
     The lower bound comes from ``least`` and the upper bound from ``most``. Both tallies are equal
@@ -268,7 +268,7 @@ def require_level(alpha: float) -> None:
         )
 
 
-def _upper_bound(scores: Tally, alpha: float) -> float:
+def _upper_bound(scores: ScoreCounts, alpha: float) -> float:
     """The smallest mean at which the capital has reached 1/alpha. It is 1 if there is none."""
     if not scores.n:
         return 1.0
@@ -284,15 +284,15 @@ def _upper_bound(scores: Tally, alpha: float) -> float:
     return high
 
 
-def _round_up(scores: Tally) -> Tally:
+def _round_up(scores: ScoreCounts) -> ScoreCounts:
     if len(scores.values) <= _GRID:
         return scores
     # Scores are rounded up, since higher scores can only raise the upper bound.
     values, cells = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
-    return Tally(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
+    return ScoreCounts(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
 
 
-def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
+def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
     """Decide which of K null hypotheses are rejected, by the e-BH procedure.
 
     ``log_evidence`` has the natural logarithm of the e-value of each hypothesis. The procedure
@@ -323,7 +323,7 @@ def gate_samples(
     *,
     share: float = 1.0,
 ) -> tuple[GateResult, ...]:
-    """Judge the samples of all segments together, by e-BH over their evidence. See `reject`.
+    """Judge the samples of all segments together, by e-BH over their evidence. See `reject_nulls`.
 
     This decision uses the part ``share`` of alpha. The verdicts ``safe`` and ``breach`` may each
     use this whole part, because for one mean only one of them can be wrong. No data can give both
@@ -341,8 +341,8 @@ def gate_samples(
     limit = scale.margin(margin)
     below = [log_capital(sample.most, limit) for sample in samples.values()]
     above = [log_capital(sample.least.flipped(), 1 - limit) for sample in samples.values()]
-    is_safe = reject(below, level)
-    is_breach = reject(above, level)
+    is_safe = reject_nulls(below, level)
+    is_breach = reject_nulls(above, level)
     results = []
     for place, (segment, sample) in enumerate(samples.items()):
         verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
@@ -352,7 +352,7 @@ def gate_samples(
             verdict = GateVerdict.BREACH
         else:
             reason = _explain_open(sample, limit, level)
-        low, high = bounds(sample.least, sample.most, level)
+        low, high = bound_mean(sample.least, sample.most, level)
         result = GateResult(
             segment=segment,
             users=sample.n,

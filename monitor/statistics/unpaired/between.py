@@ -64,7 +64,7 @@ class ListCounts:
 
 
 @immutable
-class BetweenExcess:
+class BetweenSimilarities:
     """Mean similarities of pairs of users, by truncated RBO. NaN if there is no pair."""
 
     within_baseline: float  # two different users of the baseline
@@ -73,7 +73,7 @@ class BetweenExcess:
     value: float  # mean of the first two values, minus the third
 
 
-def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> BetweenExcess:
+def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> BetweenSimilarities:
     """How much more alike two users of one arm are than two users of different arms.
 
     The similarity of two lists is RBO summed to depth k, ``rbo_truncated``. X_d is the number of
@@ -107,7 +107,7 @@ def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> Bet
     within_candidate = _mean(of_candidate, candidate.users, p)
     shared = _products(of_baseline, of_candidate)
     across = _weigh(shared, baseline.users * candidate.users, p)
-    return BetweenExcess(
+    return BetweenSimilarities(
         within_baseline=within_baseline,
         within_candidate=within_candidate,
         across=across,

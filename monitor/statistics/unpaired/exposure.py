@@ -9,7 +9,7 @@ MOST_ITEMS = 50
 
 
 @immutable
-class ItemExposure:
+class CodeExposure:
     """How many lists of each arm have an item. The baseline is first."""
 
     code: int
@@ -19,7 +19,7 @@ class ItemExposure:
 
 def find_shifted(
     baseline: ListCounts, candidate: ListCounts, most: int = MOST_ITEMS
-) -> tuple[ItemExposure, ...]:
+) -> tuple[CodeExposure, ...]:
     """The items whose exposure differs most between the arms, the largest difference first.
 
     An item's difference is that of its share of the arms' lists, or that of its share of first
@@ -41,7 +41,7 @@ def find_shifted(
     order = np.argsort(-difference, kind="stable")[:most]
     found = []
     for code in order[difference[order] > 0].tolist():
-        item = ItemExposure(
+        item = CodeExposure(
             code=code,
             lists=(int(lists[0, code]), int(lists[1, code])),
             firsts=(int(firsts[0, code]), int(firsts[1, code])),

@@ -20,7 +20,7 @@ class Gap:
 
 
 @immutable
-class Count:
+class AffectedUsers:
     """How many of an arm's users have a property."""
 
     affected: int
@@ -45,13 +45,13 @@ def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
     return Gap(value=baseline.mean - candidate.mean, error=error)
 
 
-def count_far(summary: Summary, share: Statistic) -> Count:
+def count_far(summary: Summary, share: Statistic) -> AffectedUsers:
     """How many users of this summary have a far list. ``share`` is that of `far.far_share`."""
     affected = round((summary.value(str(share)) or 0.0) * summary.n)
-    return Count(affected=affected, users=summary.n)
+    return AffectedUsers(affected=affected, users=summary.n)
 
 
-def share_gap(baseline: Count, candidate: Count) -> Gap:
+def share_gap(baseline: AffectedUsers, candidate: AffectedUsers) -> Gap:
     """The affected share of the candidate's users minus that of the baseline's users, in [-1, 1].
 
     For users with far lists this is the far gap. For users with missing, short, shared or unchanged
@@ -66,7 +66,7 @@ def share_gap(baseline: Count, candidate: Count) -> Gap:
     return Gap(value=value, error=math.sqrt(_variance(baseline) + _variance(candidate)))
 
 
-def angle_gap(baseline: Count, candidate: Count) -> Gap:
+def angle_gap(baseline: AffectedUsers, candidate: AffectedUsers) -> Gap:
     """The gap of the same shares as angles, for limits that are learned from earlier runs.
 
     The error of an angle depends on the number of users only (Anscombe 1948). So a fault does not
@@ -81,7 +81,7 @@ def angle_gap(baseline: Count, candidate: Count) -> Gap:
     return Gap(value=float(after - before), error=math.hypot(error, other_error))
 
 
-def show_angle_gap(gap: float, baseline: Count, candidate: Count) -> float:
+def show_angle_gap(gap: float, baseline: AffectedUsers, candidate: AffectedUsers) -> float:
     """The gap of shares for people that belongs to a gap of angles, such as a limit.
 
     It is the gap that such a candidate would have, compared with these users of the baseline.
@@ -93,7 +93,7 @@ def show_angle_gap(gap: float, baseline: Count, candidate: Count) -> float:
     return float(from_angle(angle + gap, candidate.users)) - share
 
 
-def _variance(count: Count) -> float:
+def _variance(count: AffectedUsers) -> float:
     users = count.users + 2
     share = (count.affected + 1) / users
     return share * (1 - share) / users

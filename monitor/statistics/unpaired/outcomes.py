@@ -38,7 +38,7 @@ _SCALE = (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1) / NARROWEST
 
 
 @immutable
-class Moments:
+class OutcomeMoments:
     """A user's value of now and value of before, over all users of an arm.
 
     The variances and the covariance have the divisor n - 1. They are NaN if n is below 2.
@@ -64,7 +64,7 @@ class Difference:
     high: float = math.nan
 
 
-def moments(now: Floats, before: Floats) -> Moments:
+def measure_moments_of_arm(now: Floats, before: Floats) -> OutcomeMoments:
     """The moments of the users of one arm, (n,) each."""
     covariance = np.full((2, 2), math.nan)
     if len(now) > 1:
@@ -72,7 +72,7 @@ def moments(now: Floats, before: Floats) -> Moments:
     means = (math.nan, math.nan)
     if len(now):
         means = (float(now.mean()), float(before.mean()))
-    return Moments(
+    return OutcomeMoments(
         n=len(now),
         mean_now=means[0],
         mean_before=means[1],
@@ -82,7 +82,7 @@ def moments(now: Floats, before: Floats) -> Moments:
     )
 
 
-def boundary(users: int, days: float) -> float:
+def half_width(users: int, days: float) -> float:
     """Half of the interval's width in standard errors. Infinite if the test has not begun."""
     clock = _SCALE * users * days
     if clock <= 0:
@@ -90,7 +90,9 @@ def boundary(users: int, days: float) -> float:
     return math.sqrt(2 * (1 + 1 / clock) * math.log(math.sqrt(1 + clock) / ALPHA))
 
 
-def relative_difference(baseline: Moments, candidate: Moments, width: float) -> Difference:
+def relative_difference(
+    baseline: OutcomeMoments, candidate: OutcomeMoments, width: float
+) -> Difference:
     """How much higher the candidate's mean is, adjusted by the values of before.
 
     The value of before is x and that of now is y. The candidate's mean of y is reduced by theta
@@ -125,12 +127,12 @@ def relative_difference(baseline: Moments, candidate: Moments, width: float) -> 
     )
 
 
-def _count_effective(arm: Moments, mean: float) -> float:
+def _count_effective(arm: OutcomeMoments, mean: float) -> float:
     """How many users with equal outcomes would give as exact a mean, relative to ``mean``."""
     return arm.n / (1 + arm.variance_now / mean**2)
 
 
-def _slope(baseline: Moments, candidate: Moments) -> float:
+def _slope(baseline: OutcomeMoments, candidate: OutcomeMoments) -> float:
     covariance = 0.0
     variance = 0.0
     for arm in (baseline, candidate):

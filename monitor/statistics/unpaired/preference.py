@@ -6,7 +6,7 @@ import numpy as np
 
 from monitor.model.arrays import Floats
 from monitor.model.immutable import immutable
-from monitor.statistics.sequential.gate import Scale, bounds, tally
+from monitor.statistics.sequential.gate import Scale, bound_mean, count_scores
 from monitor.statistics.unpaired.outcomes import ALPHA
 
 _SCALE = Scale(-1.0, 1.0)
@@ -39,8 +39,8 @@ def measure_preference(baseline: Floats, candidate: Floats) -> Preference:
     """
     has_click = (baseline != 0) | (candidate != 0)
     signs = np.sign(candidate - baseline)[has_click]
-    counts = tally(_SCALE.to_unit(signs))
-    low, high = bounds(counts, counts, ALPHA / 2)
+    counts = count_scores(_SCALE.to_unit(signs))
+    low, high = bound_mean(counts, counts, ALPHA / 2)
     return Preference(
         users=len(signs),
         for_baseline=int((signs < 0).sum()),

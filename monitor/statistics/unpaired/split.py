@@ -13,7 +13,7 @@ LIMIT = math.log(ENOUGH_EVIDENCE)
 """The split is off if the evidence is at least this value.
 
 If the split is as planned, the chance that this ever happens is at most 0.001. In 10,000 tests with
-100 looks it happened in four. A chi-square test at each look had 157 false alarms.
+100 looks it happened in four. A chi-square test at each look had 157 false alerts.
 """
 CONCENTRATION = 10_000.0
 """How many users the prior is worth. The value is that of Lindon and Malek (2020).

@@ -33,25 +33,25 @@ metadata = MetaData(
 )
 
 
-def word_of(members: type[StrEnum]) -> Enum:
+def enum_type(members: type[StrEnum]) -> Enum:
     """Return the type of a column for members of the enumeration."""
     words = [member.value for member in members]
     return Enum(members, values_callable=lambda _: words, native_enum=False, length=20)
 
 
-def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckConstraint]:
+def enum_column(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckConstraint]:
     """Return a column for members of the enumeration, and its constraint."""
     listed = ", ".join(f"'{member}'" for member in members)
     check = CheckConstraint(f"{name} IN ({listed})", name=name)
-    return Column(name, word_of(members), nullable=False), check
+    return Column(name, enum_type(members), nullable=False), check
 
 
-def filled(kind: _Type, *names: str) -> list[Column[Any]]:
+def required_columns(kind: _Type, *names: str) -> list[Column[Any]]:
     """Return columns of one type that are never NULL."""
     return [Column(name, kind, nullable=False) for name in names]
 
 
-def optional(kind: _Type, *names: str) -> list[Column[Any]]:
+def optional_columns(kind: _Type, *names: str) -> list[Column[Any]]:
     """Return columns of one type that may be NULL."""
     return [Column(name, kind) for name in names]
 

@@ -23,10 +23,10 @@ from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import EvidenceKind, Histogram, RunStatus
 from monitor.model.unpaired import UnpairedFindings
 from monitor.storage.column_types import (
-    Count,
     Document,
     Id,
     Instant,
+    IntegerColumn,
     Name,
     Number,
     Numbers,
@@ -35,30 +35,30 @@ from monitor.storage.column_types import (
     Words,
 )
 from monitor.storage.tables.metadata import (
-    closed,
-    filled,
+    enum_column,
     index_where,
     metadata,
     numbered_table,
-    optional,
+    optional_columns,
+    required_columns,
     table_of_runs,
 )
 
 runs = numbered_table(
     "runs",
-    *filled(Name, "comparison"),
-    *filled(Instant, "slot"),
-    *closed("status", RunStatus),
+    *required_columns(Name, "comparison"),
+    *required_columns(Instant, "slot"),
+    *enum_column("status", RunStatus),
     Column("reason", Words),
-    *filled(Words, "config_hash"),
+    *required_columns(Words, "config_hash"),
     Column("k", Integer),
-    *filled(Words, "owner"),
-    *filled(Integer, "attempt"),
+    *required_columns(Words, "owner"),
+    *required_columns(Integer, "attempt"),
     Column("claimed_until", Instant),
-    *filled(Instant, "started_at"),
+    *required_columns(Instant, "started_at"),
     Column("finished_at", Instant),
     Column("catalogue_size", Id),
-    *optional(Instant, "labels_until", "labelled_at"),
+    *optional_columns(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
     Column("models", Values(Models)),
     Column("input_hash", Words),
@@ -91,10 +91,10 @@ what a run of an unpaired comparison found in addition to its summaries.
 
 coverage = table_of_runs(
     "coverage",
-    *filled(Name, "segment"),
-    *filled(Integer, "position"),
-    *filled(Count, "asked", "paired"),
-    *filled(UsersByReason, "users_by_reason"),
+    *required_columns(Name, "segment"),
+    *required_columns(Integer, "position"),
+    *required_columns(IntegerColumn, "asked", "paired"),
+    *required_columns(UsersByReason, "users_by_reason"),
     Column("asked_by_arm", Values(dict[Arm, int])),
     key=("segment",),
 )
@@ -105,45 +105,45 @@ coverage = table_of_runs(
 
 summaries = table_of_runs(
     "summaries",
-    *filled(Name, "segment", "metric"),
-    *filled(Integer, "position"),
-    *filled(Count, "n", "n_undefined"),
-    *optional(Number, "mean", "standard_error"),
-    *filled(Numbers, "statistics"),
-    *filled(Values(Histogram), "histogram"),
+    *required_columns(Name, "segment", "metric"),
+    *required_columns(Integer, "position"),
+    *required_columns(IntegerColumn, "n", "n_undefined"),
+    *optional_columns(Number, "mean", "standard_error"),
+    *required_columns(Numbers, "statistics"),
+    *required_columns(Values(Histogram), "histogram"),
     key=("segment", "metric"),
 )
 
 evidence = table_of_runs(
     "evidence",
-    *closed("kind", EvidenceKind),
-    *filled(Integer, "position"),
+    *enum_column("kind", EvidenceKind),
+    *required_columns(Integer, "position"),
     # In PostgreSQL an unquoted column "user" would be the name of the session's role.
     Column("user_id", Words, key="user", nullable=False),
-    *filled(Values(tuple[str, ...]), "baseline", "candidate"),
-    *filled(Document, "scores"),
+    *required_columns(Values(tuple[str, ...]), "baseline", "candidate"),
+    *required_columns(Document, "scores"),
     key=("kind", "position"),
 )
 
 arm_scores = table_of_runs(
     "arm_scores",
-    *filled(Name, "segment"),
-    *closed("arm", Arm),
-    *filled(Name, "metric"),
-    *filled(Integer, "position"),
+    *required_columns(Name, "segment"),
+    *enum_column("arm", Arm),
+    *required_columns(Name, "metric"),
+    *required_columns(Integer, "position"),
     Column("value", Number),
-    *filled(Count, "n"),
+    *required_columns(IntegerColumn, "n"),
     key=("segment", "arm", "metric"),
 )
 
 expectations = table_of_runs(
     "expectations",
-    *filled(Name, "alert", "segment"),
-    *filled(Integer, "runs"),
+    *required_columns(Name, "alert", "segment"),
+    *required_columns(Integer, "runs"),
     Column("expected", Number),
     # LIMIT is a reserved word of SQL.
     Column("limit_value", Number, key="limit"),
-    *optional(Number, "opposite", "z", "evidence", "evidence_limit"),
+    *optional_columns(Number, "opposite", "z", "evidence", "evidence_limit"),
     key=("alert", "segment"),
 )
 """The values that learning rules expected of the run.
@@ -153,8 +153,8 @@ The values are NULL if the rule had learned from too few ``runs``.
 
 lessons = table_of_runs(
     "lessons",
-    *filled(Text, "about"),
-    *filled(LargeBinary, "numbers"),
+    *required_columns(Text, "about"),
+    *required_columns(LargeBinary, "numbers"),
     is_large=True,
 )
 """Packed numbers that later runs learn from.
@@ -174,8 +174,8 @@ NaN means that there is no value.
 
 explanations = table_of_runs(
     "explanations",
-    *filled(Words, "sentence"),
-    *filled(Values(Explanation), "details"),
+    *required_columns(Words, "sentence"),
+    *required_columns(Values(Explanation), "details"),
     is_large=True,
 )
 """Why a run's mean fell.
@@ -185,9 +185,9 @@ An explanation contains lists of users, so it is pruned together with the eviden
 
 kept_lists = table_of_runs(
     "kept_lists",
-    *closed("arm", Arm),
-    *filled(Integer, "part"),
-    *filled(LargeBinary, "first_user", "last_user", "payload"),
+    *enum_column("arm", Arm),
+    *required_columns(Integer, "part"),
+    *required_columns(LargeBinary, "first_user", "last_user", "payload"),
     key=("arm", "part"),
     is_large=True,
 )
@@ -201,9 +201,9 @@ leases = Table(
     "leases",
     metadata,
     Column("name", Name, primary_key=True),
-    *filled(Id, "epoch"),
-    *filled(Words, "holder"),
-    *filled(Instant, "acquired_at"),
+    *required_columns(Id, "epoch"),
+    *required_columns(Words, "holder"),
+    *required_columns(Instant, "acquired_at"),
     Column("expires_at", Instant),
     sqlite_with_rowid=False,
 )
@@ -218,15 +218,15 @@ outage of the database.
 daily = Table(
     "daily",
     metadata,
-    *filled(Name, "comparison"),
-    *filled(Instant, "day"),
-    *filled(Name, "segment", "metric"),
-    *filled(Integer, "runs"),
-    *filled(Id, "n", "n_undefined"),
-    *optional(Number, "mean", "standard_error", "lowest", "highest"),
-    *filled(Document, "shares_below"),
+    *required_columns(Name, "comparison"),
+    *required_columns(Instant, "day"),
+    *required_columns(Name, "segment", "metric"),
+    *required_columns(Integer, "runs"),
+    *required_columns(Id, "n", "n_undefined"),
+    *optional_columns(Number, "mean", "standard_error", "lowest", "highest"),
+    *required_columns(Document, "shares_below"),
     Column("histogram", Values(Histogram)),
-    *filled(Boolean, "is_final"),
+    *required_columns(Boolean, "is_final"),
     PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
     sqlite_with_rowid=False,
 )
@@ -240,8 +240,8 @@ PLACES = 8
 
 score_places = table_of_runs(
     "score_places",
-    *filled(Name, "metric"),
-    *filled(SmallInteger, "part", "place"),
+    *required_columns(Name, "metric"),
+    *required_columns(SmallInteger, "part", "place"),
     key=("metric",),
 )
 """The place of each metric in ``scores``: in rows with this ``part``, in column ``v<place>``."""
@@ -249,10 +249,10 @@ score_places = table_of_runs(
 scores = Table(
     "scores",
     metadata,
-    *filled(Id, "run_id"),
+    *required_columns(Id, "run_id"),
     Column("day", Date, nullable=False, info={"only": "postgresql"}),
-    *filled(SmallInteger, "part"),
-    *filled(Name, "user_id"),
+    *required_columns(SmallInteger, "part"),
+    *required_columns(Name, "user_id"),
     *(Column(f"v{place}", Double) for place in range(1, PLACES + 1)),
     PrimaryKeyConstraint("run_id", "part", "user_id", "day"),
     sqlite_with_rowid=False,

@@ -3,7 +3,6 @@
 A module reads the data of a page, and a template shows it. `PAGES` lists both.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from monitor.web.pages.parameters import (
     UserQuery,
 )
 from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Page:
     """
 
     path: str
-    read: Callable[[Site, Query], Any]
+    read: Callable[[Site, PageRequest], Any]
     shows: type
     template: str
     query: type[PageQuery] = PageQuery
@@ -40,7 +39,9 @@ class Page:
     @property
     def api(self) -> str:
         """The path of the data as JSON. For the overview it is /api/v1/comparisons."""
-        return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
+        if self.path == "/":
+            return "/api/v1/comparisons"
+        return f"/api/v1{self.path}".replace("/v1/c/", "/v1/comparisons/")
 
 
 PAGES = (

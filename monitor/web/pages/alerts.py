@@ -12,7 +12,7 @@ from monitor.alerts.unmatched import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
-from monitor.model.pages import Attempt, IncidentFilter, IncidentHistory, IncidentStart
+from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, ReceiverAnswer
 from monitor.model.rules import Severity
 from monitor.model.urgency import Concern, find_concern
 from monitor.pipeline.delivery import brief_message
@@ -23,7 +23,7 @@ from monitor.texts.actions import (
     write_urgency,
 )
 from monitor.texts.unmatched_names import write_unmatched
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 
 MOST = 50
 """One page shows at most this many ended incidents."""
@@ -106,7 +106,7 @@ class AlertPage:
 
     details: Incident
     transitions: tuple[Transition, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ReceiverAnswer, ...]
     messages: tuple[SentMessage, ...]
     silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
     # The alerts that the configuration does not send now, each with the reason.
@@ -124,12 +124,12 @@ class AlertPage:
         }
 
 
-def read_alerts_page(site: Site, query: Query) -> AlertsPage:
+def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     """Return the page of all incidents that the filters in the query select."""
     chosen = query.chosen
     now = site.clock.now()
     pages = site.store.pages
-    wanted = IncidentFilter(
+    incident_filter = IncidentFilter(
         comparison=chosen.get("comparison") or None,
         severity=Severity(chosen["severity"]) if chosen.get("severity") else None,
         text=chosen.get("text", ""),
@@ -140,22 +140,27 @@ def read_alerts_page(site: Site, query: Query) -> AlertsPage:
     ended: Sequence[IncidentStart] = ()
     next_page_before = None
     if state is not IncidentState.ENDED and before is None:
-        firing = pages.incidents(wanted, is_firing=True, before_number=None, limit=_MOST_FIRING)
+        firing = pages.incidents(
+            incident_filter, is_firing=True, before_number=None, limit=_MOST_FIRING
+        )
     if state is not IncidentState.FIRING:
-        # One incident more than the page shows says that there is another page.
-        one_more = pages.incidents(wanted, is_firing=False, before_number=before, limit=MOST + 1)
-        ended = one_more[:MOST]
-        if len(one_more) > MOST:
+        # If there is one incident more than the page shows, there is another page.
+        found = pages.incidents(
+            incident_filter, is_firing=False, before_number=before, limit=MOST + 1
+        )
+        ended = found[:MOST]
+        if len(found) > MOST:
             # The newest incidents come first, so the next page begins after the last one.
             next_page_before = ended[-1].number
     configured = site.comparisons()
-    names = {*configured, *(latest.comparison for latest in site.latest())}
-    if wanted.comparison is not None:
-        names.add(wanted.comparison)
+    names = set(configured)
+    names.update(latest.comparison for latest in site.latest())
+    if incident_filter.comparison is not None:
+        names.add(incident_filter.comparison)
     silences = site.store.alerts.silences(ending_after=now)
     unmatched = find_unmatched_silences(silences, site.store.alerts.states(), configured)
     return AlertsPage(
-        filter=wanted,
+        filter=incident_filter,
         state=state,
         firing_incidents=_read_incidents(site, firing),
         ended_incidents=_read_incidents(site, ended),
@@ -180,7 +185,7 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     return tuple(_incident(changes, firing) for changes in by_incident.values() if changes)
 
 
-def read_alert_page(site: Site, query: Query) -> AlertPage:
+def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     """Return the page of one incident. Raises AbsentPageError if it has no stored changes."""
     key = query.path["key"]
     history = site.store.pages.incident(key)
@@ -211,7 +216,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     return AlertPage(
         details=replace(details, concern=find_concern(firing_starts, explanation, reasons)),
         transitions=transitions,
-        attempts=history.attempts,
+        attempts=history.answers,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
         held_alerts=_held_alerts(site, firing_starts, now),
@@ -242,20 +247,20 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message.
 
-    The messages are those of the newest `_MESSAGES` groups of attempts. A group has the attempts
-    for the same changes.
+    The messages are those of the newest `_MESSAGES` groups of answers. A group has the answers
+    about the same changes.
     """
-    # The attempts are in the order in which they were made, and so are the groups of attempts.
-    attempts_by_changes: dict[tuple[int, ...], list[Attempt]] = {}
-    for attempt in history.attempts:
+    # The answers are in the order in which they came, and so are the groups of answers.
+    answers_by_changes: dict[tuple[int, ...], list[ReceiverAnswer]] = {}
+    for answer in history.answers:
         # A delivery that is SENT with a reason needed no message, and the reason says why.
-        if attempt.status is DeliveryStatus.SENT and attempt.reason is None:
-            attempts_by_changes.setdefault(attempt.positions, []).append(attempt)
+        if answer.status is DeliveryStatus.SENT and answer.reason is None:
+            answers_by_changes.setdefault(answer.positions, []).append(answer)
     sent = []
-    newest_groups = islice(reversed(attempts_by_changes.items()), _MESSAGES)
-    for change_positions, attempts in newest_groups:
-        at = attempts[0].at
-        receivers = tuple(attempt.receiver for attempt in attempts)
+    newest_groups = islice(reversed(answers_by_changes.items()), _MESSAGES)
+    for change_positions, answers in newest_groups:
+        at = answers[0].at
+        receivers = tuple(answer.receiver for answer in answers)
         for message in _compose(site, history.transitions, change_positions, at):
             text = site.message_text(message)
             sent.append(SentMessage(at=at, receivers=receivers, text=text))
@@ -273,9 +278,9 @@ def _compose(
     They are about the changes at these positions. ``changes`` are all changes of the incident, in
     the order in which they were stored. Receivers get them in this order.
     """
-    # Earlier starts are found by position, because the changes of these messages are also older
-    # than ``at``. A start whose end was sent is still one of them, because receivers that show
-    # texts get ends only when the incident is over.
+    # The changes at ``positions`` are older than ``at`` too. So earlier starts are those at earlier
+    # positions. Starts of ended alerts are included, because receivers that show texts get ends
+    # only when the incident is over.
     earlier_starts = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
     # A new firing never has the key of an earlier one, so a key that ended does not start again.
@@ -306,14 +311,13 @@ def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertSt
     # Without starts, which may have been deleted, the other changes say what the incident is.
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))
-    end = max((change.at for change in changes if change.is_end), default=None)
+    states = [firing[change.dedup_key] for change in changes if change.dedup_key in firing]
+    names = [state.acknowledged_by for state in states if state.acknowledged_by]
+    ended_at = None
+    # The incident lasts while one of its alerts fires.
+    if not states:
+        ended_at = max((change.at for change in changes if change.is_end), default=None)
     most_severe_first = list(Severity)
-    acknowledged_by = None
-    for change in changes:
-        state = firing.get(change.dedup_key)
-        if state is not None:
-            end = None  # the incident lasts while one of its alerts fires
-            acknowledged_by = acknowledged_by or state.acknowledged_by
     return Incident(
         incident=str(first.incident),
         comparison=first.comparison,
@@ -322,8 +326,8 @@ def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertSt
         segments=tuple(dict.fromkeys(map(attrgetter("segment"), starts))),
         started_at=first.at,
         slot=first.slot,
-        ended_at=end,
-        acknowledged_by=acknowledged_by,
+        ended_at=ended_at,
+        acknowledged_by=names[0] if names else None,
         concern=find_concern(starts, None),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )

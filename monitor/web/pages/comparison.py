@@ -14,7 +14,7 @@ from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.notifications import Silence
-from monitor.model.pages import ReceiverRecord, SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.pages import ReceiverHealth, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
@@ -31,7 +31,7 @@ from monitor.web.pages.overview import (
     read_overview_page,
     state_of,
 )
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import PageRequest, Site
 
 PERIODS = {
     "1d": timedelta(days=1),
@@ -109,7 +109,7 @@ class ComparisonPage(Course):
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
     unjudged: int  # how many of the quiet alerts the newest run could not judge
-    records: Mapping[str, ReceiverRecord]  # by receiver
+    records: Mapping[str, ReceiverHealth]  # by receiver
     # These values come from the newest finished run.
     state: ComparisonState = ComparisonState.NO_DATA
     slot: datetime | None = None
@@ -121,7 +121,7 @@ class ComparisonPage(Course):
     unpaired: UnpairedFindings | None = None
 
 
-def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
+def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     """Return the page of one comparison over time. Unknown metrics and segments are ignored."""
     name = query.path["name"]
     site.require(name)
@@ -144,7 +144,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         quiet_states=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
         unjudged=sum(not state.is_judged for state in quiet),
-        records=_read_records(site),
+        records=_read_receiver_health(site),
     )
     if latest is None:
         return page
@@ -164,16 +164,16 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     )
 
 
-def _read_records(site: Site) -> Mapping[str, ReceiverRecord]:
+def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
     """Return the last results of each configured receiver."""
     names = site.receivers()
     if not names:
         return {}
-    records = site.store.outbox.records()
-    return {name: records.get(name, ReceiverRecord()) for name in names}
+    records = site.store.outbox.receiver_health()
+    return {name: records.get(name, ReceiverHealth()) for name in names}
 
 
-def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> Choice:
+def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
     """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others."""
     name = query.path["name"]
     configured = site.comparison(name)
@@ -202,7 +202,7 @@ def _choose(site: Site, query: Query, latest: LatestRun | None, period: str) -> 
     )
 
 
-def _read_course(site: Site, query: Query, latest: LatestRun | None) -> Course:
+def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Course:
     """Read the chosen metric in each run of the period, and what happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
@@ -279,11 +279,13 @@ def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, Comp
     configured = site.comparisons().values()
     members = [comparison for comparison in configured if comparison.family == family]
     grid: dict[str, dict[str, ComparisonRow]] = {}
-    if len(members) > 1:
-        rows = {row.comparison: row for row in read_overview_page(site).rows}
-        for member in members:
-            first, second = (arm.removeprefix(f"{family}.") for arm in member.arms)
-            grid.setdefault(first, {})[second] = rows[member.name]
+    if len(members) <= 1:
+        return grid
+    rows = {row.comparison: row for row in read_overview_page(site).rows}
+    for member in members:
+        baseline, candidate = (arm.removeprefix(f"{family}.") for arm in member.arms)
+        rows_of_baseline = grid.setdefault(baseline, {})
+        rows_of_baseline[candidate] = rows[member.name]
     return grid
 
 
@@ -299,13 +301,17 @@ def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[Ale
 
     It is the blamed segment if the alert fires only in segments, and otherwise all users.
     """
-    lasting = [state for state in states if state.alert == alert and state.state is State.FIRING]
-    is_local = lasting and all(state.segment != ALL for state in lasting)
-    return blamed if blamed and is_local else ALL
+    firing_segments = set()
+    for state in states:
+        if state.alert == alert and state.state is State.FIRING:
+            firing_segments.add(state.segment)
+    if blamed is None or not firing_segments or ALL in firing_segments:
+        return ALL
+    return blamed
 
 
 def _choose_time(
-    query: Query,
+    query: PageRequest,
     latest: LatestRun | None,
     now: datetime,
 ) -> tuple[str, datetime, datetime]:

@@ -9,11 +9,11 @@ from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.daemon_state import DaemonState
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Delivery
-from monitor.model.pages import ReceiverRecord
+from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, PullProgress, RunStatus
-from monitor.web.pages.site import CachedRow, Query, Site, Status
+from monitor.web.pages.site import CachedRow, PageRequest, Site, Status
 
 _MOST_FIRING = 4
 _SEVERITIES = list(Severity)
@@ -76,7 +76,7 @@ class Overview:
     at: datetime
 
 
-def read_overview_page(site: Site, _: Query | None = None) -> Overview:
+def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
     """Return all comparisons from memory, so that the page works while the database is away."""
     now = site.clock.now()
     daemon = site.state()
@@ -105,7 +105,8 @@ def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
     severity = len(_SEVERITIES)
     if row.firing:
         severity = _SEVERITIES.index(row.firing[0].severity)
-    return _ORDER.index(row.state), severity, -len(row.firing) - row.more_firing, row.comparison
+    firing_alerts = len(row.firing) + row.more_firing
+    return _ORDER.index(row.state), severity, -firing_alerts, row.comparison
 
 
 def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
@@ -193,11 +194,11 @@ def state_of(latest: LatestRun) -> ComparisonState:
         return ComparisonState.NO_DATA
     if State.PENDING in states:
         return ComparisonState.PENDING
-    expected = {each.expected for each in latest.expectations if each.segment == ALL}
-    # The set is {None} if there are rules that learn, and none has learned yet what to expect.
-    # If there are no such rules, the set is empty, and the comparison is quiet.
-    is_learning = expected == {None}
-    return ComparisonState.LEARNING if is_learning else ComparisonState.QUIET
+    # Each rule that learns has an expectation. It has no value until the rule has learned one.
+    expected = [each.expected for each in latest.expectations if each.segment == ALL]
+    if expected and all(value is None for value in expected):
+        return ComparisonState.LEARNING
+    return ComparisonState.QUIET
 
 
 def find_rule_on_drop(configured: Comparison | None, metric: str | None) -> str | None:
@@ -227,11 +228,11 @@ class DaemonPage:
     bytes_by_kind: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     held: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    records: Mapping[str, ReceiverRecord] = field(default_factory=dict)
+    records: Mapping[str, ReceiverHealth] = field(default_factory=dict)
     deliveries: tuple[Delivery, ...] = ()
 
 
-def read_daemon_page(site: Site, _: Query) -> DaemonPage:
+def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
     """Return the page of this daemon. Other daemons have their own pages."""
     now = site.clock.now()
     outbox = site.store.outbox
@@ -251,6 +252,6 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
         bytes_by_kind={str(kind): size_bytes for kind, size_bytes in sizes.items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
-        records=outbox.records(),
+        records=outbox.receiver_health(),
         deliveries=outbox.deliveries(receiver=None, given_up_limit=_DELIVERIES, limit=_DELIVERIES),
     )

@@ -156,7 +156,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     for kind in schema.get("anyOf", ()):
         if kind != {"type": "null"}:
             without_null |= kind
-    if without_null.get("default", "") is None:
+    if "default" in without_null and without_null["default"] is None:
         del without_null["default"]
     return without_null
 

@@ -17,7 +17,14 @@ from monitor.model.runs import LatestRun
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import read_static, render, show_instant
 from monitor.web.pages.run import read_run_page, read_user_page
-from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
+from monitor.web.pages.site import (
+    AbsentPageError,
+    PageRequest,
+    Site,
+    comparison_url,
+    run_url,
+    user_url,
+)
 
 MOST_BYTES = 1_900_000
 """If a page of a user would make the report larger than this, the page is left out."""
@@ -142,7 +149,7 @@ def _sections(
     chosen = {"to": latest.slot}
     if since is not None:
         chosen["from"] = since
-    page = read_comparison_page(site, Query(path={"name": name}, chosen=chosen))
+    page = read_comparison_page(site, PageRequest(path={"name": name}, chosen=chosen))
     yield Section(
         address=comparison_url(name),
         title="over time",
@@ -151,7 +158,7 @@ def _sections(
         page=replace(page, arm_scores=(), unpaired=None),
     )
     for slot in reversed(slots):
-        query = Query(path={"name": name, "slot": format_instant(slot)}, chosen={})
+        query = PageRequest(path={"name": name, "slot": format_instant(slot)}, chosen={})
         run_page = read_run_page(site, query)
         yield Section(
             address=run_url(name, slot),
@@ -160,7 +167,7 @@ def _sections(
             page=run_page,
         )
         for worst in run_page.worst[:MOST_USERS]:
-            query = Query(path={"name": name, "user": worst.user}, chosen={"slot": slot})
+            query = PageRequest(path={"name": name, "user": worst.user}, chosen={"slot": slot})
             user_page = read_user_page(site, query)
             yield Section(
                 address=user_url(name, worst.user, slot),
@@ -188,10 +195,11 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             layout="section.html",
             anchor=anchor,
         )
-        if section.template == "user.html" and size + len(html.encode()) > MOST_BYTES:
+        section_size = len(html.encode())
+        if section.template == "user.html" and size + section_size > MOST_BYTES:
             left_out += 1
             continue
-        size += len(html.encode())
+        size += section_size
         parts.append(html)
         anchors[section.address] = anchor
         contents.append((anchor, section.title))

@@ -10,9 +10,9 @@ from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm
-from monitor.model.runs import Evidence, EvidenceKind, Run, RunRecord, Summary, items_of
+from monitor.model.runs import Evidence, EvidenceKind, FinishedRun, Run, Summary, items_of
 from monitor.model.statistics import arm_of_scores
-from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
+from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
 RUNS = 200
 _LIKE = 6
@@ -28,7 +28,7 @@ class RunPage:
     """
 
     comparison: str
-    run: RunRecord
+    run: FinishedRun
     previous_slot: datetime | None
     next_slot: datetime | None
     is_same_input: bool
@@ -43,7 +43,7 @@ class RunPage:
     incident: str | None
 
 
-def read_run_page(site: Site, query: Query) -> RunPage:
+def read_run_page(site: Site, query: PageRequest) -> RunPage:
     """Return the page of one run."""
     name = query.path["name"]
     slot = require_slot(query.path["slot"])
@@ -80,12 +80,12 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     )
 
 
-def _with_results(site: Site, run: Run) -> RunRecord:
+def _with_results(site: Site, run: Run) -> FinishedRun:
     """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
     if latest is not None and latest.mark == run.mark:
         return latest
-    return site.store.history.record(run.id) or extend(RunRecord, run)
+    return site.store.history.finished_run(run.id) or extend(FinishedRun, run)
 
 
 def _mean_changes(
@@ -147,7 +147,7 @@ class UserPage:
     served_by: Arm | None = None
 
 
-def read_user_page(site: Site, query: Query) -> UserPage:
+def read_user_page(site: Site, query: PageRequest) -> UserPage:
     """Return the page of one user in one run. If no lists were stored, it shows only scores.
 
     Raises AbsentPageError if neither lists nor scores are stored.
@@ -188,7 +188,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         previous_slot=before.slot if before else None,
         next_slot=after.slot if after else None,
         lists=lists,
-        moves=list_moves(lists, titles) if lists else (),
+        moves=find_item_moves(lists, titles) if lists else (),
         titles=titles,
         urls=site.item_urls(name, items),
         scores=scores,
@@ -205,13 +205,13 @@ def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLis
     """Return other examples of the explanation's group of users with this user, if there is one."""
     groups = explanation.groups if explanation is not None else ()
     for group in groups:
-        others = [example for example in group.examples if example.user != user]
-        if len(others) < len(group.examples):
+        if any(example.user == user for example in group.examples):
+            others = [example for example in group.examples if example.user != user]
             return tuple(others[:_LIKE])
     return ()
 
 
-def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
+def find_item_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
     """Return how each item moved. Items that are only in the baseline's list come last."""
     baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}

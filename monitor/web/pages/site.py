@@ -142,7 +142,7 @@ class Site:
 
 
 @immutable
-class Query:
+class PageRequest:
     """A request for a page: the parts of its path, and the parameters of its query."""
 
     path: Mapping[str, str]

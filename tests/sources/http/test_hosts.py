@@ -12,7 +12,7 @@ from factories import HeldClock
 from monitor.boundary.deadline import Deadline
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.http.hosts import Host, Knee
+from monitor.sources.http.hosts import ConcurrencyLimit, Host
 from monitor.sources.http.request import RequestFailure
 from servers import free_port
 from servers.lists import as_lists, pull_of
@@ -206,7 +206,7 @@ def limits_of(knee, answers, seconds, refuses_at=99):
 
 
 def test_a_limit_settles_at_the_knee_of_a_server_that_collapses_above_it():
-    limits = limits_of(Knee(), 6000, seconds_for)
+    limits = limits_of(ConcurrencyLimit(), 6000, seconds_for)
     settled = limits[1000:]
     assert 0.8 * CAPACITY <= min(settled) <= max(settled) <= 1.15 * CAPACITY
     assert sum(limit > CAPACITY for limit in settled) < len(settled) / 3
@@ -214,7 +214,7 @@ def test_a_limit_settles_at_the_knee_of_a_server_that_collapses_above_it():
 
 
 def test_a_limit_follows_a_server_that_became_slower_and_one_that_refuses():
-    limits_of(knee := Knee(), 2000, seconds_for)
+    limits_of(knee := ConcurrencyLimit(), 2000, seconds_for)
     settled = limits_of(knee, 5000, lambda at_once: 3 * seconds_for(at_once))
     assert min(settled) >= 0.6 * CAPACITY
     assert 0.8 * CAPACITY <= min(settled[1000:]) <= max(settled) <= 1.15 * CAPACITY

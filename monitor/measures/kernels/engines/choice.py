@@ -83,7 +83,7 @@ class Engines:
         ``comparisons`` is the number of comparisons that this work takes. Raises ConfigError if the
         requested engine is not available.
         """
-        engine = requested()
+        engine = requested_engine()
         if engine is Engine.NUMPY:
             return None
         if self._compiled is None:
@@ -107,7 +107,7 @@ class Engines:
         return self._done >= self._worth_loading
 
 
-def requested() -> Engine:
+def requested_engine() -> Engine:
     """The engine that the environment variable names. Raises ConfigError for an unknown value."""
     name = os.environ.get(VARIABLE, "") or Engine.AUTO
     try:
@@ -116,7 +116,7 @@ def requested() -> Engine:
         raise ConfigError(f"{VARIABLE}={name}: set it to one of {', '.join(Engine)}") from None
 
 
-def load() -> ModuleType:
+def load_compiled() -> ModuleType:
     """The module of machine code. This call compiles it, unless it is in the cache."""
     return import_module("monitor.measures.kernels.engines.compiled_pairs")
 
@@ -134,7 +134,7 @@ def _load_or_explain() -> ModuleType:
             "MemoryDenyWriteExecute=yes"
         ) from None
     try:
-        return load()
+        return load_compiled()
     except RuntimeError:
         raise ConfigError(
             f"{asked}: numba found no directory for its machine code: set NUMBA_CACHE_DIR to a "

@@ -38,7 +38,7 @@ HASH_TILE = 64
 _HASH = np.uint32(2654435769)  # 2**32 / golden ratio: Knuth's multiplicative hashing
 
 
-def step(function: Step) -> Step:
+def compile_inline(function: Step) -> Step:
     """Compile a function together with each compiled function that calls it."""
     return cast("Step", njit(nogil=True, error_model="numpy")(function))
 
@@ -53,7 +53,7 @@ def compiled_for(*signatures: str) -> Callable[[Step], Step]:
     return compile_it
 
 
-def find(
+def align_lists(
     baseline: Codes,
     candidate: Codes,
     lengths: tuple[Codes, Codes],
@@ -107,7 +107,7 @@ def weigh_counts(counts: Ranks, weights: Floats) -> Floats:
     return total
 
 
-@step
+@compile_inline
 def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None:
     for user in range(high - low):
         row = rows[low + user]
@@ -115,7 +115,7 @@ def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None
             columns[i, user] = row[i]
 
 
-@step
+@compile_inline
 def _match_by_pairs(
     ours: Array,
     theirs: Array,
@@ -153,7 +153,7 @@ def _match_by_pairs(
             row[user] = place[user] if mine[user] >= 0 else np.int32(k)
 
 
-@step
+@compile_inline
 def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
     """Write ``seen`` (k * tile): how many items the first d places share, for d = 1 to k."""
     seen[:] = 0
@@ -166,7 +166,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
                 shared[user] += row[user] <= last
 
 
-@step
+@compile_inline
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
     """Write how many later ranks are smaller than each rank: (k * tile), by shifts of the ranks."""
     later_smaller[:] = 0
@@ -176,7 +176,7 @@ def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> N
             later_smaller[cell] += later[cell] < ranks[cell]
 
 
-@step
+@compile_inline
 def _write_places(
     theirs: Array,
     row: int,
@@ -198,7 +198,7 @@ def _write_places(
     return count
 
 
-@step
+@compile_inline
 def _read_places(
     ours: Array,
     theirs: Array,
@@ -221,7 +221,7 @@ def _read_places(
     ranks[length:] = absent
 
 
-@step
+@compile_inline
 def _find_lost(
     ours: Array,
     theirs: Array,
@@ -237,7 +237,7 @@ def _find_lost(
             ranks[i] = lost[nth] if ours[row, i] == code else ranks[i]
 
 
-@step
+@compile_inline
 def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
     """Copy the ranks of one user to the tile, and count each common item at its depth.
 
@@ -254,13 +254,13 @@ def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
         seen[depth * tile + cell] += is_common
 
 
-@step
+@compile_inline
 def _add_downwards(seen: Array, k: int, tile: int) -> None:
     for cell in range(tile, k * tile):
         seen[cell] += seen[cell - tile]
 
 
-@step
+@compile_inline
 def _count_bits(bits: np.uint64) -> np.uint64:
     """The number of 1 bits, added in halves. LLVM compiles this function to one instruction."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -271,7 +271,7 @@ def _count_bits(bits: np.uint64) -> np.uint64:
     return (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@step
+@compile_inline
 def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
     """The number of inversions of one pair.
 
@@ -296,7 +296,7 @@ def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
     return total - smaller
 
 
-@step
+@compile_inline
 def _copy_ranks(tile_ranks: Array, k: int, tile: int, low: int, ranks: Array) -> None:
     high = min(low + tile, ranks.shape[1])
     for i in range(k):
@@ -306,7 +306,7 @@ def _copy_ranks(tile_ranks: Array, k: int, tile: int, low: int, ranks: Array) ->
             out[user] = row[user]
 
 
-@step
+@compile_inline
 def _sum_ranks(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
     total = np.zeros(tile, np.int32)
     for i in range(k):

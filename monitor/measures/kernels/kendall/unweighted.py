@@ -7,10 +7,10 @@ import numpy as np
 from monitor.measures.kernels.alignment import (
     Alignment,
     count_discordant,
+    count_pairs,
     count_shared,
     derive_once,
     divide,
-    pairs,
 )
 from monitor.measures.kernels.engines.positions import inversions, rank_dtype
 from monitor.measures.kernels.kendall.weighted import Tied, find_tied, rank_tied
@@ -111,8 +111,8 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
     July 2016).
     """
     a, b, z = _lengths(alignment)
-    surplus = a * b + pairs(z) - 2 * count_misordered(alignment)
-    norm = np.sqrt((a * b + pairs(a)).astype(np.float64) * (a * b + pairs(b)))
+    surplus = a * b + count_pairs(z) - 2 * count_misordered(alignment)
+    norm = np.sqrt((a * b + count_pairs(a)).astype(np.float64) * (a * b + count_pairs(b)))
     return divide(surplus, norm)
 
 
@@ -133,9 +133,9 @@ def appended_tau(alignment: Alignment) -> Floats:
     Source: van der Geer (2016), see `extended_tau_unscaled`, section Appending mismatches.
     """
     a, b, z = _lengths(alignment)
-    all_pairs = pairs(a + b - z)
-    untied_a = all_pairs - pairs(a - z)
-    untied_b = all_pairs - pairs(b - z)
+    all_pairs = count_pairs(a + b - z)
+    untied_a = all_pairs - count_pairs(a - z)
+    untied_b = all_pairs - count_pairs(b - z)
     surplus = untied_a + untied_b - all_pairs - 2 * count_misordered(alignment)
     return divide(surplus, np.sqrt(untied_a.astype(np.float64) * untied_b))
 
@@ -164,7 +164,7 @@ def kendall_tau(alignment: Alignment) -> Floats:
     Source: Kendall, The treatment of ties in ranking problems (Biometrika 33, 1945);
     scipy.stats.kendalltau.
     """
-    n0 = pairs(count_shared(alignment))
+    n0 = count_pairs(count_shared(alignment))
     if not find_tied(alignment).any():
         return divide(n0 - 2 * count_discordant(alignment), n0)
     n1, n2, n3, discordant = _count_tied(rank_tied(alignment, np.arange(len(n0))))
@@ -192,7 +192,7 @@ def kendall_distance_normalized(alignment: Alignment) -> Floats:
     It is (1 - tau) / 2. Identical lists score 0 and reversed lists score 1. Fewer than two common
     items give NaN. The metric is symmetric.
     """
-    return divide(count_discordant(alignment), pairs(count_shared(alignment)))
+    return divide(count_discordant(alignment), count_pairs(count_shared(alignment)))
 
 
 def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
@@ -247,7 +247,9 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
     K^(p).
     """
     a, b, z = _lengths(alignment)
-    distance: Floats = count_misordered(alignment) + float(penalty) * (pairs(a - z) + pairs(b - z))
+    distance: Floats = count_misordered(alignment) + float(penalty) * (
+        count_pairs(a - z) + count_pairs(b - z)
+    )
     distance[alignment.short == 0] = np.nan
     return distance
 
@@ -261,6 +263,8 @@ def topk_kendall_normalized(alignment: Alignment, penalty: float) -> Floats:
     1.
     """
     a, b, _ = _lengths(alignment)
-    share = divide(topk_kendall(alignment, penalty), a * b + penalty * (pairs(a) + pairs(b)))
+    share = divide(
+        topk_kendall(alignment, penalty), a * b + penalty * (count_pairs(a) + count_pairs(b))
+    )
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share

@@ -1,0 +1,41 @@
+"""What a run knows of its users after all of them were measured, and what it makes of that."""
+
+from monitor.model.immutable import immutable
+from monitor.model.rankings import Coverage, Notes
+from monitor.model.run_reasons import RunReasons
+from monitor.model.runs import Findings
+from monitor.pipeline.accumulator import RunAccumulator, Sample
+from monitor.pipeline.earlier_lists import RecodedLists
+from monitor.pipeline.pull import SourceAnswers
+
+
+@immutable
+class MeasuredUsers:
+    """The users of one slot, after all of them were measured.
+
+    - ``last`` are the lists of the last run.
+    - ``former`` are the lists of an earlier healthy run. Usually these are the same lists.
+    """
+
+    run: Findings
+    sample: Sample
+    accumulator: RunAccumulator
+    answers: SourceAnswers
+    last: RecodedLists | None
+    former: RecodedLists | None
+
+
+@immutable
+class Measurement:
+    """What a run measured, and sentences about what it could not measure.
+
+    - ``notes`` say for each arm and reason what happened first, with example users.
+    - ``left_out`` are sentences about what should have been measured but was not.
+    - ``doubts`` are reasons why the noise floor is not judged.
+    """
+
+    run: Findings
+    coverage: Coverage
+    notes: Notes
+    left_out: tuple[str, ...]
+    doubts: RunReasons = ()

@@ -1,0 +1,351 @@
+"""Users that are served by one arm only.
+
+A user's list of now is compared with the user's list of before the test. So a pair has two lists of
+one user, and not of two arms. The users of both arms go through one accumulator. There each segment
+is divided into the users of the baseline and the users of the candidate.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from math import isfinite
+
+import numpy as np
+import pandas as pd
+
+from monitor.measures.metrics import Metric
+from monitor.measures.pairing.list_tables import rows_by_segment, user_index
+from monitor.measures.sampling import hash_users
+from monitor.model.errors import SourceError
+from monitor.model.immutable import extend, immutable
+from monitor.model.rankings import (
+    ALL,
+    Arm,
+    Coverage,
+    CoverageRow,
+    UserBatch,
+)
+from monitor.model.runs import ArmScore, Evidence, Findings, Histogram, KeptLists, Summary
+from monitor.model.statistics import SELF_SERIES, DerivedMetric
+from monitor.model.unpaired import (
+    ArmCounts,
+    ArmGap,
+    AssignedUsers,
+    UnpairedFindings,
+    UnpairedPlan,
+)
+from monitor.pipeline.earlier_lists import measure_arm_scores
+from monitor.pipeline.measured_users import MeasuredUsers, Measurement
+from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
+from monitor.pipeline.pull import SlotUsers, SourceAnswers, ask_in_time
+from monitor.pipeline.run_explanation import mention_sample
+from monitor.pipeline.score import leading_metric
+from monitor.pipeline.unpaired_explanation import (
+    DividedSample,
+    explain_unpaired,
+    find_arm_differences,
+    name_divided_segment,
+)
+from monitor.pipeline.user_batches import leave_out
+from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
+from monitor.statistics.unpaired.split import log_evidence
+from monitor.texts.unpaired import write_changed_split
+
+
+@immutable
+class UnpairedUsers(SlotUsers):
+    """The users of an unpaired comparison.
+
+    - ``findings`` are what is known before the users' lists are read.
+    - ``lacks`` are sentences about outcomes that could not be read.
+    """
+
+    assigned: AssignedUsers
+    findings: UnpairedFindings
+    lacks: tuple[str, ...]
+
+    def divide(self, answers: SourceAnswers) -> SourceAnswers:
+        """Return the answers without users that switched, and with segments divided by arm.
+
+        The segment ``all`` with the users of both arms comes first.
+        """
+        asked = answers.asked
+        names = [name_divided_segment(arm, segment) for segment in asked.segments for arm in Arm]
+
+        def batches(size: int) -> Iterator[UserBatch]:
+            for batch in answers.batches(size):
+                yield _place(batch, self.assigned.switched)
+
+        return replace(answers, asked=replace(asked, segments=(ALL, *names)), batches=batches)
+
+    def measure_arms(self, users: MeasuredUsers) -> Findings:
+        """Return the findings with the arm metrics, and how much more they rose in the candidate.
+
+        Metrics that compare two lists compare them with before. The lists of the last run, if any,
+        are those of the same users.
+        """
+        segments = users.answers.asked.segments
+        names = {
+            name_divided_segment(arm, segment): (segment, arm)
+            for segment in segments
+            for arm in Arm
+        }
+        rows = {name: users.sample.segments[name] for name in names}
+        scores = measure_arm_scores(
+            self.comparison.measuring,
+            replace(users.sample, segments=rows),
+            last=users.last,
+            former=users.former,
+        )
+        of_now: list[ArmScore] = []
+        of_before: list[ArmScore] = []
+        for score in scores:
+            segment, arm = names[score.segment]
+            side = of_now if score.arm is Arm.CANDIDATE else of_before
+            side.append(replace(score, segment=segment, arm=arm))
+        gaps = tuple(_compare_with_before(of_now, of_before))
+        unpaired = replace(self.findings, arm_gaps=gaps)
+        return replace(users.run, arm_scores=tuple(of_now), unpaired=unpaired)
+
+    def explain(self, users: MeasuredUsers) -> Measurement:
+        """Compare the arms, explain the run, and say what could not be measured."""
+        k = self.comparison.measuring.k
+        accumulator = users.accumulator
+        sample = users.sample
+        run = users.run
+        segments = users.answers.asked.segments
+        coverage = _merge_coverage(accumulator.coverage, segments)
+        summaries = _compare_arms(run.summaries, segments, accumulator.metrics, k)
+        of_arms = DividedSample(
+            sample=sample,
+            segments=segments,
+            coverage=_merge_coverage(sample.coverage, segments),
+        )
+        metric = leading_metric(self.comparison, accumulator.metrics)
+        hashes = hash_users(sample.scores.users, self.comparison)
+        differences = find_arm_differences(of_arms, k, hashes)
+        explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
+        measured_users = accumulator.coverage.all.asked
+        unpaired = replace(
+            run.unpaired or self.findings,
+            users=_count_users(accumulator.coverage, self.assigned),
+            before_p=differences.before_p,
+            between=differences.between,
+            items=differences.items,
+            counted=differences.counted,
+        )
+        run = replace(
+            run,
+            coverage=coverage,
+            summaries=(*summaries, *summarize_outcomes(unpaired.outcomes)),
+            evidence=self._name_evidence(users),
+            lists=_merge_lists(run.lists, segments),
+            explanation=mention_sample(explanation, sample.coverage.all.asked, measured_users),
+            id_mismatches=(),
+            unpaired=unpaired,
+        )
+        notes = {key: replace(note, users=()) for key, note in accumulator.notes.items()}
+        return Measurement(
+            run=run,
+            coverage=coverage,
+            notes=notes,
+            left_out=(*self.lacks, *users.answers.lacks, *accumulator.left_out),
+        )
+
+    def _name_evidence(self, users: MeasuredUsers) -> tuple[Evidence, ...]:
+        """Return the evidence with scores under the names of the series of the user's arm."""
+        shown = users.accumulator.shown_users()
+        segments = self.divide(users.answers).asked.segments
+        rows = rows_by_segment(shown["segments"], segments)[
+            name_divided_segment(Arm.CANDIDATE, ALL)
+        ]
+        evidence = users.run.evidence
+        in_evidence = [each.user for each in evidence]
+        candidates = set(user_index(shown["user"])[rows].intersection(in_evidence))
+        named = []
+        for each in evidence:
+            series = SELF_SERIES[Arm.CANDIDATE if each.user in candidates else Arm.BASELINE]
+            scores = {series.of(name): value for name, value in each.scores.items()}
+            named.append(replace(each, scores=scores))
+        return tuple(named)
+
+
+def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
+    """Read the users that were assigned to each arm, and their outcomes.
+
+    Raises SourceError if the users cannot be read in time, or if the split has changed.
+    """
+    sources = users.arms.unpaired
+    planned_share = users.memory.planned_share
+    if sources is None:
+        raise ValueError(f"{users.comparison.name} is a paired comparison")
+    if planned_share not in (None, plan.baseline_share):
+        raise SourceError(write_changed_split(plan.baseline_share, planned_share))
+    late = "the users that were assigned to the arms did not arrive before the run's deadline"
+    with users.stopwatch.stage("users"):
+        read = partial(sources.assigned.assigned, users.slot)
+        assigned = ask_in_time(read, users.seconds_left(), late)
+    with users.stopwatch.stage("outcomes"):
+        outcomes, lacks = measure_outcomes(
+            plan, users.arms, assigned.switched, users.slot, users.seconds_left
+        )
+    count = assigned.count
+    findings = UnpairedFindings(
+        baseline_share=plan.baseline_share,
+        users={},
+        switched=len(assigned.switched),
+        log_e=log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share),
+        outcomes=outcomes,
+    )
+    if users.arms.pseudonyms is not None:
+        hidden = users.arms.pseudonyms.hide(assigned.switched)
+        assigned = replace(assigned, switched=hidden)
+    return extend(UnpairedUsers, users, assigned=assigned, findings=findings, lacks=tuple(lacks))
+
+
+def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
+    """Return the batch with its users in segments of their arm, without users that switched."""
+    arm = batch.arm
+    if arm is None:
+        raise ValueError("the users of a batch are served by one arm")
+    batch = leave_out(batch, switched)
+    segments = {ALL: batch.panel.segments[ALL]}
+    for name, rows in batch.panel.segments.items():
+        segments[name_divided_segment(arm, name)] = rows
+    # The accumulator counts versions and notes by the side of a pair, so now those of the lists of
+    # now must be on the arm's side.
+    now = batch.candidate
+    sides = {Arm.BASELINE: batch.baseline, Arm.CANDIDATE: now}
+    sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
+    sides[arm.other] = replace(sides[arm.other], versions={}, notes={})
+    return replace(
+        batch,
+        panel=replace(batch.panel, segments=segments),
+        baseline=sides[Arm.BASELINE],
+        candidate=sides[Arm.CANDIDATE],
+    )
+
+
+def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
+    """Join the rows of both arms. The reasons are those of the arm's lists of now."""
+    rows = {row.segment: row for row in coverage.rows}
+    merged = []
+    for segment in segments:
+        of_arms = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
+        users_by_reason = {}
+        for arm, row in of_arms.items():
+            for (side, reason), users in row.users_by_reason.items():
+                if side is Arm.CANDIDATE:
+                    users_by_reason[arm, reason] = users
+        merged.append(
+            CoverageRow(
+                segment=segment,
+                asked=sum(row.asked for row in of_arms.values()),
+                paired=sum(row.paired for row in of_arms.values()),
+                users_by_reason=users_by_reason,
+                asked_by_arm={arm: row.asked for arm, row in of_arms.items()},
+            )
+        )
+    return Coverage(rows=tuple(merged))
+
+
+def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCounts]:
+    """Return how many users of each arm were assigned, were served a list, and were compared."""
+    rows = {row.segment: row for row in coverage.rows}
+    users = {}
+    for arm in Arm:
+        row = rows[name_divided_segment(arm, ALL)]
+        users[arm] = ArmCounts(
+            assigned=assigned.count[arm],
+            served=row.asked - row.count_lost(Arm.CANDIDATE),
+            compared=row.paired,
+        )
+    return users
+
+
+def _compare_arms(
+    summaries: Iterable[Summary], segments: Iterable[str], metrics: Iterable[Metric], k: int
+) -> tuple[Summary, ...]:
+    """Return the gaps and the summaries of both arms, by segment and metric."""
+    measured = {(summary.segment, summary.metric): summary for summary in summaries}
+    compared: list[Summary] = []
+    for segment in segments:
+        for metric in metrics:
+            of_arms = {}
+            for arm in Arm:
+                summary = measured[name_divided_segment(arm, segment), str(metric)]
+                series = SELF_SERIES[arm].of(str(metric))
+                of_arms[arm] = replace(summary, segment=segment, metric=series)
+            compared += _measure_gaps(metric, k, *of_arms.values())
+            compared += of_arms.values()
+    return tuple(compared)
+
+
+def _measure_gaps(metric: Metric, k: int, baseline: Summary, candidate: Summary) -> list[Summary]:
+    """Return the self gap, and the far gap if the metric has one."""
+    low, high = metric.bounds(k)
+    self_gap = mean_gap(baseline, candidate)
+    if not metric.higher_is_more_alike:
+        self_gap = replace(self_gap, value=-self_gap.value)
+    users = baseline.n + candidate.n
+    gaps = {DerivedMetric.SELF_GAP: (self_gap, low - high, high - low)}
+    share = far_share(metric)
+    if share is not None:
+        far_gap = share_gap(count_far(baseline, share), count_far(candidate, share))
+        gaps[DerivedMetric.FAR_GAP] = (far_gap, -1.0, 1.0)
+    return [
+        _summarize_gap(gap, baseline.segment, series.of(str(metric)), users, (lowest, highest))
+        for series, (gap, lowest, highest) in gaps.items()
+    ]
+
+
+def _summarize_gap(
+    gap: Gap, segment: str, name: str, users: int, bounds: tuple[float, float]
+) -> Summary:
+    """Return the gap as a summary. Without an error it is not judged, so it has no users."""
+    is_known = isfinite(gap.error)
+    return Summary(
+        segment=segment,
+        metric=name,
+        n=users if is_known else 0,
+        n_undefined=0 if is_known else users,
+        mean=gap.value if is_known else None,
+        standard_error=gap.error if is_known else None,
+        statistics={},
+        histogram=Histogram(low=bounds[0], high=bounds[1], counts=()),
+    )
+
+
+def _compare_with_before(
+    of_now: Iterable[ArmScore], of_before: Iterable[ArmScore]
+) -> Iterator[ArmGap]:
+    """Yield the gap of each metric that both arms have, now and before."""
+    values_before = _values_by_arm(of_before)
+    for (segment, metric), now in _values_by_arm(of_now).items():
+        before = values_before.get((segment, metric), {})
+        if len(now) == len(before) == len(Arm):
+            rise = {arm: now[arm] - before[arm] for arm in Arm}
+            adjusted = rise[Arm.CANDIDATE] - rise[Arm.BASELINE]
+            yield ArmGap(segment=segment, metric=metric, values_before=before, adjusted=adjusted)
+
+
+def _values_by_arm(scores: Iterable[ArmScore]) -> dict[tuple[str, str], dict[Arm, float]]:
+    values: dict[tuple[str, str], dict[Arm, float]] = {}
+    for score in scores:
+        if score.value is not None:
+            values.setdefault((score.segment, score.metric), {})[score.arm] = score.value
+    return values
+
+
+def _merge_lists(lists: KeptLists | None, segments: Iterable[str]) -> KeptLists | None:
+    """Return the lists with undivided segments: before as the baseline, now as the candidate."""
+    if lists is None:
+        return None
+    merged = {}
+    for segment in segments:
+        parts = [lists.segments.get(name_divided_segment(arm, segment)) for arm in Arm]
+        rows = [part for part in parts if part is not None]
+        if rows:
+            merged[segment] = np.sort(np.concatenate(rows))
+    return replace(lists, segments=merged)
