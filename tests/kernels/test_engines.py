@@ -19,7 +19,7 @@ from monitor.model.errors import ConfigError
 def nothing_compiled(monkeypatch):
     """Nobody asks for an engine, and nothing is compiled."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(choice, "load", lambda: choice)
+    monkeypatch.setattr(choice, "load_compiled", lambda: choice)
 
 
 def test_little_work_and_work_of_earlier_periods_are_numpys():
