@@ -112,7 +112,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 48, 49, 255, 256, 257])
 def test_both_engines_find_the_same(k, engines, machine):
-    tile = constants(machine.find)["HASH_TILE"]
+    tile = constants(machine.align_lists)["HASH_TILE"]
     for n, top, even in (
         (0, 0, True),
         (1, 0, True),
