@@ -212,7 +212,7 @@ def _first_changes(
     previews: Sequence[Preview], settings: Settings, config: Path
 ) -> list[_FirstChange | None]:
     """Return for each preview which setting to change first, or None if it compared lists."""
-    from monitor.settings.excerpt import load_document
+    from monitor.settings.unchecked_settings import load_document
 
     # A file that is a pipe cannot be read again.
     if all(preview.unread_setting is None for preview in previews):
@@ -225,7 +225,7 @@ def _first_change(
     preview: Preview, settings: Settings, document: YamlDocument, config: Path
 ) -> _FirstChange | None:
     """Return which setting of the comparison to change first, or None if it compared lists."""
-    from monitor.settings.excerpt import line_of_setting
+    from monitor.settings.unchecked_settings import line_of_setting
 
     setting = preview.unread_setting
     if setting is None:

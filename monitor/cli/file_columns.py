@@ -89,7 +89,7 @@ def find_segments(path: Path, user: str) -> list[str]:
     import duckdb
     from pandas.api.types import infer_dtype
 
-    from monitor.boundary.scratch import scratch_database, sql_text
+    from monitor.boundary.temporary_database import scratch_database, sql_text
 
     segments: list[str] = []
     query = f"SELECT * FROM {sql_text(str(path))} LIMIT {_FIRST_ROWS}"  # noqa: S608 - quoted

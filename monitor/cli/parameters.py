@@ -135,7 +135,7 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
     Yields the store and the names of the configured comparisons.
     """
-    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.unchecked_settings import load_database_settings
     from monitor.storage import opened_store
 
     settings = load_database_settings(config)

@@ -110,7 +110,7 @@ def show(
     chosen = None if slot is None else parse_instant(slot)
     with opened_database(config) as (store, configured):
         is_ago = slot is not None and is_time_ago(slot)
-        run = _find(store, comparison, chosen, is_ago=is_ago)
+        run = _find_finished_run(store, comparison, chosen, is_ago=is_ago)
         if run is None:
             require_known(comparison, configured)
             raise InputError(_write_no_run(comparison, chosen))
@@ -203,7 +203,7 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
-def _find(
+def _find_finished_run(
     store: SqlStore,
     comparison: str,
     slot: datetime | None,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from monitor.alerts.unmatched import find_unmatched
+from monitor.alerts.unmatched_names import find_unmatched
 from monitor.model.alerts import AlertState, State
 from monitor.model.memory import Memory
 from monitor.model.rankings import (

@@ -26,9 +26,9 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, Coverage, Notes, PairBatch, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdMismatch
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.earlier_lists import RecodedLists
-from monitor.pipeline.respelled import find_respelled
+from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.score import leading_metric
 from monitor.statistics.attribution.changes import (
     PairChanges,
@@ -101,7 +101,7 @@ def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric 
 
 def explain_run(  # noqa: PLR0913 - the past is three of them
     comparison: Comparison,
-    sample: Sample,
+    subset: Subset,
     measured: Sequence[Metric],
     memory: Memory,
     *,
@@ -125,21 +125,21 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     metric = choose_metric(comparison, measured)
     if metric is None:
         return None, None
-    pairing = sample.pairing
-    scores = sample.scores.by_metric[str(metric)]
+    pairing = subset.pairing
+    scores = subset.scores.by_metric[str(metric)]
     parts = split_metric(pairing.batch, metric, scores)
-    means = average_parts(parts, sample.segments[ALL])
+    means = average_parts(parts, subset.segments[ALL])
     if means is None:
         return None, None
     changes = _compare_metric(pairing.batch, metric, former, last)
     drop = None
     if changes is not None:
-        drop = decompose_drop(parts.total, changes, sample.segments)
+        drop = decompose_drop(parts.total, changes, subset.segments)
     past = [split for split in memory.splits if split.metric == str(metric)]
     scene = Scene(
         batch=pairing.batch,
-        segments=sample.segments,
-        coverage=sample.coverage.rows,
+        segments=subset.segments,
+        coverage=subset.coverage.rows,
         changes=changes,
         is_older=former is not last,
         habits=_average_habits(past),
@@ -149,15 +149,15 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     split = Split(
         metric=str(metric),
-        asked=sample.coverage.all.asked,
+        asked=subset.coverage.all.asked,
         means=means,
         habits=_habit_shares(scene),
     )
-    names = _Names(pairing=pairing, users=sample.scores.users, former=former)
+    names = _Names(pairing=pairing, users=subset.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
-        fault = replace(fault, finding=_add_note(fault.finding, sample.coverage, notes))
+        fault = replace(fault, finding=_add_note(fault.finding, subset.coverage, notes))
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(
         explanation,
@@ -362,11 +362,11 @@ def _average_habits(splits: Sequence[Split]) -> Habits:
     return means
 
 
-def mention_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
-    """Say in the explanation that only a sample of the asked users was seen, if it was."""
-    if explanation is None or sampled == asked:
+def mention_subset(explanation: Explanation | None, seen: int, asked: int) -> Explanation | None:
+    """Say in the explanation that only a subset of the asked users was seen, if it was."""
+    if explanation is None or seen == asked:
         return explanation
-    sentence = f"{explanation.sentence} (seen in a sample of {sampled:,} of {asked:,} users)"
+    sentence = f"{explanation.sentence} (seen in a sample of {seen:,} of {asked:,} users)"
     return replace(explanation, sentence=sentence)
 
 

@@ -53,7 +53,7 @@ class RunPart:
     - ``metrics`` are the names of the metrics that were measured.
     - ``failed`` has the error of each metric that failed for some users.
     - ``unmeasured`` are sentences about metrics that could not be measured.
-    - ``coverage`` counts all users, and ``sampled`` counts the users of the sample.
+    - ``coverage`` counts all users, and ``subset`` counts the users of the subset.
     - ``notes`` say for each arm and reason what happened first, and name the first users.
     - ``versions`` counts the users that each version of an arm's model answered.
     - ``input_hash`` is the sum of a hash of each user and the user's lists.
@@ -67,7 +67,7 @@ class RunPart:
     listed: ListedItems = field(default_factory=ListedItems)
     ids: IdComparison = field(default_factory=IdComparison)
     coverage: CoverageCounts = field(default_factory=Counter)
-    sampled: CoverageCounts = field(default_factory=Counter)
+    subset: CoverageCounts = field(default_factory=Counter)
     notes: dict[tuple[Arm, CoverageReason], CoverageNote] = field(default_factory=dict)
     versions: dict[Arm, dict[str, int]] = field(default_factory=lambda: {arm: {} for arm in Arm})
     input_hash: int = 0
@@ -83,7 +83,7 @@ class RunPart:
         self.listed.merge(other.listed)
         self.ids.merge(other.ids)
         self.coverage.update(other.coverage)
-        self.sampled.update(other.sampled)
+        self.subset.update(other.subset)
         for (arm, reason), note in other.notes.items():
             self.add_note(arm, reason, note.text, note.users)
         for arm, versions in other.versions.items():
@@ -159,7 +159,7 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
         "notes": [(*key, note.text, note.users) for key, note in part.notes.items()],
         "versions": part.versions,
         "coverage": list(part.coverage.items()),
-        "sampled": list(part.sampled.items()),
+        "subset": list(part.subset.items()),
         "users": part.listed.users,
         "lacking_users": part.listed.lacking_users,
     }
@@ -204,7 +204,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
                 padding=_mismatch_from_json(ids["padding"]),
             ),
             coverage=_counts(facts["coverage"]),
-            sampled=_counts(facts["sampled"]),
+            subset=_counts(facts["subset"]),
             versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
             users=users,
         )

@@ -24,7 +24,7 @@ _BLOCK_USERS = 100_000
 """The number of users in one block of scores."""
 
 
-def name_scores_of_arm(scores: Scores, arm: Arm | None = None) -> Scores:
+def name_stored_series(scores: Scores, arm: Arm | None = None) -> Scores:
     """Return the scores by the series that are stored.
 
     - If the users are served by one ``arm``, these are the series of this arm. The series of the

@@ -13,7 +13,7 @@ from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import OUTCOMES, DerivedMetric, Statistic, parse_derived
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",

@@ -38,16 +38,16 @@ from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import SlotUsers, SourceAnswers, ask_in_time
-from monitor.pipeline.run_explanation import mention_sample
+from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import (
-    DividedSample,
+    DividedSubset,
     explain_unpaired,
     find_arm_differences,
     name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
@@ -89,10 +89,10 @@ class UnpairedUsers(SlotUsers):
         for segment in users.answers.asked.segments:
             for arm in Arm:
                 names[name_divided_segment(arm, segment)] = (segment, arm)
-        rows = {name: users.sample.segments[name] for name in names}
+        rows = {name: users.subset.segments[name] for name in names}
         scores = measure_arm_scores(
             self.comparison.measuring,
-            replace(users.sample, segments=rows),
+            replace(users.subset, segments=rows),
             last=users.last,
             former=users.former,
         )
@@ -114,18 +114,18 @@ class UnpairedUsers(SlotUsers):
         """Compare the arms, explain the run, and say what could not be measured."""
         k = self.comparison.measuring.k
         accumulator = users.accumulator
-        sample = users.sample
+        subset = users.subset
         run = users.run
         segments = users.answers.asked.segments
         coverage = _merge_coverage(accumulator.coverage, segments)
         summaries = _compare_arms(run.summaries, segments, accumulator.metrics, k)
-        of_arms = DividedSample(
-            sample=sample,
+        of_arms = DividedSubset(
+            subset=subset,
             segments=segments,
-            coverage=_merge_coverage(sample.coverage, segments),
+            coverage=_merge_coverage(subset.coverage, segments),
         )
         metric = leading_metric(self.comparison, accumulator.metrics)
-        hashes = hash_users(sample.scores.users, self.comparison)
+        hashes = hash_users(subset.scores.users, self.comparison)
         differences = find_arm_differences(of_arms, k, hashes)
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
@@ -143,7 +143,7 @@ class UnpairedUsers(SlotUsers):
             summaries=(*summaries, *summarize_outcomes(unpaired.outcomes)),
             evidence=self._rename_scores(users),
             lists=_merge_lists(run.lists, segments),
-            explanation=mention_sample(explanation, sample.coverage.all.asked, measured_users),
+            explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
             id_mismatches=(),
             unpaired=unpaired,
         )

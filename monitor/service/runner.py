@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 import structlog
 
-from monitor.alerts.unmatched import find_unmatched_silences, may_concern
+from monitor.alerts.unmatched_names import find_unmatched_silences, may_concern
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.boundary.options import format_duration
 from monitor.model.errors import (

@@ -111,10 +111,10 @@ def load_with_rules(
     them.
     """
     settings = load_settings(path)
-    chosen = _chosen(settings, names, path)
+    chosen = _choose_comparisons(settings, names, path)
     rules_document = _read_rules(rules)
     if "comparisons" in rules_document.data:
-        return _chosen(load_settings(rules), [each.name for each in chosen], rules)
+        return _choose_comparisons(load_settings(rules), [each.name for each in chosen], rules)
     if not rules_document.data or set(rules_document.data) - set(_RULE_KEYS):
         raise ConfigError(
             f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
@@ -129,7 +129,7 @@ def load_with_rules(
     return tuple(with_rules)
 
 
-def _chosen(
+def _choose_comparisons(
     settings: Settings,
     names: Collection[str],
     path: Path,

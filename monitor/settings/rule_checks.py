@@ -6,9 +6,9 @@ from monitor.boundary.options.problems import (
     TWICE,
     Partial,
     Problem,
-    duplicates,
+    find_duplicates,
     problem_of,
-    suggestion,
+    write_suggestion,
 )
 from monitor.measures.metrics import Need, drift_direction
 from monitor.model.rankings import ALL
@@ -69,10 +69,10 @@ def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             "drop does not go with coverage, whose shares rise as more lists are at fault: write "
             "jump",
         )
-    yield from _limits(rule)
+    yield from _check_limits(rule)
     if _has_one_threshold(rule):
-        yield from _threshold(rule, "a share", 0.0, 1.0)
-    yield from _segments(rule, comparison)
+        yield from _check_threshold(rule, "a share", 0.0, 1.0)
+    yield from _check_segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
@@ -81,26 +81,28 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("metric"):
         yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
     elif rule.metric is not None:
-        yield from _metric(rule, comparison)
+        yield from _check_judged_metric(rule, comparison)
     if rule.learned == "jump":
         yield problem_of(
             "learned",
             "jump is only for coverage: write drop, which finds every run outside the normal range",
         )
-    yield from _limits(rule)
+    yield from _check_limits(rule)
     if _has_one_threshold(rule):
         if rule.metric is None or rule.statistic is None:
-            yield from _resolving(rule)  # the invalid values were reported before
+            yield from _check_resolving(rule)  # the invalid values were reported before
         elif rule.statistic.floor is None:
-            yield from _threshold(rule, rule.metric.short_name, *rule.metric.bounds(comparison.k))
+            yield from _check_threshold(
+                rule, rule.metric.short_name, *rule.metric.bounds(comparison.k)
+            )
         else:
             yield from _check_share_below(rule, comparison.k)
-            yield from _threshold(rule, str(rule.statistic), 0.0, 1.0)
-    yield from _segments(rule, comparison)
+            yield from _check_threshold(rule, str(rule.statistic), 0.0, 1.0)
+    yield from _check_segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
-def _excluded(rule: Partial) -> Iterator[Problem]:
+def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
     messages: dict[str, str] = {}
     for field, excluded, message in _EXCLUDED:
@@ -116,7 +118,7 @@ def lacks_lists(comparison: Partial) -> bool:
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
-def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
     is_of_floor = judged.derived in _OF_FLOOR
@@ -160,7 +162,7 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
     These are an outcome that is not measured, a missing margin, a margin that is not beyond 0, and
     a value for resolving that does not fit the margin. A rule with both ``below`` and ``above`` is
-    judged by ``below`` only, because `_excluded` reports it.
+    judged by ``below`` only, because `_check_excluded_keys` reports it.
     """
     unpaired = comparison.unpaired
     outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
@@ -169,7 +171,7 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield problem_of(
             "outcome", f"is not among unpaired.outcomes, which has {named}: add it there"
         )
-    yield from _excluded(rule)
+    yield from _check_excluded_keys(rule)
     # `has` is true if the file has at least one of these fields.
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
@@ -183,7 +185,7 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
             "or above: 0.02",
         )
-    yield from _resolving(rule)
+    yield from _check_resolving(rule)
 
 
 _CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Problem]]] = {
@@ -194,9 +196,9 @@ _CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Proble
 }
 
 
-def _limits(rule: Partial) -> Iterator[Problem]:
+def _check_limits(rule: Partial) -> Iterator[Problem]:
     """Report a rule that has neither a threshold nor ``learned``, or keys that do not fit it."""
-    yield from _excluded(rule)
+    yield from _check_excluded_keys(rule)
     if rule.has("learned"):
         return
     if rule.has("watch"):
@@ -217,7 +219,7 @@ def _sides(rule: Partial) -> tuple[str, str]:
     return ("below", "resolve_above") if rule.has("below") else ("above", "resolve_below")
 
 
-def _resolving(rule: Partial) -> Iterator[Problem]:
+def _check_resolving(rule: Partial) -> Iterator[Problem]:
     """Report a value for resolving that is on the wrong side of the threshold."""
     side, resolve = _sides(rule)
     threshold = getattr(rule, side)
@@ -235,13 +237,13 @@ def _resolving(rule: Partial) -> Iterator[Problem]:
         )
 
 
-def _threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Problem]:
+def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Problem]:
     """Report a threshold that no value can pass, and a value for resolving that is not possible.
 
     With such a threshold the rule would never fire, or always. The values are between ``low`` and
     ``high``, and ``name`` says what they are.
     """
-    yield from _resolving(rule)
+    yield from _check_resolving(rule)
     side, resolve = _sides(rule)
     threshold = getattr(rule, side)
     resolve_at = getattr(rule, resolve)
@@ -276,12 +278,12 @@ def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield problem_of("below", f"{rule.statistic} grows as the lists drift apart: write above")
 
 
-def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
         return  # `all`, `each`, or an invalid value
     named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
-    yield from duplicates(named, f"{TWICE}: remove one of them")
+    yield from find_duplicates(named, f"{TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments
@@ -292,7 +294,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         if name == ALL or dimension in dimensions:
             continue
         choices = ", ".join(dimensions) or "none"
-        hint = suggestion(dimension, dimensions) or f", which has {choices}"
+        hint = write_suggestion(dimension, dimensions) or f", which has {choices}"
         yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
 
 

@@ -133,11 +133,11 @@ class Cron(Schedule):
 
     @property
     def interval(self) -> timedelta:
-        return _gap(self.expression, min)
+        return _gap_between_slots(self.expression, min)
 
     @property
     def longest(self) -> timedelta:
-        return _gap(self.expression, max)
+        return _gap_between_slots(self.expression, max)
 
     # Near a clock change cronsim can start up to a day too late. So a search forwards starts one
     # day earlier, and a search backwards one day later. Slots of this day are skipped.
@@ -261,7 +261,7 @@ def parse_zone(name: str) -> ZoneInfo:
 
 
 @lru_cache(maxsize=1024)
-def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
+def _gap_between_slots(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
     """The shortest or longest time between two successive slots of the expression.
 
     ``pick`` is ``min`` or ``max``. Each day with slots has them at the same times. So the result is

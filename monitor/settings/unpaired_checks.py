@@ -5,7 +5,7 @@ from datetime import datetime
 from math import isclose
 
 from monitor.boundary.options.one_of import OneOf
-from monitor.boundary.options.problems import Partial, Problem, problem_of, within
+from monitor.boundary.options.problems import Partial, Problem, problem_of, problems_within
 
 _PAIRED = ("baseline", "candidate", "candidates", "pairs", "users", "noise_floor", "relevance")
 _ONE_LOG = (
@@ -25,10 +25,10 @@ def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
         if comparison.has(key):
             yield problem_of(key, _ONE_LOG)
     if comparison.unpaired is not None:
-        yield from within(("unpaired",), _options(comparison.unpaired, now))
+        yield from problems_within(("unpaired",), _check_options(comparison.unpaired, now))
 
 
-def _options(options: Partial, now: datetime) -> Iterator[Problem]:
+def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
     """Report the problems of the section ``unpaired``. The key paths start at the section."""
     if options.log is not None:
         yield from _check_rows("log", options.log, options.arm, allowed="within")
@@ -38,7 +38,7 @@ def _options(options: Partial, now: datetime) -> Iterator[Problem]:
             if getattr(options.assignments, key):
                 yield Problem(("assignments", key), _ALL_USERS)
     if options.baseline is not None and options.candidate is not None:
-        yield from _split(options)
+        yield from _check_split(options)
     if options.before is None:
         return
     if options.before > now:
@@ -80,7 +80,7 @@ def _check_rows(
         yield Problem((*path, "arm"), "names the column that unpaired.arm names: remove it")
 
 
-def _split(options: Partial) -> Iterator[Problem]:
+def _check_split(options: Partial) -> Iterator[Problem]:
     """Report arms that are equal, and planned shares that are not those of the two arms."""
     arms = (options.baseline, options.candidate)
     if options.baseline == options.candidate:

@@ -18,7 +18,7 @@ from monitor.boundary.options.problems import (
     KeyPath,
     Problem,
     dotted_path,
-    validate,
+    validate_options,
 )
 from monitor.model.errors import ConfigError
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
@@ -73,7 +73,7 @@ def validate_document(
     Invalid parts of the settings become None. If the model allows this nowhere, not even for a
     section around the invalid part, no settings are returned (None).
     """
-    settings, invalid = validate(model, document.data, document.texts, base_dir)
+    settings, invalid = validate_options(model, document.data, document.texts, base_dir)
     problems = [*document.problems, *unreported(invalid, document.problems)]
     return settings, problems
 

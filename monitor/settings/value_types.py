@@ -128,7 +128,7 @@ def _parse_keep(value: object) -> Keep | int:
     return int(word)
 
 
-def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+def _check_database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     """Check a database's URL, and let a relative path start at the file's directory."""
     base = (info.context or {}).get("base_dir")
     try:
@@ -215,4 +215,4 @@ ItemUrl = Annotated[
         "must contain {item} after its host, and no other braces: https://shop.example.com/{item}",
     ),
 ]
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database)]

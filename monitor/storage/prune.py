@@ -103,7 +103,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     counts += _delete_of_runs(database, with_scores, [delete(scores)])
     for selected_runs, deletions in _deletions_of_runs(before, now):
         counts += _delete_of_runs(database, selected_runs, deletions)
-    while deleted := _delete_batch_of_transitions(database, runs_before):
+    while deleted := _delete_some_transitions(database, runs_before):
         counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < runs_before))
@@ -171,14 +171,14 @@ def _with_details(before: datetime) -> Select[tuple[int]]:
     return select(runs.c.id).where(is_settled_before(before), or_(has_summaries, has_coverage))
 
 
-def _delete_batch_of_transitions(database: Database, before: datetime) -> Counter[str]:
+def _delete_some_transitions(database: Database, before: datetime) -> Counter[str]:
     """Delete up to `TRANSITIONS_AT_ONCE` transitions and their deliveries.
 
     Returns the deleted rows by table. The counter is empty if there was nothing to delete.
     """
-    batch = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
+    some = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
     with database.write() as connection:
-        ids = list(connection.scalars(batch))
+        ids = list(connection.scalars(some))
         is_of_batch = deliveries.c.transition_id.in_(ids)
         delivery_ids = select(deliveries.c.id).where(is_of_batch)
         is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)

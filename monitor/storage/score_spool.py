@@ -8,14 +8,14 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.scratch import room_trouble, scratch_database
+from monitor.boundary.temporary_database import room_trouble, scratch_database
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 
 MEMORY = "100MB"
 THREADS = 2
 """More threads would need more memory than `MEMORY`."""
-BLOCK_USERS = 100_000
+BLOCK = 100_000
 
 
 class DuckSpool:
@@ -53,7 +53,7 @@ class DuckSpool:
         """
         with _errors_translated():
             ordered = self._database.sql("SELECT * FROM spool ORDER BY user_id")
-            for block in ordered.to_arrow_reader(BLOCK_USERS):
+            for block in ordered.to_arrow_reader(BLOCK):
                 # pandas stores text as large_string.
                 names = pd.array(block["user_id"].cast(pa.large_string()), dtype="str")
                 users: pd.Index[str] = pd.Index(names)

@@ -79,8 +79,8 @@ MOST_ITEMS = 3
 """An alert's text names at most this many items that are shown more, and as many shown less."""
 
 
-def write_lost(finding: Finding) -> str:
-    """Say which users got no list in a run that could not be judged, from which arm, and why."""
+def write_finding_alone(finding: Finding) -> str:
+    """Say what happened, to which users and in which arm. The drop is not mentioned."""
     return join_sentences([f"{write_cause(finding)}.", *_write_share(finding)])
 
 

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from monitor.alerts.unmatched import find_unmatched_silences
+from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.boundary.options import parse_duration
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError
@@ -149,7 +149,7 @@ def execute_form(site: Site, form: Form) -> str:
         return start.incident == form.key
 
     if action == "silence":
-        return _silence(site, form, signed)
+        return _store_silence(site, form, signed)
     if action in ("acknowledge", "resolve"):
         changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")
         is_done = bool(changes)
@@ -160,7 +160,7 @@ def execute_form(site: Site, form: Form) -> str:
     return action if is_done else "nothing"
 
 
-def _silence(site: Site, form: Form, signed: Signature) -> str:
+def _store_silence(site: Site, form: Form, signed: Signature) -> str:
     """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
 
     Raises ConfigError if a field is wrong.

@@ -14,8 +14,8 @@ from monitor.measures.kernels.rbo.untied import rbo_truncated
 from monitor.measures.summaries import summarize_one
 from monitor.model.errors import InputError
 from monitor.model.rankings import PairBatch
-from monitor.statistics.sequential.gate import Scale, UserSample, count_scores, gate_samples
-from monitor.statistics.unpaired import arms_differed, far
+from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, judge_gate
+from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_shifted
@@ -109,8 +109,8 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert (
         share_gap(AffectedUsers(affected=0, users=9), AffectedUsers(affected=0, users=9)).error > 0
     )
-    assert far.far_floor(-1, 1) == pytest.approx(-1 + 2 * far.FAR)
-    assert far.far_floor(50, 0) == pytest.approx(50 * (1 - far.FAR))
+    assert far_lists.far_floor(-1, 1) == pytest.approx(-1 + 2 * far_lists.FAR)
+    assert far_lists.far_floor(50, 0) == pytest.approx(50 * (1 - far_lists.FAR))
 
 
 def test_the_benchmark_computes_the_same_gaps():
@@ -119,12 +119,12 @@ def test_the_benchmark_computes_the_same_gaps():
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
     values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
     far_users = [
-        AffectedUsers(affected=int(np.count_nonzero(each < far.FAR)), users=len(each))
+        AffectedUsers(affected=int(np.count_nonzero(each < far_lists.FAR)), users=len(each))
         for each in scores
     ]
     expected = {
         "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
-        f"far gap below {far.FAR:g}": angle_gap(*far_users),
+        f"far gap below {far_lists.FAR:g}": angle_gap(*far_users),
         "share of far lists": share_gap(*far_users),
     }
     for name, gap in expected.items():
@@ -306,6 +306,6 @@ def test_the_gate_judges_the_self_gap_by_pairs():
     scale = Scale(-1, 1)
     for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
         scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
-        sample = UserSample(count_scores(scale.to_unit(scores)))
-        (result,) = gate_samples({"all": sample}, scale, 0.05, 0.01)
+        sample = DrawnUsers(count_scores(scale.to_unit(scores)))
+        (result,) = judge_gate({"all": sample}, scale, 0.05, 0.01)
         assert result.verdict.value == verdict

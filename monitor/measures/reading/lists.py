@@ -127,7 +127,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     ``scores`` has one number for each item. Raises SourceError if no value of the items' type can
     be an id, or if the type of the scores is not a number.
     """
-    values, lengths, is_missing, is_odd = flatten(cells)
+    values, lengths, is_missing, is_odd = flatten_cells(cells)
     numbers = None
     is_malformed = is_odd.copy()
     if scores is not None:
@@ -137,7 +137,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     kept = None
     if no_item:
         kept = np.flatnonzero(~is_padding(values, items, no_item))
-        lengths = _count(lengths, kept)
+        lengths = _count_kept(lengths, kept)
     if k is not None and lengths.max(initial=0) > k:
         places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         first = np.flatnonzero(places < k)
@@ -171,12 +171,12 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     )
 
 
-def _count(lengths: Integers, kept: Integers) -> Integers:
+def _count_kept(lengths: Integers, kept: Integers) -> Integers:
     owners = np.repeat(np.arange(len(lengths)), lengths)[kept]
     return np.bincount(owners, minlength=len(lengths)).astype(np.int64)
 
 
-def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
+def flatten_cells(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
     """The values of all lists, the lengths of the lists, and two flags for each cell.
 
     The first flag is set if the cell is null, the second if it is any other value that is no list.
@@ -220,7 +220,7 @@ def numbers_of_lists(
             f"column {column!r} of {where} holds {describe_type(cells.type)}: it must hold lists "
             "of numbers"
         )
-    values, counts, _, _ = flatten(cells)
+    values, counts, _, _ = flatten_cells(cells)
     if isinstance(cells, pa.Array):
         flat, is_bad = number_column(values, column, where)
     else:
@@ -267,7 +267,7 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
         return table
     ids = one_array(pa.array(table.items))
     is_item = ~is_padding(ids, id_column(ids, "items", ""), no_item)
-    lengths = _count(np.diff(table.offsets), np.flatnonzero(is_item))
+    lengths = _count_kept(np.diff(table.offsets), np.flatnonzero(is_item))
     scores = None if table.scores is None else table.scores[is_item]
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)
 

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from monitor.model.errors import ConfigError
-from monitor.pipeline.titles import pull_titles
+from monitor.pipeline.item_titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.composition import TitleCache, Wiring, open_comparison
 from monitor.settings.configuration import Settings

@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from monitor.alerts.machine import INSTALLATION
+from monitor.alerts.state_machine import INSTALLATION
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition

@@ -1,13 +1,14 @@
 """Finds the fault that explains a drop best, or reports that users are without a list."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from monitor.model.arrays import Flags, Rows
-from monitor.model.explanation import FaultKind, Finding
+from monitor.model.explanation import SIMILAR_FAULTS, FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
@@ -179,18 +180,25 @@ def find_fault(scene: Scene) -> Fault | None:
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether the suspicion only repeats a more specific suspicion of the same arm.
+    """Whether the suspicion only repeats a more specific suspicion.
 
-    For example, if lists became shorter, their items seem to be replaced too. The suspicion is
-    covered if the more specific fault hit nearly all of its users.
+    There are two cases:
+
+    - A more specific fault of the same arm hit nearly all of its users. For example, if lists
+      became shorter, their items seem to be replaced too.
+    - Both arms have the same fault. For example, if both arms put one item first, their lists
+      become more similar.
     """
+    specific = [other for other in suspicions if other.kind not in _MODEL_KINDS]
+    if suspicion.kind in SIMILAR_FAULTS:
+        arms_by_kind = defaultdict(set)
+        for other in specific:
+            arms_by_kind[other.kind].add(other.arm)
+        return set(Arm) in arms_by_kind.values()
     if suspicion.kind not in _MODEL_KINDS:
         return False
-    for other in suspicions:
-        is_specific = other.arm is suspicion.arm and other.kind not in _MODEL_KINDS
-        if is_specific and other.hit[suspicion.hit].mean() >= _NEARLY_ALL:
-            return True
-    return False
+    of_arm = [other for other in specific if other.arm is suspicion.arm]
+    return any(other.hit[suspicion.hit].mean() >= _NEARLY_ALL for other in of_arm)
 
 
 def _select_finding(

@@ -30,6 +30,9 @@ _LEAST_USERS = 5
 # Nearly the same lists and interleaved lists are reported for at least this share of the users of a
 # segment, because in some healthy runs both trainings happen to be alike.
 _LEAST_ALIKE = 0.05
+# If at least this share of the users has lists that are like the other arm's, these users explain
+# why lists became more alike. If fewer do, the lists of all users are compared.
+_MANY_ALIKE = 0.25
 # If the lists of at least this share of the users became more alike, those of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
@@ -54,8 +57,9 @@ _TIMES_SHIFTED = 2
 # Lists are shifted only if the items that were added or removed in front differ from user to user.
 # So no item is that of more than this share of the users.
 _MOST_COMMON = 0.5
-# The other items must have moved by at least this part of the number of items in front.
-_LEAST_MOVE = 0.5
+# The other items must have moved by at least this part of the number of items in front. It is 1/3,
+# because in a list of 5 items of which 3 are gone, new items come between the other items.
+_LEAST_MOVE = 1 / 3
 # In a list in random order, this share of the pairs of items is in reversed order.
 _TURNED_AT_RANDOM = 0.5
 # At most about this many lists are read to find by how many places lists are shifted.
@@ -150,9 +154,9 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         similar = [_find_similar(scene, kind) for kind in _SIMILAR]
-        if not any(similar):
-            similar = [_find_all_alike(scene, scene.changes)]
         suspicions += similar
+        if not any(each is not None and each.hit.mean() >= _MANY_ALIKE for each in similar):
+            suspicions.append(_find_all_alike(scene, scene.changes))
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
@@ -488,7 +492,10 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     has_risen = bool(rises[most_moved])
     is_moved = (weighed >= least_change) & (rises == has_risen)
     gained = _count_gained(changes.lists[arm], counts.items[is_moved])
-    hit = changes.is_known & (gained > 0 if has_risen else gained < 0)
+    has_gained = changes.is_known & (gained > 0)
+    has_lost = changes.is_known & (gained < 0)
+    # Healthy lists gain and lose such items about equally often.
+    hit, by_chance = (has_gained, has_lost) if has_risen else (has_lost, has_gained)
     if not _keeps_rest(scene, changes, arm, hit, np.abs(gained)):
         return None
     users = int(changes.is_known.sum())
@@ -503,7 +510,14 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
         kind = FaultKind.ITEMS_GONE
         exposure = float(places_before / max(1, counts.before.sum()))
         detail = {"items": detail["items"], "exposure": exposure}
-    return Suspicion(kind=kind, arm=arm, hit=hit, judged=changes.is_known, detail=detail)
+    return Suspicion(
+        kind=kind,
+        arm=arm,
+        hit=hit,
+        judged=changes.is_known,
+        usual=float(by_chance.sum()) / users,
+        detail=detail,
+    )
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:

@@ -151,7 +151,7 @@ def count_scores(unit: Floats) -> ScoreCounts:
 
 
 @dataclass(frozen=True)
-class UserSample:
+class DrawnUsers:
     """Users drawn at random: their known scores on [0, 1], and the number of missing scores."""
 
     scored: ScoreCounts
@@ -315,8 +315,8 @@ def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.
     return is_rejected
 
 
-def gate_samples(
-    samples: Mapping[str, UserSample],
+def judge_gate(
+    drawn: Mapping[str, DrawnUsers],
     scale: Scale,
     margin: float,
     alpha: float,
@@ -339,12 +339,12 @@ def gate_samples(
     require_level(alpha)
     level = alpha * share
     limit = scale.margin(margin)
-    below = [log_capital(sample.most, limit) for sample in samples.values()]
-    above = [log_capital(sample.least.flipped(), 1 - limit) for sample in samples.values()]
+    below = [log_capital(users.most, limit) for users in drawn.values()]
+    above = [log_capital(sample.least.flipped(), 1 - limit) for sample in drawn.values()]
     is_safe = reject_nulls(below, level)
     is_breach = reject_nulls(above, level)
     results = []
-    for place, (segment, sample) in enumerate(samples.items()):
+    for place, (segment, sample) in enumerate(drawn.items()):
         verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
         if is_safe[place]:
             verdict = GateVerdict.SAFE
@@ -370,16 +370,16 @@ def gate_samples(
     return tuple(results)
 
 
-def _explain_open(sample: UserSample, margin: float, level: float) -> GateReason:
+def _explain_open(users: DrawnUsers, margin: float, level: float) -> GateReason:
     """Return why there is no verdict. Scores are missing, or there are too few users."""
-    if not sample.scored.n:
+    if not users.scored.n:
         return GateReason.NO_DATA
-    if not sample.missing:
+    if not users.missing:
         return GateReason.TOO_FEW
     # Missing scores prevent a verdict in two cases. In the first case, the margin is between the
     # two means. In the second case, some values of the missing scores would give a verdict.
-    would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
-    would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
-    if would_be_safe or would_be_breach or sample.least.mean < margin < sample.most.mean:
+    would_be_safe = log_capital(users.least, margin) >= -math.log(level)
+    would_be_breach = log_capital(users.most.flipped(), 1 - margin) >= -math.log(level)
+    if would_be_safe or would_be_breach or users.least.mean < margin < users.most.mean:
         return GateReason.NO_DATA
     return GateReason.TOO_FEW

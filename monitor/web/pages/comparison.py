@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from monitor.alerts.unmatched import may_concern
+from monitor.alerts.unmatched_names import may_concern
 from monitor.measures.presentation import score_by_chance
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
@@ -175,7 +175,7 @@ def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
     return {name: records.get(name, ReceiverHealth()) for name in names}
 
 
-def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
+def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
     """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others."""
     name = query.path["name"]
     configured = site.comparison(name)
@@ -208,7 +208,7 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     """Read the chosen metric in each run of the period, and what happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
-    choice = _choose(site, query, latest, period)
+    choice = _choose_series(site, query, latest, period)
     name = choice.comparison
     segment = choice.segment
     metric = choice.metric or ""  # without a metric the run measured nothing
@@ -262,7 +262,7 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     )
     # A gap between the arms rises if the arms drift apart, and similarity falls.
     derived, _ = parse_derived(choice.metric)
-    change = _rise if derived in GAPS else _fall
+    change = _rise_of_mean if derived in GAPS else _fall_of_mean
     return sorted((each for each in means if each.segment != ALL), key=change, reverse=True)
 
 
@@ -361,7 +361,7 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
                 yield rule.alert, rule.limit.value
 
 
-def _fall(part: SegmentMeans) -> float:
+def _fall_of_mean(part: SegmentMeans) -> float:
     """Return how far the newest mean is below the median of the earlier means. -1 if unknown."""
     *earlier, newest = part.means
     earlier_means = sorted(mean for mean in earlier if mean is not None)
@@ -370,10 +370,10 @@ def _fall(part: SegmentMeans) -> float:
     return earlier_means[len(earlier_means) // 2] - newest
 
 
-def _rise(part: SegmentMeans) -> float:
+def _rise_of_mean(part: SegmentMeans) -> float:
     """Return how far the newest mean is above the median of the earlier means. -1 if unknown."""
     means = tuple(None if mean is None else -mean for mean in part.means)
-    return _fall(replace(part, means=means))
+    return _fall_of_mean(replace(part, means=means))
 
 
 def alert_spans(

@@ -170,7 +170,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
-    run = _run(site, name, query.chosen.get("slot"))
+    run = _read_run(site, name, query.chosen.get("slot"))
     pages = site.store.pages
     lists = pages.user_lists(run.id, user)
     slot = run.slot
@@ -248,7 +248,7 @@ def find_item_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, 
     return tuple(moves)
 
 
-def _run(site: Site, name: str, slot: datetime | None) -> Run:
+def _read_run(site: Site, name: str, slot: datetime | None) -> Run:
     """Return the run of this slot, or the newest run if ``slot`` is None."""
     if slot is not None:
         return site.run_at(name, slot)
