@@ -34,9 +34,9 @@ from monitor.cli.parameters import (
     OneComparison,
     Since,
     Until,
-    is_time_ago,
     parse_instant,
     parse_period,
+    parse_slot,
 )
 from monitor.model.errors import MonitorError
 from monitor.model.statistics import Lack
@@ -57,7 +57,7 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Run stored slots again, although live sources return different lists now. rankwatch "
+        help="Run stored slots again, even if live sources now return different lists. rankwatch "
         "keeps the stored run under the comparison name NAME@ATTEMPT.",
     ),
 ]
@@ -117,12 +117,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    chosen = None
-    at = None
-    if slot is not None and is_time_ago(slot):
-        at = parse_instant(slot)
-    elif slot is not None:
-        chosen = parse_instant(slot)
+    choice = parse_slot(slot)
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
@@ -136,7 +131,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     with open_one_shot(config, reconciles=True, say=print_error) as service:
         with progress_bar() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
-            for outcome in shown.run_once(comparison, chosen, at=at, again=again):
+            for outcome in shown.run_once(comparison, choice.slot, at=choice.until, again=again):
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
                 elif isinstance(outcome, Run):
@@ -388,10 +383,10 @@ def backfill(
 ) -> None:
     """Compute relevance metrics of earlier runs.
 
-    The command uses the lists that are stored with each run. By default, it measures all runs that
-    are still waiting for relevance data. No rule judges relevance metrics. The output lists the
-    runs that this command measured, and the runs that are still waiting for relevance data. The
-    exit code is 3 if relevance data has arrived but could not be used.
+    The command uses the lists that are stored with each run. By default, the command measures all
+    runs that are still waiting for relevance data. No rule judges relevance metrics. The output
+    lists the runs that this command measured, and the runs that are still waiting for relevance
+    data. The exit code is 3 if relevance data has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

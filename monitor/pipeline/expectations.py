@@ -29,7 +29,7 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import Findings
-from monitor.model.statistics import SIMILAR, Lack
+from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -74,6 +74,9 @@ these rules. A rule on the exposure or the shifted lists of the baseline has the
 SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
+AFTER_HOLIDAY = (
+    "not judged by what is normal, because the lists are compared with a holiday's lists"
+)
 
 REMEMBERED = 120
 """A judgement reads at most this many of the newest runs.
@@ -130,6 +133,7 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
+    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         learned = _find_past_of_models(learned.runs, findings)
@@ -158,7 +162,7 @@ def compute_expectations(
         alerts=past_alerts,
         side=_find_sides(series),
     )
-    expected = _build(series, figures, reference, evidence, alpha)
+    expected = _build_expectations(series, figures, reference, evidence, alpha)
     faults = median_z_while_firing(lessons.z, past_alerts.firing)
     notes = _describe_levels(comparison.name, past, reference, learned.note)
     lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
@@ -167,6 +171,9 @@ def compute_expectations(
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     completed = []
     for column, expectation in enumerate(expected):
+        if is_after_holiday and _needs_earlier_lists(series[column].rule):
+            completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
+            continue
         completed.append(
             replace(
                 expectation,
@@ -177,6 +184,10 @@ def compute_expectations(
             )
         )
     return tuple(completed)
+
+
+def _needs_earlier_lists(rule: SeriesRule) -> bool:
+    return isinstance(rule, CoverageRule) and rule.share.lack in OF_EARLIER_LISTS
 
 
 @immutable
@@ -333,12 +344,12 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
         segments=[*dict.fromkeys(judged.segment for judged in series)],
-        looks={judged.rule.alert: _weigh(judged.rule) for judged in series},
+        looks={judged.rule.alert: _budget_weight(judged.rule) for judged in series},
     )
     return np.array([budget.share(judged.segment, judged.rule.alert) for judged in series])
 
 
-def _weigh(rule: SeriesRule) -> float:
+def _budget_weight(rule: SeriesRule) -> float:
     """Return the rule's weight in the budget of false alerts. See `SMALL_WEIGHT`."""
     if not isinstance(rule, CoverageRule):
         return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
@@ -386,7 +397,7 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
     return evidence, is_drifting
 
 
-def _build(
+def _build_expectations(
     series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
@@ -399,7 +410,7 @@ def _build(
     expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
     """
     values, errors = rule_series.measure_all(series, figures)
-    compared = _compare(series, reference, values, errors, alpha)
+    compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
     correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
     steady = discount(compared.z, correlation)
@@ -476,7 +487,7 @@ class _Compared:
     is_independent: Flags  # whether the values of consecutive runs are independent
 
 
-def _compare(
+def _compare_with_reference(
     series: rule_series.ManySeries,
     reference: Reference,
     values: Floats,
@@ -507,14 +518,14 @@ def _compare(
     p_by_angle = np.where(is_below, p_below, p_above)
     mirrored_limits, p, is_counted = judge_rare(
         is_share_of_users & np.isfinite(values),
-        (_mirror(normal.used_values, is_mirrored), normal.errors),
-        (_mirror(values, is_mirrored), errors),
+        (_mirror_angles(normal.used_values, is_mirrored), normal.errors),
+        (_mirror_angles(values, is_mirrored), errors),
         alpha,
-        by_angle=(_mirror(limits_by_angle, is_mirrored), p_by_angle),
+        by_angle=(_mirror_angles(limits_by_angle, is_mirrored), p_by_angle),
         # Some list is always the most common one, so at least one user has it.
         always=counts_most_common_list.astype(float),
     )
-    limits = _mirror(mirrored_limits, is_mirrored)
+    limits = _mirror_angles(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)
     z = np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan)
     # A few users may get the most common list by chance. Whether they do in one run says nothing
@@ -523,7 +534,7 @@ def _compare(
     return _Compared(limits=limits, opposites=opposites, z=z, is_independent=is_independent)
 
 
-def _mirror(angles: Floats, is_mirrored: Flags) -> Floats:
+def _mirror_angles(angles: Floats, is_mirrored: Flags) -> Floats:
     """Replace the angles of mirrored series by the angles of the share of the other users.
 
     If a share has the angle a, the share of the other users has the angle pi / 2 - a. Mirroring

@@ -82,8 +82,8 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
 def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name.
 
-    The name of an entry is reserved, even if only its candidates are comparisons. `names_in`
-    returns it only if it is a comparison. For a pair, the key of the second candidate is reported.
+    An entry reserves its own name, even if only its candidates are comparisons. For a pair, the key
+    of the second candidate is reported.
     """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []

@@ -49,7 +49,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     from monitor.settings.loader import parse_settings  # noqa: PLC0415
 
     settings = parse_settings(text, name=str(path), base_dir=base)
-    configured = tuple(each.name for each in settings.comparisons)
+    configured = tuple(settings.comparisons_by_name)
     return DatabaseSettings(database=settings.database, comparison_names=configured)
 
 

@@ -356,9 +356,9 @@ def certificates_end(path: str) -> datetime | None:
             validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(certificate))
             if validity is None:
                 continue
-            short, long = validity.groups()
-            year = "%y" if short else "%Y"
-            digits = (short or long).decode()
+            two_digit_year, four_digit_year = validity.groups()
+            year = "%y" if two_digit_year else "%Y"
+            digits = (two_digit_year or four_digit_year).decode()
             ends.append(datetime.strptime(f"{digits}+0000", f"{year}%m%d%H%M%S%z"))
     return min(ends, default=None)
 

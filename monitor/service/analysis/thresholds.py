@@ -66,7 +66,7 @@ def configured_comparison(
 
     ``every`` replaces the accepted time between two false alerts.
     """
-    options = pick_comparison({each.name: each for each in settings.comparisons}, name)
+    options = pick_comparison(settings.comparisons_by_name, name)
     comparison = to_comparison(options)
     interval = to_schedule(options).interval
     if every is None:

@@ -22,7 +22,7 @@ from monitor.statistics.attribution.habits import (
     least_share,
     number_common_lists,
     share_bins,
-    widest,
+    widest_shares,
 )
 
 # A fault is found only if it hit at least this many users.
@@ -283,7 +283,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
-            usual = widest(usual, in_healthy_runs)
+            usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
     largest = _search_segments(scene, find)
@@ -491,14 +491,15 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     rises = counts.now > counts.before
     has_risen = bool(rises[most_moved])
     is_moved = (weighed >= least_change) & (rises == has_risen)
-    gained = _count_gained(changes.lists[arm], counts.items[is_moved])
-    has_gained = changes.is_known & (gained > 0)
-    has_lost = changes.is_known & (gained < 0)
-    # Healthy lists gain and lose such items about equally often.
-    hit, by_chance = (has_gained, has_lost) if has_risen else (has_lost, has_gained)
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(gained)):
+    moved = _count_gained(changes.lists[arm], counts.items[is_moved])
+    if not has_risen:
+        moved = -moved
+    hit = changes.is_known & (moved > 0)
+    if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
+    # Healthy lists gain and lose such items about equally often.
+    by_chance = changes.is_known & (moved < 0)
     kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
     detail = {
         "items": float(is_moved.sum()),
@@ -777,17 +778,17 @@ def usual_shares(
     3. If ``rows`` of a segment are given, the other arm's shares among these users are combined
        with them. The users of a segment may usually change more than all users.
 
-    `widest` combines shares.
+    `widest_shares` combines shares.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
-        shares = widest(shares, share_bins(other_bins))
+        shares = widest_shares(shares, share_bins(other_bins))
     if rows is None:
         return shares
-    return widest(shares, share_bins(other_bins[rows]))
+    return widest_shares(shares, share_bins(other_bins[rows]))
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
