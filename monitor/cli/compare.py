@@ -123,8 +123,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         require_writable(html)
         shown_users = worst or _DRAWN
     files = (
-        fitting_options(baseline, user, shapes, is_required=True),
-        fitting_options(candidate, user, shapes, is_required=True),
+        fitting_options(baseline, user, shapes),
+        fitting_options(candidate, user, shapes),
     )
     compare = partial(
         compare_files,
@@ -136,7 +136,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     result = compare(files, worst=shown_users, catalogue=catalogue)
     trainings = None
     if retrained is not None:
-        trainings = compare((files[0], fitting_options(retrained, user, shapes, is_required=True)))
+        trainings = compare((files[0], fitting_options(retrained, user, shapes)))
         # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))

@@ -22,7 +22,7 @@ from monitor.statistics.attribution.habits import (
     least_share,
     number_common_lists,
     share_bins,
-    widest,
+    widest_shares,
 )
 
 # A fault is found only if it hit at least this many users.
@@ -283,7 +283,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
-            usual = widest(usual, in_healthy_runs)
+            usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
     largest = _search_segments(scene, find)
@@ -778,17 +778,17 @@ def usual_shares(
     3. If ``rows`` of a segment are given, the other arm's shares among these users are combined
        with them. The users of a segment may usually change more than all users.
 
-    `widest` combines shares.
+    `widest_shares` combines shares.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
-        shares = widest(shares, share_bins(other_bins))
+        shares = widest_shares(shares, share_bins(other_bins))
     if rows is None:
         return shares
-    return widest(shares, share_bins(other_bins[rows]))
+    return widest_shares(shares, share_bins(other_bins[rows]))
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
