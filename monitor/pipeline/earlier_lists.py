@@ -14,7 +14,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
 from monitor.model.rules import MeasuringPlan
 from monitor.model.runs import ArmScore, KeptLists
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import Subset
 
 
 @immutable
@@ -30,7 +30,7 @@ class RecodedLists:
 def recode_earlier(
     memory: Memory,
     measuring: MeasuringPlan,
-    sample: Sample,
+    subset: Subset,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Return the lists of the last run, and of the last run before the firing alerts began.
 
@@ -41,7 +41,7 @@ def recode_earlier(
     def recode(lists: KeptLists | None) -> RecodedLists | None:
         if lists is None:
             return None
-        return recode_lists(lists, sample.scores.users, sample.pairing, measuring.k)
+        return recode_lists(lists, subset.scores.users, subset.pairing, measuring.k)
 
     last = recode(memory.last_lists)
     if memory.former_lists is memory.last_lists:
@@ -51,7 +51,7 @@ def recode_earlier(
 
 def measure_arm_scores(
     measuring: MeasuringPlan,
-    sample: Sample,
+    subset: Subset,
     *,
     last: RecodedLists | None,
     former: RecodedLists | None,
@@ -60,8 +60,8 @@ def measure_arm_scores(
     if not measuring.arm_metrics:
         return ()
     return measure_arms(
-        sample.pairing.batch,
-        sample.segments,
+        subset.pairing.batch,
+        subset.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
         last=None if last is None else last.last_lists,
@@ -89,8 +89,8 @@ def recode_lists(
     baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
     candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
     rows = find_users(users, earlier.baseline.users)
-    baseline = _pad(earlier.baseline, baseline_codes, rows, k)
-    candidate = _pad(earlier.candidate, candidate_codes, rows, k)
+    baseline = _pad_rows(earlier.baseline, baseline_codes, rows, k)
+    candidate = _pad_rows(earlier.candidate, candidate_codes, rows, k)
     return RecodedLists(
         last_lists={Arm.BASELINE: baseline, Arm.CANDIDATE: candidate},
         batch=PairBatch(
@@ -112,7 +112,7 @@ def _first_free(pairing: Pairing, *earlier: Codes) -> int:
     return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
-def _pad(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
+def _pad_rows(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
     """Return the lists in these rows of the table, padded and cut to k.
 
     ``codes`` are those of the table's items. Row -1 means a user without a list, whose list is

@@ -36,14 +36,14 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
     parts = []
     for start in range(0, count, size):
         parts.append(np.arange(start, min(start + size, count)))
-    return _cut(users, parts)
+    return _cut_batches(users, parts)
 
 
-def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
+def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
     """Yield one batch for each part. A part is an array of positions in the panel."""
-    baseline = _PanelPull(users.panel, users.baseline)
-    candidate = _PanelPull(users.panel, users.candidate)
-    again = None if users.again is None else _PanelPull(users.panel, users.again)
+    baseline = PanelPull(users.panel, users.baseline)
+    candidate = PanelPull(users.panel, users.candidate)
+    again = None if users.again is None else PanelPull(users.panel, users.again)
     for positions in parts:
         yield replace(
             users,
@@ -59,7 +59,7 @@ def leave_out(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
     if not len(left_out):
         return users
     positions = np.flatnonzero(~users.panel.users.isin(left_out))
-    return next(_cut(users, [positions]))
+    return next(_cut_batches(users, [positions]))
 
 
 def cut_panel(panel: Panel, positions: Rows) -> Panel:
@@ -69,7 +69,7 @@ def cut_panel(panel: Panel, positions: Rows) -> Panel:
     return replace(panel, users=panel.users[positions], segments=segments)
 
 
-class _PanelPull:
+class PanelPull:
     """An arm's answer. `take` selects users by their positions in the panel."""
 
     def __init__(self, panel: Panel, pull: Pull) -> None:

@@ -28,10 +28,11 @@ from monitor.measures.reading.lists import (
     join_lists,
     order_rows,
     parse_cell,
+    parse_numbers,
     read_lists,
 )
 from monitor.measures.reading.numbers import number_column, value_array
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.arrays import Flags, Integers
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
@@ -133,7 +134,7 @@ def wide_lists(wanted: WantedUsers, positions: Integers, lists: FlatLists) -> Pu
     )
     is_left = ~(is_repeated | lists.is_missing | lists.is_malformed)
     table = lists.only(is_left).table(wanted.take(positions[is_left]))
-    return _pull(table, failures, lists.note)
+    return _make_pull(table, failures, lists.note)
 
 
 def long_lists(
@@ -195,12 +196,12 @@ def long_lists(
         scores=None if scores is None else scores[is_left],
     )
     note = _MALFORMED if scores is None else _MALFORMED_SCORES
-    return _pull(
+    return _make_pull(
         table, wanted.failures({CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}), note
     )
 
 
-def _pull(table: RankingTable, failures: dict[str, CoverageReason], malformed: str) -> Pull:
+def _make_pull(table: RankingTable, failures: dict[str, CoverageReason], malformed: str) -> Pull:
     notes = {reason: _NOTES.get(reason, malformed) for reason in failures.values()}
     return Pull(rankings=table, failures=failures, notes=notes)
 
@@ -282,7 +283,7 @@ class TableLists:
         pull = spell_items(pull, options.item_ids)
         if options.model_version is not None and parts:
             versions = columns_read[options.model_version].cast(pa.large_string())
-            pull = replace(pull, versions=_versions(pull, wanted, positions, versions))
+            pull = replace(pull, versions=_count_versions(pull, wanted, positions, versions))
         if options.user in columns_read:
             pull = _without_merged(pull, wanted, positions, columns_read[options.user])
         return pull
@@ -292,7 +293,9 @@ class TableLists:
         name = str(options.items)
         cells = rows[name]
         scores = rows[options.scores] if options.scores else None
+        kind = ColumnKind.LISTS
         if isinstance(cells, pa.Array) and not is_text(cells.type):
+            kind = ColumnKind.IDS
             require_lists(cells, name, self.where, "rank")
         else:
             cells = parse_cells(cells)
@@ -306,8 +309,7 @@ class TableLists:
             k=self.k,
             no_item=options.no_item,
         )
-        need = ColumnKind.IDS if isinstance(cells, pa.Array) else ColumnKind.LISTS
-        tally.count(name, need, lists.unreadable, len(cells), lists.example)
+        tally.count(name, kind, lists.unreadable, len(cells), lists.example)
         return lists
 
     def _array(self, column: Any, name: str, tally: Tally) -> pa.Array:  # noqa: ANN401
@@ -324,12 +326,19 @@ def _filter(column: Any, is_left: Flags) -> Any:  # noqa: ANN401 - Arrow or Pyth
     return list(compress(column, is_left))
 
 
-def parse_cells(column: Any) -> list[object]:  # noqa: ANN401 - Arrow or Python
-    """Convert the cells of a column to Python's values. Texts are parsed as JSON."""
+def parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python
+    """Convert the cells of a column to lists. Texts are parsed as JSON.
+
+    The result is an Arrow array if all texts are lists of whole numbers, and Python's values
+    otherwise.
+    """
+    numbers = parse_numbers(column)
+    if numbers is not None:
+        return numbers
     return list(map(parse_cell, column.to_pylist() if isinstance(column, pa.Array) else column))
 
 
-def _versions(
+def _count_versions(
     pull: Pull, wanted: WantedUsers, positions: Integers, versions: pa.Array
 ) -> dict[str, int]:
     """The number of lists of each version. The version is read from the user's first row."""

@@ -19,7 +19,7 @@ from monitor.model.errors import ConfigError
 def nothing_compiled(monkeypatch):
     """Nobody asks for an engine, and nothing is compiled."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(choice, "load", lambda: choice)
+    monkeypatch.setattr(choice, "load_compiled", lambda: choice)
 
 
 def test_little_work_and_work_of_earlier_periods_are_numpys():
@@ -112,7 +112,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 48, 49, 255, 256, 257])
 def test_both_engines_find_the_same(k, engines, machine):
-    tile = constants(machine.find)["HASH_TILE"]
+    tile = constants(machine.align_lists)["HASH_TILE"]
     for n, top, even in (
         (0, 0, True),
         (1, 0, True),

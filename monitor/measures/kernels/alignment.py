@@ -16,8 +16,8 @@ from monitor.measures.kernels.engines.positions import (
     ALL_PAIRS_MAX_K,
     AlignedRanks,
     Ranks,
+    count_inversions,
     find_positions,
-    inversions,
 )
 from monitor.model.arrays import Array, Codes, Flags, Floats, Integers
 from monitor.model.immutable import immutable
@@ -76,12 +76,13 @@ class Alignment:
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
     @cached_property
-    def common(self) -> Ranks:
+    def common(self) -> Array:
         """The number of items that the lists of each pair have in common."""
         if "agreement" in self.__dict__:
-            return self.agreement[-1]
+            last: Array = self.agreement[-1]
+            return last
         is_common = (self.positions < self.k).view(np.uint8)
-        common: Ranks = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
+        common: Array = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
         return common
 
     @cached_property
@@ -112,7 +113,7 @@ class Alignment:
 
         Absent items are treated as tied items at the end of the candidate's list.
         """
-        return inversions(self.positions)
+        return count_inversions(self.positions)
 
     @cached_property
     def agreement(self) -> Ranks:

@@ -129,7 +129,7 @@ def _hash_input(
         k = items.shape[1]
         powers = np.multiply.accumulate(np.array([1, *[_FACTOR] * k], dtype=np.uint64))[::-1]
         # An id may have the hash of padding, -1. So the length is hashed too.
-        sums = lists.lengths * powers[0]
+        sums = lists.lengths.astype(np.uint64) * powers[0]
         sums += np.einsum("ij,j->i", items, powers[1:], dtype=np.uint64, casting="unsafe")
         hashes = mix(hashes + np.append(mix(sums), np.uint64(0))[rows_of_arm])
     return hashes
@@ -152,9 +152,9 @@ def _outcome(
         positions = panel.users.get_indexer(failed)
         failure_codes = np.array(list(map(_CODES.get, pull.failures.values())), dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
-    is_short = np.zeros(len(panel), dtype=np.bool_)
+    is_short = np.zeros(len(panel), dtype=bool)
     is_short[has_row] = lengths < k  # duplicates are not counted
-    is_duplicated = np.zeros(len(panel), dtype=np.bool_)
+    is_duplicated = np.zeros(len(panel), dtype=bool)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
     return ArmOutcome(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -41,6 +42,7 @@ try:
 except ImportError:  # Spark's executors do not have pydantic
     _read_json = json.loads  # type: ignore[assignment]  # calls pass only a text or bytes
 
+_NUMBERS = r"^\[(0|[1-9][0-9]{0,17})(, ?(0|[1-9][0-9]{0,17}))*\]$"
 NoItems: TypeAlias = Collection[int | str | None] | None
 """Values in a list that mean "no item", such as padding. None means null."""
 Cells: TypeAlias = Any
@@ -127,7 +129,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     ``scores`` has one number for each item. Raises SourceError if no value of the items' type can
     be an id, or if the type of the scores is not a number.
     """
-    values, lengths, is_missing, is_odd = flatten(cells)
+    values, lengths, is_missing, is_odd = flatten_cells(cells)
     numbers = None
     is_malformed = is_odd.copy()
     if scores is not None:
@@ -137,7 +139,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     kept = None
     if no_item:
         kept = np.flatnonzero(~is_padding(values, items, no_item))
-        lengths = _count(lengths, kept)
+        lengths = _count_kept(lengths, kept)
     if k is not None and lengths.max(initial=0) > k:
         places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         first = np.flatnonzero(places < k)
@@ -171,12 +173,12 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     )
 
 
-def _count(lengths: Integers, kept: Integers) -> Integers:
+def _count_kept(lengths: Integers, kept: Integers) -> Integers:
     owners = np.repeat(np.arange(len(lengths)), lengths)[kept]
     return np.bincount(owners, minlength=len(lengths)).astype(np.int64)
 
 
-def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
+def flatten_cells(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
     """The values of all lists, the lengths of the lists, and two flags for each cell.
 
     The first flag is set if the cell is null, the second if it is any other value that is no list.
@@ -187,12 +189,12 @@ def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
             cells = cells.cast(pa.list_(cells.type.value_type))
         lengths = pc.list_value_length(cells).fill_null(0).to_numpy(zero_copy_only=False)
         is_null = cells.is_null().to_numpy(zero_copy_only=False)
-        no_odd = np.zeros(len(cells), dtype=np.bool_)
+        no_odd = np.zeros(len(cells), dtype=bool)
         return cells.flatten(), lengths.astype(np.int64), is_null, no_odd
     values: list[object] = []
     lengths = np.zeros(len(cells), dtype=np.int64)
-    is_missing = np.zeros(len(cells), dtype=np.bool_)
-    is_odd = np.zeros(len(cells), dtype=np.bool_)
+    is_missing = np.zeros(len(cells), dtype=bool)
+    is_odd = np.zeros(len(cells), dtype=bool)
     for row, cell in enumerate(cells):
         if isinstance(cell, list | tuple):
             values += cell
@@ -220,7 +222,7 @@ def numbers_of_lists(
             f"column {column!r} of {where} holds {describe_type(cells.type)}: it must hold lists "
             "of numbers"
         )
-    values, counts, _, _ = flatten(cells)
+    values, counts, _, _ = flatten_cells(cells)
     if isinstance(cells, pa.Array):
         flat, is_bad = number_column(values, column, where)
     else:
@@ -267,7 +269,7 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
         return table
     ids = one_array(pa.array(table.items))
     is_item = ~is_padding(ids, id_column(ids, "items", ""), no_item)
-    lengths = _count(np.diff(table.offsets), np.flatnonzero(is_item))
+    lengths = _count_kept(np.diff(table.offsets), np.flatnonzero(is_item))
     scores = None if table.scores is None else table.scores[is_item]
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)
 
@@ -315,6 +317,23 @@ def parse_cell(cell: object) -> object:
         return parse_json(cell)
     except ValueError:
         return cell
+
+
+def parse_numbers(cells: pa.Array | Sequence[object]) -> pa.Array | None:
+    """The lists in a column of texts, each of which is a JSON list of numbers like 0 or 42.
+
+    Null stays null. The result is None if any other cell is not such a text. Arrow needs a fifth of
+    the time that Python needs to parse a list.
+    """
+    with suppress(pa.ArrowException, UnicodeError):  # another type, or a lone surrogate
+        texts = pa.array(cells, pa.large_string())
+        # The first cell is tested first, because most columns with other lists have no such text.
+        for part in (texts[:1], texts):
+            if not pc.all(pc.match_substring_regex(part, _NUMBERS), min_count=0).as_py():
+                return None
+        digits = pc.replace_substring(pc.utf8_trim(texts, "[]"), " ", "")
+        return pc.split_pattern(digits, ",").cast(pa.large_list(pa.int64()))
+    return None
 
 
 def parse_column(cells: Sequence[str | None]) -> list[Any]:

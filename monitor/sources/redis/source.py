@@ -18,7 +18,7 @@ from monitor.boundary.deadline import (
 from monitor.boundary.foreign_errors import redis_cause
 from monitor.boundary.slot_templates import fill_slot
 from monitor.measures.reading.lists import parse_json
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
@@ -258,10 +258,10 @@ class RedisUsers:
 
     def _read(self, key: str, most: int) -> list[str]:
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            return list(islice(_members(client, key), most))
+            return list(islice(_read_members(client, key), most))
 
 
-def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
+def _read_members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
     """The members of the set. If the key has ``{user}``, the users in the names of the keys."""
     before, placeholder, after = key.partition("{user}")
     if not placeholder:
