@@ -237,7 +237,9 @@ _TABLE = {
         "series for every reason. Other segments have series only for reasons that occurred.",
     ),
     # States of alerts.
-    "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
+    "alert_state": _series(
+        _GAUGE, _ALERT, "0 if the alert is quiet, 1 if it is pending, 2 if it is firing."
+    ),
     "alert_judged": _series(
         _GAUGE,
         _ALERT,

@@ -39,9 +39,10 @@ class ConditionOptions(Options):
     """Whether and how to alert on a condition. Rules cannot judge drift in such runs."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
-    """`alert` raises a separate alert for the condition, and alerts about drift keep their states.
-    `keep` raises no alert for the condition, and alerts about drift keep their states. `ignore`
-    raises no alert for the condition, and an alert about drift ends if it cannot be judged."""
+    """With `alert`, rankwatch raises a separate alert for the condition, and alerts about drift
+    keep their states. With `keep`, rankwatch raises no alert for the condition, and alerts about
+    drift keep their states. With `ignore`, rankwatch raises no alert for the condition, and an
+    alert about drift ends if it cannot be judged."""
     severity: Severity = Severity.WARNING
     """The severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
@@ -59,16 +60,17 @@ class NoDataOptions(ErrorOptions):
     """Runs that compared too few users, or that had no data for one of the rules."""
 
     segments: Literal["all", "named", "each"] = "named"
-    """`all` raises one alert for all users together. `named` also raises an alert for each segment
-    that a rule names or in which an alert is firing. `each` raises an alert for every segment."""
+    """With `all`, rankwatch raises one alert for all users together. With `named`, rankwatch also
+    raises an alert for each segment that a rule names or in which an alert is firing. With `each`,
+    rankwatch raises an alert for every segment."""
 
 
 class TooFewOptions(ErrorOptions):
     """Rules that had fewer users than their `min_users`."""
 
     segments: Literal["all", "each"] = "all"
-    """`all` raises one alert for all users together. `each` raises an alert for each segment,
-    including `all`."""
+    """With `all`, rankwatch raises one alert for all users together. With `each`, rankwatch raises
+    an alert for each segment, including `all`."""
 
     for_runs: value_types.RunCount = Field(default=3, alias="for")
     """How many consecutive runs must meet the condition before the alert fires."""

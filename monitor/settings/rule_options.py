@@ -165,8 +165,8 @@ class _LimitKeys(RuleOptions):
     for_runs: value_types.RunCount = Field(default=1, alias="for")
     """How many consecutive runs must be in breach before the alert fires."""
     resolve_after: value_types.RunCount = 1
-    """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
-    intermittent fault causes one alert instead of many."""
+    """A firing alert resolves after this many consecutive runs without a breach. If you set this
+    key to 2 or more, an intermittent fault causes one alert instead of many."""
 
     @property
     def limit(self) -> rules.Limit:
@@ -198,8 +198,9 @@ class _LearnedKeys(_LimitKeys):
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(default="all", examples=["each", ["all", "country=UK"]])
-    """`all` judges all users together. `each` judges every segment, including `all`. `[all,
-    country=UK]` judges the segments `all` and `country=UK`."""
+    """With `all`, the rule judges all users together. With `each`, the rule judges every segment,
+    including `all`. With `[all, country=UK]`, the rule judges the segments `all` and
+    `country=UK`."""
     learned: Literal["drop", "trend", "jump"] | None = None
     """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
     five of them. With `drop`, the rule is in breach if one run is outside the expected range. For
