@@ -112,17 +112,12 @@ def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], li
         return
     for name, field in _fields_of(model).items():
         many = "[]" if _is_list(field.annotation) else ""
-        # All kinds of rules have one table.
-        inner_models = (
-            RuleOptions if issubclass(each, RuleOptions) else each
-            for each in models_in(field.annotation)
-        )
-        for inner in dict.fromkeys(inner_models):
+        for inner in models_in(field.annotation):
             _collect(inner, f"{path}.{field.alias or name}{many}".lstrip("."), groups)
 
 
 def _fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of the options, or of all kinds of rules."""
+    """The fields of the options. All kinds of rules have one table."""
     if model is not RuleOptions:
         return model.model_fields
     # First the name, then the keys of each kind, and then the keys of all kinds.

@@ -115,12 +115,10 @@ def fitting_options(
     path: Path,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
-    *,
-    is_required: bool = False,
 ) -> FileSourceOptions:
     """Return the options for the first user column and the first shape that fit the file.
 
-    If none fits, the first of each is used. With ``is_required`` this raises InputError instead.
+    Raises InputError if none fits. If the file cannot be read, the first of each is used.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
@@ -136,18 +134,17 @@ def fitting_options(
             if problem is None:
                 return options
             problems.append(problem)
-        if is_required:
-            raise InputError(f"{problems[0]}. {COLUMN_ADVICE}")
+        raise InputError(f"{problems[0]}. {COLUMN_ADVICE}")
     return file_options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
 
 
 def file_options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
-    """Validate the options that are not empty. Raises InputError for a wrong option."""
+    """Validate the options that are given. Raises InputError for a wrong option."""
     from pydantic import ValidationError
 
     options: dict[str, object] = {"path": str(path), "follow_links": True}
     for key, value in columns.items():
-        if value:
+        if value is not None and value != "":
             options[key] = value
     try:
         return kind.model_validate(options)

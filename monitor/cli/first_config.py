@@ -453,7 +453,7 @@ def _file_as_yaml(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool)
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return fitting_options(Path(path), columns.user, columns.shapes(), is_required=True)
+    return fitting_options(Path(path), columns.user, columns.shapes())
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:

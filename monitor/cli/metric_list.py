@@ -99,7 +99,8 @@ def _parse_metric(expression: str) -> Metric | ArmMetric:
     if name in METRICS or METRICS.installed(name):
         return parse(expression)
     hint = "rankwatch metrics lists all"
-    if near := get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1):
+    near = get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1)
+    if near:
         hint = f"did you mean {near[0]!r}?"
     raise MetricError(f"unknown metric {name!r}: {hint}")
 

@@ -34,9 +34,9 @@ from monitor.cli.parameters import (
     OneComparison,
     Since,
     Until,
-    is_time_ago,
     parse_instant,
     parse_period,
+    parse_slot,
 )
 from monitor.model.errors import MonitorError
 from monitor.model.statistics import Lack
@@ -117,12 +117,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    chosen = None
-    at = None
-    if slot is not None and is_time_ago(slot):
-        at = parse_instant(slot)
-    elif slot is not None:
-        chosen = parse_instant(slot)
+    choice = parse_slot(slot)
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
@@ -136,7 +131,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     with open_one_shot(config, reconciles=True, say=print_error) as service:
         with progress_bar() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
-            for outcome in shown.run_once(comparison, chosen, at=at, again=again):
+            for outcome in shown.run_once(comparison, choice.slot, at=choice.until, again=again):
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
                 elif isinstance(outcome, Run):

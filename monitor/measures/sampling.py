@@ -78,7 +78,7 @@ def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
     In each segment, positions are in ascending order.
     """
     hashes = _hashes(everybody.users.to_numpy(dtype=object), salt)
-    is_drawn = np.zeros(len(everybody), dtype=np.bool_)
+    is_drawn = np.zeros(len(everybody), dtype=bool)
     is_drawn[drawn] = True
     chosen = {ALL: drawn}
     for segment, rows in everybody.segments.items():
@@ -148,7 +148,7 @@ def draw_subset(panel: Panel, share: float, hashes: Hashes) -> Flags:
     The subset contains about this ``share`` of the users of segment ``all``, and no other users.
     ``hashes`` are the result of `hash_users`.
     """
-    is_drawn = np.zeros(len(panel), dtype=np.bool_)
+    is_drawn = np.zeros(len(panel), dtype=bool)
     is_drawn[panel.segments[ALL]] = True
     if share >= 1:
         return is_drawn

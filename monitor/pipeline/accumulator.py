@@ -22,7 +22,6 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import (
     AskedUsers,
     Coverage,
-    CoverageNote,
     CoverageReason,
     ItemWeights,
     Notes,
@@ -201,11 +200,11 @@ class RunAccumulator:
         If an arm could not be read at all, no users are named.
         """
         notes = {}
-        for (arm, reason), (text, users) in self.part.notes.items():
-            examples: tuple[str, ...] = ()
-            if reason is not CoverageReason.UNAVAILABLE:
-                examples = tuple(user[:_LONGEST_USER] for user in users)
-            notes[arm, reason] = CoverageNote(text=text, users=examples)
+        for (arm, reason), note in self.part.notes.items():
+            users = [user[:_LONGEST_USER] for user in note.users]
+            if reason is CoverageReason.UNAVAILABLE:
+                users = []
+            notes[arm, reason] = replace(note, users=tuple(users))
         return notes
 
     @property

@@ -90,22 +90,25 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
 
     first = ask(Arm.BASELINE, users.arms)
-    lacks = dict.fromkeys(first.lacks)  # the candidate adds to these
+    lacks = first.lacks  # the candidate adds to these
+    weights = first.weights
+    of_baseline = [first.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        for batch in first.batches(size):
+        # Without `pop`, these lists would stay in memory until the candidate's lists are scored.
+        for batch in of_baseline.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
-        lacks.update(dict.fromkeys(answers.lacks))
+        lacks.extend(lack for lack in answers.lacks if lack not in lacks)
         for batch in answers.batches(size):
-            yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
+            yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
 
     return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
-        lacks=lacks.keys(),
-        weights=first.weights,
+        lacks=lacks,
+        weights=weights,
         relevance=None,
     )
 
@@ -129,11 +132,6 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         return _pull(users, asked_arms, part, deadline.remaining_s)
 
     first = ask(0, ends[0], arms)
-    # The later rounds add to these.
-    lacks = dict.fromkeys(first.lacks)
-    doubts = dict.fromkeys(first.doubts)
-    seconds = {**first.seconds}
-    gaps = {**first.gaps}
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
@@ -142,12 +140,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
-            lacks.update(dict.fromkeys(answers.lacks))
-            doubts.update(dict.fromkeys(answers.doubts))
-            for arm, seconds_of_round in answers.seconds.items():
-                seconds[arm] += seconds_of_round
-            for what, gaps_of_round in answers.gaps.items():
-                gaps[what] = gaps.get(what, []) + gaps_of_round
+            first.add(answers)
             for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
@@ -155,10 +148,6 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         first,
         asked=replace(first.asked, count=len(panel.segments[ALL])),
         batches=batches,
-        lacks=lacks.keys(),
-        doubts=doubts.keys(),
-        seconds=seconds,
-        gaps=gaps,
         scored=judged_scores.add,
     )
 

@@ -32,7 +32,7 @@ from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.score import leading_metric
 from monitor.statistics.attribution.changes import (
     PairChanges,
-    classify,
+    classify_changes,
     compare_pairs,
     group_users,
     share_kinds,
@@ -158,7 +158,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
         fault = replace(fault, finding=_add_note(fault.finding, subset.coverage, notes))
-    explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
+    explanation = _make_explanation(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(
         explanation,
         id_mismatches=tuple(mismatches),
@@ -182,7 +182,8 @@ def _add_note(finding: Finding, coverage: Coverage, notes: Notes) -> Finding:
     """
     if finding.kind is not FaultKind.MISSING:
         return finding
-    most_users, text = 0, None
+    most_users = 0
+    text = None
     for (arm, reason), users in coverage.all.users_by_reason.items():
         note = notes.get((arm, reason))
         if arm is finding.arms[0] and note is not None and users > most_users:
@@ -235,7 +236,7 @@ def _compare_metric(
     return changes if changes.is_known.any() else None
 
 
-def _explain(  # noqa: PLR0913 - what was computed of a run
+def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     split: Split,
     parts: Parts,
     scene: Scene,
@@ -271,9 +272,18 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     paired = 0
     if changes is not None:
         rows_before = rows[changes.is_known[rows]]
-        before = share_kinds(classify(changes.former.take(rows_before)))
+        before = share_kinds(classify_changes(changes.former.take(rows_before)))
         paired = int(changes.is_known.sum())
-    return Explanation(
+    groups = group_users(
+        classify_changes(scene.batch),
+        parts,
+        rows,
+        before=before,
+        show=names.show_lists,
+        examples=examples,
+        hit=None if fault is None else fault.hit,
+    )
+    explanation = Explanation(
         metric=split.metric,
         sentence=sentence,
         segment=segment,
@@ -282,22 +292,14 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
         lost=items.lost,
         entered=items.entered,
         left=items.left,
-        groups=group_users(
-            classify(scene.batch),
-            parts,
-            rows,
-            before=before,
-            show=names.show_lists,
-            examples=examples,
-            hit=None if fault is None else fault.hit,
-        ),
-        before=None if drop is None else drop.before,
-        causes=() if drop is None else drop.causes,
-        falls=() if drop is None else drop.falls,
+        groups=groups,
         finding=finding,
         paired=paired,
         arm=arm,
     )
+    if drop is None:
+        return explanation
+    return replace(explanation, before=drop.before, causes=drop.causes, falls=drop.falls)
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
@@ -349,14 +351,14 @@ def _habit_shares(scene: Scene) -> Habits:
 
 def _average_habits(splits: Sequence[Split]) -> Habits:
     """Return the means of the shares of `_habit_shares` over the runs that stored shares."""
-    by_arm: dict[str, dict[str, list[Sequence[float]]]] = {}
+    shares_of_runs: dict[tuple[str, str], list[Sequence[float]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
-                by_arm.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    means = {}
-    for arm, runs_by_habit in by_arm.items():
-        means[arm] = {habit: pool_bins(runs) for habit, runs in runs_by_habit.items()}
+                shares_of_runs.setdefault((arm, habit), []).append(shares)
+    means: dict[str, dict[str, tuple[float, ...]]] = {}
+    for (arm, habit), runs in shares_of_runs.items():
+        means.setdefault(arm, {})[habit] = pool_bins(runs)
     return means
 
 

@@ -7,7 +7,7 @@ Spark's executors return parts as bytes, with one Arrow stream for each table.
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from heapq import nsmallest
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
     Coverage,
+    CoverageNote,
     CoverageReason,
     CoverageRow,
     Pairing,
@@ -67,7 +68,7 @@ class RunPart:
     ids: IdComparison = field(default_factory=IdComparison)
     coverage: CoverageCounts = field(default_factory=Counter)
     subset: CoverageCounts = field(default_factory=Counter)
-    notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = field(default_factory=dict)
+    notes: dict[tuple[Arm, CoverageReason], CoverageNote] = field(default_factory=dict)
     versions: dict[Arm, dict[str, int]] = field(default_factory=lambda: {arm: {} for arm in Arm})
     input_hash: int = 0
     users: list[pa.Table] = field(default_factory=list)
@@ -83,8 +84,8 @@ class RunPart:
         self.ids.merge(other.ids)
         self.coverage.update(other.coverage)
         self.subset.update(other.subset)
-        for (arm, reason), (text, users) in other.notes.items():
-            self.add_note(arm, reason, text, users)
+        for (arm, reason), note in other.notes.items():
+            self.add_note(arm, reason, note.text, note.users)
         for arm, versions in other.versions.items():
             count_versions(self.versions[arm], versions.items())
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
@@ -118,9 +119,10 @@ class RunPart:
             self.add_note(arm, reason, text, users)
 
     def add_note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
-        """Note why these users have no list."""
-        first_text, earlier_users = self.notes.get((arm, reason), (text, []))
-        self.notes[arm, reason] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
+        """Note why these users have no list. The text that was noted first stays."""
+        earlier = self.notes.get((arm, reason), CoverageNote(text=text))
+        examples = nsmallest(_EXAMPLES, (*earlier.users, *users))
+        self.notes[arm, reason] = replace(earlier, users=tuple(examples))
 
 
 def counts_of(coverage: Coverage) -> CoverageCounts:
@@ -154,7 +156,7 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
     """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
     facts = {name: getattr(part, name) for name in _JSON_FIELDS} | {
         "ids": asdict(part.ids),
-        "notes": [(*key, *note) for key, note in part.notes.items()],
+        "notes": [(*key, note.text, note.users) for key, note in part.notes.items()],
         "versions": part.versions,
         "coverage": list(part.coverage.items()),
         "subset": list(part.subset.items()),
@@ -181,13 +183,8 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
 
     Raises ValueError if the bytes are not a part.
     """
-    reader = pa.BufferReader(data)
-    tables = []
     try:
-        while reader.tell() < reader.size():
-            tables.append(pa.ipc.open_stream(reader).read_all())
-            tables[-1].validate(full=True)
-        facts_table, sums_table, listed, lacking, scores_table, *users = tables
+        facts_table, sums_table, listed, lacking, scores_table, *users = _read_tables(data)
         facts = json.loads(facts_table["facts"][0].as_py())
         ids = facts["ids"]
         _add_sums(sums, sums_table)
@@ -219,6 +216,17 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
         raise ValueError(type(error).__name__) from None
 
 
+def _read_tables(data: bytes) -> list[pa.Table]:
+    """Read the tables that `pack_part` wrote, one Arrow stream each."""
+    reader = pa.BufferReader(data)
+    tables = []
+    while reader.tell() < reader.size():
+        table = pa.ipc.open_stream(reader).read_all()
+        table.validate(full=True)
+        tables.append(table)
+    return tables
+
+
 def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
     return Counter({tuple(key): users for key, users in rows})
 
@@ -247,8 +255,10 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
                 "segment": segment,
                 "metric": metric,
                 "bounds": list(sums.bounds),
-                "counts": [sums.n, sums.n_undefined],
-                "totals": [str(sums.total), str(sums.squares)],
+                "n": sums.n,
+                "n_undefined": sums.n_undefined,
+                "total": str(sums.total),
+                "squares": str(sums.squares),
                 "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
                 "single": np.concatenate([np.empty(0), *sums.single]),
                 "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
@@ -264,8 +274,10 @@ def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
     bins = table["bins"]
     for place, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):
         sums = ScoreSums(tuple(row["bounds"]))
-        sums.n, sums.n_undefined = row["counts"]
-        sums.total, sums.squares = map(int, row["totals"])
+        sums.n = row["n"]
+        sums.n_undefined = row["n_undefined"]
+        sums.total = int(row["total"])
+        sums.squares = int(row["squares"])
         sums.below = {below["floor"]: below["users"] for below in row["below"]}
         sums.single = [single[place].values.to_numpy()]
         if row["ends"] is not None:

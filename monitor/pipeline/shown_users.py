@@ -131,10 +131,7 @@ def lists_of_table(users: pa.Table, names: Sequence[str]) -> KeptLists:
 
 def scores_of_table(users: pa.Table) -> Scores:
     """Return the scores of all users of a table."""
-    by_metric = {}
-    for name in users.column_names:
-        if name.startswith(_SCORE):
-            by_metric[name.removeprefix(_SCORE)] = users[name].to_numpy()
+    by_metric = {name: users[_SCORE + name].to_numpy() for name in _scored(users)}
     return Scores(users=user_index(users["user"]), by_metric=by_metric)
 
 
@@ -177,22 +174,27 @@ def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -
     evidence = []
     for position, row in enumerate(users.to_pylist()):
         scores = {}
-        for column, value in row.items():
-            name = column.removeprefix(_SCORE)
-            if column != name and parse_derived(name)[1] not in failed:
-                is_known = value is not None and not np.isnan(value)
-                scores[name] = value if is_known else None
-        evidence.append(
-            Evidence(
-                kind=kind,
-                position=position,
-                user=row["user"],
-                baseline=tuple(map(str, row[Arm.BASELINE])),
-                candidate=tuple(map(str, row[Arm.CANDIDATE])),
-                scores=scores,
-            )
+        for name in _scored(users):
+            score = row[_SCORE + name]
+            if parse_derived(name)[1] not in failed:
+                is_known = score is not None and not np.isnan(score)
+                scores[name] = score if is_known else None
+        user_evidence = Evidence(
+            kind=kind,
+            position=position,
+            user=row["user"],
+            baseline=tuple(map(str, row[Arm.BASELINE])),
+            candidate=tuple(map(str, row[Arm.CANDIDATE])),
+            scores=scores,
         )
+        evidence.append(user_evidence)
     return evidence
+
+
+def _scored(users: pa.Table) -> list[str]:
+    """Return the names of the series of which the table has scores."""
+    scored = [column for column in users.column_names if column.startswith(_SCORE)]
+    return [column.removeprefix(_SCORE) for column in scored]
 
 
 def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:

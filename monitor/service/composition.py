@@ -88,9 +88,9 @@ class Wiring:
 
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""
-        for each in self.settings.comparisons:
-            if each.name == comparison and self.reopen is not None:
-                self.watched[comparison] = self.reopen(each)
+        options = self.settings.comparisons_by_name.get(comparison)
+        if options is not None and self.reopen is not None:
+            self.watched[comparison] = self.reopen(options)
 
 
 def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
@@ -98,7 +98,8 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     ``on_ping`` gets the outcome of each ping.
     """
-    if (exposed := settings.privacy.exposure) is not None:
+    exposed = settings.privacy.exposure
+    if exposed is not None:
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
@@ -120,7 +121,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     return Wiring(
         settings=settings,
-        watched={each.name: reopen(each) for each in settings.comparisons},
+        watched={name: reopen(each) for name, each in settings.comparisons_by_name.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
@@ -139,7 +140,7 @@ def set_known_names(
     publisher.register(
         tuple(wiring.watched),
         wiring.receiver_names,
-        intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
+        intervals=wiring.policy.intervals,
         stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,
@@ -171,10 +172,27 @@ def open_comparison(
     matchers of the configuration that only alerts of this comparison can match. The name of the
     installation becomes a label of the alerts.
     """
-    # The source with which the baseline is compared for the noise floor. None if there is none, or
-    # if lists of the last run are used.
-    again = None
+    arms = _open_arms(options, pseudonyms)
+    comparison = _complete_comparison(to_comparison(options), settings, selectors)
+    is_live = options.baseline.is_live or options.candidate.is_live
+    if shared is not None:
+        arms = shared.shared_by(comparison, arms)
+    answers = _answers_of(options.family, settings) if is_live else None
+    return WatchedComparison(
+        comparison=comparison,
+        arms=arms,
+        schedule=to_schedule(options),
+        answers=answers,
+        is_live=is_live,
+    )
+
+
+def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arms:
+    """Open all sources of one comparison."""
     baseline = options.baseline
+    # The source of the second list for the noise floor. A temporal noise floor needs none, because
+    # it uses the lists of the last run.
+    again = None
     if options.noise_floor is not None:
         again = baseline if options.noise_floor.serve else options.noise_floor.retrain
     relevance: RelevanceSource | None = None
@@ -201,18 +219,7 @@ def open_comparison(
     )
     if options.unpaired is not None:
         arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
-    comparison = _complete_comparison(to_comparison(options), settings, selectors)
-    is_live = baseline.is_live or options.candidate.is_live
-    if shared is not None:
-        arms = shared.shared_by(comparison, arms)
-    answers = _answers_of(options.family, settings) if is_live else None
-    return WatchedComparison(
-        comparison=comparison,
-        arms=arms,
-        schedule=to_schedule(options),
-        answers=answers,
-        is_live=is_live,
-    )
+    return arms
 
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:

@@ -133,7 +133,7 @@ def backfill_runs(
     """
     if watched.arms.relevance is None:
         return
-    filling = backfill_relevance(
+    runs = backfill_relevance(
         watched.comparison,
         store,
         watched.arms.relevance,
@@ -144,10 +144,10 @@ def backfill_runs(
     while True:
         # Release the sources after each run, so that the next slot does not wait for all of them.
         with watched.in_use:
-            filled = next(filling, None)
-        if filled is None:
+            run = next(runs, None)
+        if run is None:
             return
-        yield filled
+        yield run
 
 
 class _NotMeasuredError(Exception):

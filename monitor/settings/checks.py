@@ -20,6 +20,7 @@ from monitor.boundary.options.problems import (
     Partial,
     Problem,
     find_duplicates,
+    problem_of,
     problems_within,
 )
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
@@ -81,8 +82,8 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
 def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name.
 
-    The name of an entry is reserved, even if only its candidates are comparisons. `names_in`
-    returns it only if it is a comparison. For a pair, the key of the second candidate is reported.
+    An entry reserves its own name, even if only its candidates are comparisons. For a pair, the key
+    of the second candidate is reported.
     """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []
@@ -114,7 +115,7 @@ def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[P
         if access is None or access.authenticates:
             return  # an unreadable file was reported before
         missing = "web_config_file names no users (TLS alone keeps nobody out)"
-    yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
+    yield problem_of("listen", f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
 def _check_retention(retention: Partial) -> Iterator[Problem]:
@@ -211,10 +212,10 @@ def _check_comparison(comparison: Partial) -> Iterator[Problem]:
 
 def _missing_sources(comparison: Partial) -> Iterator[Problem]:
     if not comparison.has("candidate", "candidates"):
-        yield Problem(("candidate",), MISSING)
+        yield problem_of("candidate", MISSING)
     for key in ("baseline", "users"):
         if not comparison.has(key):
-            yield Problem((key,), MISSING)
+            yield problem_of(key, MISSING)
 
 
 def _check_schedule(comparison: Partial) -> Iterator[Problem]:
@@ -227,23 +228,23 @@ def _check_schedule(comparison: Partial) -> Iterator[Problem]:
         yield Problem((), "has no schedule: give every (such as every: 15m) or cron")
         return
     if comparison.has("every") and comparison.has("cron"):
-        yield Problem(("cron",), "give either every or cron, not both")
+        yield problem_of("cron", "give either every or cron, not both")
         return
     if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
-        yield Problem(
-            ("timezone",),
+        yield problem_of(
+            "timezone",
             "applies only to cron, only_between and holidays. A period counts from "
             "1970-01-01 00:00 UTC: remove timezone",
         )
     if comparison.has("offset") and comparison.has("cron"):
-        yield Problem(
-            ("offset",),
+        yield problem_of(
+            "offset",
             "is only for the key every, because a cron expression has its own times: remove it",
         )
     if offset and every and offset >= every:
-        yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
+        yield problem_of("offset", f"must be shorter than every: {format_duration(every)}")
     if every and every < SHORTEST_INTERVAL:
-        yield Problem(("every",), f"must be at least {format_duration(SHORTEST_INTERVAL)}")
+        yield problem_of("every", f"must be at least {format_duration(SHORTEST_INTERVAL)}")
         return
     has_times = every is not None or comparison.cron is not None
     # The time zone has a default, so it is None only if it is invalid.
@@ -256,11 +257,11 @@ def _hours_and_deadline(comparison: Partial) -> Iterator[Problem]:
     try:
         interval = to_schedule(comparison).interval
     except ValueError as error:  # only the hours can be the cause, see `schedule_of`
-        yield Problem(("only_between",), str(error))
+        yield problem_of("only_between", str(error))
         return
     if comparison.deadline and comparison.deadline >= interval:
-        yield Problem(
-            ("deadline",),
+        yield problem_of(
+            "deadline",
             f"must be shorter than the time between two runs ({format_duration(interval)})",
         )
 
@@ -296,8 +297,8 @@ def _temporal_floor(comparison: Partial) -> Iterator[Problem]:
         return
     sources = _list_sources(comparison).values()
     if not all(SOURCES[source.kind].is_pulled for source in sources):
-        yield Problem(
-            ("noise_floor",),
+        yield problem_of(
+            "noise_floor",
             "temporal does not go with lists that are joined in files or in Spark: give serve or "
             "retrain",
         )
@@ -317,8 +318,8 @@ def _check_users(comparison: Partial) -> Iterator[Problem]:
         if joining_problem is not None:
             yield joining_problem
     if users.all and comparison.pairs:
-        yield Problem(
-            ("pairs",),
+        yield problem_of(
+            "pairs",
             "cannot be used with users.all, because each comparison would ask the users of its own "
             "baseline: name the users' file in users",
         )
@@ -332,7 +333,7 @@ def _check_sample(size: SampleOptions | None, comparison: Partial) -> Iterator[P
     if size is None or not size.fixed:
         for key in ("keep_scores", "keep_lists"):
             if getattr(comparison, key) is Keep.PANEL:
-                yield Problem((key,), _NO_PANEL)
+                yield problem_of(key, _NO_PANEL)
 
 
 def _list_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
@@ -429,23 +430,23 @@ def _resolve_folder(path: str | Path) -> str:
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     """Report settings that need earlier lists of the same users, if those lists are missing."""
     if comparison.has("relevance") and lacks_lists(comparison):
-        yield Problem(
-            ("keep_lists",),
+        yield problem_of(
+            "keep_lists",
             "relevance that arrives later is compared with stored lists: remove this key",
         )
     floor = comparison.noise_floor
     if floor is None or not floor.temporal:
         return
     if lacks_lists(comparison):
-        yield Problem(
-            ("keep_lists",),
+        yield problem_of(
+            "keep_lists",
             "a temporal noise floor compares with the lists of the last run: remove this key",
         )
     users = comparison.users
     size = None if users is None else users.sample_size
     if size is not None and not size.fixed:
-        yield Problem(
-            ("noise_floor",),
+        yield problem_of(
+            "noise_floor",
             "a temporal noise floor compares with the lists of the last run, but that run did not "
             "ask the rotating users: add fixed: ... to users.sample, or use {serve: true} or "
             "{retrain: SOURCE}",

@@ -70,7 +70,9 @@ def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
         if key in {"properties", "$defs"}:
             # The keys of these mappings are names of settings. So ``title`` can be a setting here.
             copy[key] = {name: _relax_schema(schema) for name, schema in value.items()}
-        elif key not in _GENERATED and (key, value) != ("default", None):
+            continue
+        is_null_default = key == "default" and value is None
+        if key not in _GENERATED and not is_null_default:
             copy[key] = _relax_schema(value)
     return _with_variable(copy)
 

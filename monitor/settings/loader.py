@@ -138,7 +138,7 @@ def _choose_comparisons(
 
     Raises ConfigError if a name does not exist. The error names the file ``path``.
     """
-    by_name = {each.name: each for each in settings.comparisons}
+    by_name = settings.comparisons_by_name
     for name in names:
         if name not in by_name:
             choices = ", ".join(by_name)
@@ -171,7 +171,7 @@ def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOpt
     document.expanded |= rules_document.expanded
     document.problems += rules_document.problems
     settings = _check_document(document, str(rules), path.absolute().parent, inside=inside)
-    return next(each for each in settings.comparisons if each.name == name)
+    return settings.comparisons_by_name[name]
 
 
 _PACKAGED = Path(__file__).with_name("rankwatch.yaml")

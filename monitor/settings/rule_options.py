@@ -3,26 +3,27 @@
 Each kind of rule has its own options, because most keys have a meaning for some kinds only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
-    Discriminator,
     Field,
     FiniteFloat,
-    Tag,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from monitor.boundary.options import LabelName, Options, must
 from monitor.boundary.options.problems import KeyPath, Problems, nearest_word
-from monitor.measures.metrics import Metric
+from monitor.measures.metrics import Metric, drift_direction
 from monitor.model import rules
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
-from monitor.model.statistics import GAPS, UNPAIRED_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import DISTANCES, UNPAIRED_SERIES, DerivedMetric, parse_derived
 from monitor.settings import value_types
 
 _COMMON_FIELDS = {
@@ -44,10 +45,6 @@ _NO_METRICS = {
     "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
     "metric, which has one score for each user",
 }
-
-
-_GROWING = {DerivedMetric.OVER_FLOOR, *GAPS}
-"""Series that grow as lists drift apart, whatever their metric does."""
 
 
 @immutable
@@ -78,31 +75,17 @@ class JudgedMetric:
         name = self.metric.name
         return name if self.derived is None else self.derived.of(name)
 
-    @property
-    def drifts(self) -> rules.Direction:
-        """The direction in which the scores change as lists drift apart."""
-        grows = self.derived in _GROWING or not self.metric.higher_is_more_alike
-        return rules.Direction.ABOVE if grows else rules.Direction.BELOW
-
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible score. With k, of lists of at most k items."""
         low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.FAR_GAP:
             return -1.0, 1.0
-        if self.derived in _GROWING:
+        if self.derived in DISTANCES:
             return low - high, high - low
         return low, high
 
 
 JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
-
-
-def _one_of(*keys: str, required: Iterable[str] = ()) -> ConfigDict:
-    """Say in the schema that a rule has exactly one of the keys, and all of the required keys."""
-    schema: dict[str, Any] = {"oneOf": [{"required": [key]} for key in keys]}
-    if required:
-        schema["required"] = list(required)
-    return ConfigDict(json_schema_extra=schema)
 
 
 class RuleOptions(Options):
@@ -140,6 +123,18 @@ class RuleOptions(Options):
     def to_rule(self, k: int) -> rules.Rule:
         """Return the rule for lists of at most k items. The options must be valid."""
         raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Require the key of the kind, and exactly one limit if the kind has limits."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        schema["required"] = ["alert", cls.key]
+        limits = [name for name in ("below", "above", "learned") if name in cls.model_fields]
+        if limits:
+            schema["oneOf"] = [{"required": [name]} for name in limits]
+        return schema
 
     @property
     def _common(self) -> dict[str, Any]:
@@ -215,18 +210,23 @@ class _LearnedKeys(_LimitKeys):
         """The fixed or learned limit."""
         if self.learned is None:
             return super().limit
-        low, high, rises = self._range()
-        # To watch for improvement is to watch the opposite side.
-        is_above = rises is (self.watch == "drift")
+        direction = self._drift_direction()
+        if self.watch == "improvement":
+            direction = direction.opposite
+        lowest, highest = self._range()
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
-            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
-            value=high if is_above else low,
+            direction=direction,
+            value=highest if direction is rules.Direction.ABOVE else lowest,
         )
 
-    def _range(self) -> tuple[float, float, bool]:
-        """Return the lowest and highest value, and whether values rise as the lists drift apart."""
-        return 0.0, 1.0, True
+    def _drift_direction(self) -> rules.Direction:
+        """Return how the judged value changes as the lists drift apart."""
+        return rules.Direction.ABOVE
+
+    def _range(self) -> tuple[float, float]:
+        """Return the lowest and the highest possible value."""
+        return 0.0, 1.0
 
 
 def _fix_limit(
@@ -240,7 +240,6 @@ def _fix_limit(
 class MetricRuleOptions(_LearnedKeys, _BelowKeys):
     """A rule that judges a statistic of a metric."""
 
-    model_config = _one_of("below", "above", "learned", required=("alert", "metric"))
     key: ClassVar[str] = "metric"
 
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
@@ -269,19 +268,18 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
             **self._common,
         )
 
-    def _range(self) -> tuple[float, float, bool]:
-        judged = cast("JudgedMetric", self.metric)
-        rises = judged.drifts is rules.Direction.ABOVE
-        if self.statistic.floor is None:
-            return *judged.bounds(None), rises
-        # share_below(x) grows when scores become smaller.
-        return 0.0, 1.0, not rises
+    def _drift_direction(self) -> rules.Direction:
+        return drift_direction(str(self.metric), self.statistic)
+
+    def _range(self) -> tuple[float, float]:
+        if self.statistic.floor is not None:
+            return super()._range()  # share_below(x) is a share
+        return cast("JudgedMetric", self.metric).bounds(None)
 
 
 class CoverageRuleOptions(_LearnedKeys):
     """A rule that judges a share of users."""
 
-    model_config = _one_of("above", "learned")
     key: ClassVar[str] = "coverage"
     excluding: ClassVar[str] = "which is itself a share of users: remove this key or coverage"
 
@@ -343,7 +341,6 @@ class FrozenRuleOptions(RuleOptions):
 class OutcomeRuleOptions(_BelowKeys):
     """A rule that judges an outcome of an unpaired comparison, such as clicks."""
 
-    model_config = _one_of("below", "above")
     key: ClassVar[str] = "outcome"
     excluding: ClassVar[str] = "which has one interval for all users of both arms: remove this key"
 
@@ -385,18 +382,22 @@ def _kind_of(data: object) -> type[RuleOptions]:
     return next((kind for key, kind in kinds.items() if key in keys), MetricRuleOptions)
 
 
-def _tag_of(data: object) -> str:
+def _name_of_kind(data: object) -> str:
     return _kind_of(data).__name__
 
 
-AnyRule = Annotated[
-    Annotated[MetricRuleOptions, Tag(MetricRuleOptions.__name__)]
-    | Annotated[CoverageRuleOptions, Tag(CoverageRuleOptions.__name__)]
-    | Annotated[FrozenRuleOptions, Tag(FrozenRuleOptions.__name__)]
-    | Annotated[OutcomeRuleOptions, Tag(OutcomeRuleOptions.__name__)],
-    Discriminator(_tag_of),
-]
-"""A rule of any kind."""
+class _OfAnyKind:
+    """Marks the type of rules of any kind."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The schema of `KINDS`. The names of the choices must not be keys of rules."""
+        choices = {kind.__name__: handler.generate_schema(kind) for kind in KINDS}
+        return core_schema.tagged_union_schema(choices, _name_of_kind)
+
+
+AnyRule = Annotated[RuleOptions, _OfAnyKind()]
 
 
 def parse_rule(keys: Mapping[str, object]) -> RuleOptions:

@@ -60,12 +60,13 @@ class ParsedBy:
     ) -> core_schema.CoreSchema:
         """The schema of a text that is parsed. A MonitorError becomes a ValueError."""
         return core_schema.no_info_after_validator_function(
-            self._value,
+            self._read,
             handler.generate_schema(str),
             serialization=core_schema.plain_serializer_function_ser_schema(self._write),
         )
 
-    def _value(self, text: str) -> object:
+    def _read(self, text: str) -> object:
+        """Parse the text. pydantic reports a ValueError, but passes a MonitorError on."""
         try:
             return self._parse(text)
         except MonitorError as error:

@@ -25,7 +25,7 @@ from monitor.storage.alert_states import (
     store_alerts,
     store_transitions,
     stored_states,
-    upsert,
+    upsert_states,
 )
 from monitor.storage.leases import installation_of
 from monitor.storage.rows import from_rows, lock_names, to_row
@@ -97,9 +97,8 @@ class SqlAlertStore:
             for change in transitions:
                 # `pop` lets only the first transition of an alert end its state.
                 state = stored.pop(key_of(change), None)
-                if state is None or state.dedup_key != change.dedup_key:
-                    continue
-                if state.state is change.from_state:
+                expected = (change.from_state, change.dedup_key)
+                if state is not None and (state.state, state.dedup_key) == expected:
                     ended.append(change)
             for change in ended:
                 is_alert = [alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS]
@@ -111,7 +110,7 @@ class SqlAlertStore:
 
         Such states exist after a clock was set back. Nobody is notified.
         """
-        # `admit` accepts a judgement of ``slot`` only if the last judged slot is not later.
+        # `admit_states` accepts a judgement of ``slot`` only if the last judged slot is not later.
         new_times = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_names(connection, [comparison])
@@ -180,7 +179,7 @@ class SqlAlertStore:
                 if changed != state:
                     states.append(changed)
                     changes.append(_manual_change(start, state, to_state, reason, at))
-            upsert(connection, states, keeps_acknowledgement=False)
+            upsert_states(connection, states, keeps_acknowledgement=False)
             store_transitions(connection, changes, ())
         return tuple(changes)
 

@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -117,7 +118,7 @@ class SqlOutbox:
             claim = update(deliveries).where(is_claimed)
             connection.execute(claim.values(claimed_by=owner, claimed_until=until))
         # ``id`` is the transition's.
-        return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
+        return tuple(map(_to_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
         self,
@@ -134,7 +135,7 @@ class SqlOutbox:
             relevant = [*changes, *firing]
             possibly_sent = _sent_rows(connection, receiver, comparison, relevant)
             keys = [change.dedup_key for change in relevant if change.dedup_key]
-            refused = _refused(connection, comparison, keys)
+            refused = _read_refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
         started = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
         acknowledged = [state.dedup_key for state in states if state.acknowledged_by]
@@ -198,7 +199,7 @@ class SqlOutbox:
             .order_by(transitions.c.id)
             .limit(limit)
         )
-        return tuple(map(_delivery, self._database.rows(query)))
+        return tuple(map(_to_delivery, self._database.rows(query)))
 
     def schedule_repetition(
         self,
@@ -284,7 +285,7 @@ class SqlOutbox:
         with self._database.read() as connection:
             newest_first = connection.execute(newest_given_up).all()
             waiting = connection.execute(oldest_waiting).all()
-        return tuple(map(_delivery, [*reversed(newest_first), *waiting]))
+        return tuple(map(_to_delivery, [*reversed(newest_first), *waiting]))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
@@ -315,14 +316,11 @@ class SqlOutbox:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
         health = {}
-        for receiver in {*successes, *errors}:
-            success = successes.get(receiver)
-            error = errors.get(receiver)
-            health[receiver] = ReceiverHealth(
-                last_success_at=success.at if success else None,
-                last_error_at=error.at if error else None,
-                reason=error.reason if error else None,
-            )
+        for receiver, success in successes.items():
+            health[receiver] = ReceiverHealth(last_success_at=success.at)
+        for receiver, error in errors.items():
+            before = health.get(receiver, ReceiverHealth())
+            health[receiver] = replace(before, last_error_at=error.at, reason=error.reason)
         return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
@@ -468,7 +466,7 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     return tuple(starts)
 
 
-def _refused(
+def _read_refused(
     connection: Connection,
     comparison: str,
     keys: Iterable[str],
@@ -487,7 +485,7 @@ def _refused(
     return frozenset(refused)
 
 
-def _delivery(row: Row[Any]) -> Delivery:
+def _to_delivery(row: Row[Any]) -> Delivery:
     """Make a delivery of a row with `_COLUMNS`, whose ``id`` is the transition's."""
     return from_row(
         Delivery,

@@ -15,7 +15,7 @@ from monitor.model.runs import Scores
 MEMORY = "100MB"
 THREADS = 2
 """More threads would need more memory than `MEMORY`."""
-BLOCK = 100_000
+BLOCK_USERS = 100_000
 
 
 class DuckSpool:
@@ -53,7 +53,7 @@ class DuckSpool:
         """
         with _errors_translated():
             ordered = self._database.sql("SELECT * FROM spool ORDER BY user_id")
-            for block in ordered.to_arrow_reader(BLOCK):
+            for block in ordered.to_arrow_reader(BLOCK_USERS):
                 # pandas stores text as large_string.
                 names = pd.array(block["user_id"].cast(pa.large_string()), dtype="str")
                 users: pd.Index[str] = pd.Index(names)

@@ -70,7 +70,6 @@ def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> 
 
     ``names`` are the wanted metrics. Metrics without scores are left out.
     """
-    import numpy as np
     import pandas as pd
 
     places = select(score_places).where(
@@ -88,7 +87,7 @@ def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> 
         rows = list(map(tuple, connection.execute(query)))
         if rows:
             table = pd.DataFrame(rows, columns=["user", *columns]).set_index("user")
-            tables.append(table.astype(np.float64))
+            tables.append(table.astype(float))
     joined = pd.concat(tables, axis=1).sort_index()
     by_metric = {}
     for name in names:

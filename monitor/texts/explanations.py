@@ -246,7 +246,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
     if kind is FaultKind.ALIKE:
-        figures["alike"] = "much more like" if "is_slight" in detail else "nearly"
+        figures["alike"] = "much more like" if "is_more_alike" in detail else "nearly"
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)

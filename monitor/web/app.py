@@ -161,8 +161,8 @@ def create_app(
         Route("/docs", docs),
         Route("/docs/{path:path}", docs),
         Route("/metrics", _metrics_endpoint(metrics)),
-        Route("/-/healthy", _probe_endpoint(health.unhealthy, "healthy")),
-        Route("/-/ready", _probe_endpoint(health.unready, "ready")),
+        Route("/-/healthy", _probe_endpoint("healthy", health.unhealthy)),
+        Route("/-/ready", _probe_endpoint("ready", health.unready)),
         Route("/-/reload", _reload_endpoint(reload), methods=["POST"]),
     ]
     # The handler of a kind of error also handles its subclasses, see `_FAILURES`.
@@ -366,22 +366,27 @@ def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[R
 
 
 def _probe_endpoint(
-    ask: Callable[[], str | None], word: str
+    state: str, find_problem: Callable[[], str | None]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint for a probe. Only authenticated clients get the reason of a failure."""
+    """Return an endpoint that answers 200 if the daemon is in this state, and else 503.
+
+    ``find_problem`` returns why the daemon is not in this state, or None if it is. Only clients
+    that are authenticated get this text.
+    """
     # Probes have their own threads, so they do not wait for pages and scrapes.
     threads = CapacityLimiter(_RENDERERS)
 
     async def page(request: Request) -> Response:
-        reason: str | None = f"no answer within {_HEALTH_S:g} s"
-        # If the probe takes too long, the reason stays as it is.
-        with move_on_after(_HEALTH_S):
-            reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
-        if reason is None:
-            return plain_answer(200, word)
+        problem: str | None = None
+        with move_on_after(_HEALTH_S) as time_limit:
+            problem = await run_sync(find_problem, limiter=threads, abandon_on_cancel=True)
+        if time_limit.cancelled_caught:
+            problem = f"no answer within {_HEALTH_S:g} s"
+        if problem is None:
+            return plain_answer(200, state)
         if not request.scope[IS_AUTHENTICATED]:
-            return plain_answer(503, f"not {word}")
-        return plain_answer(503, f"not {word}: {reason}")
+            return plain_answer(503, f"not {state}")
+        return plain_answer(503, f"not {state}: {problem}")
 
     return page
 

@@ -284,7 +284,8 @@ class RequestGuard:
             )
         finally:
             self._waiting[address] -= 1
-            self._waiting += Counter()  # removes addresses that no longer wait
+            if not self._waiting[address]:
+                del self._waiting[address]
 
 
 def plain_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

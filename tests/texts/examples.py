@@ -647,7 +647,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.IDENTICAL, segment="all"),
         finding(FaultKind.ALIKE),
         finding(FaultKind.INTERLEAVED),
-        finding(FaultKind.ALIKE, segment="all", detail={"is_slight": 1.0}),
+        finding(FaultKind.ALIKE, segment="all", detail={"is_more_alike": 1.0}),
         finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
         finding(FaultKind.STALE),
         finding(FaultKind.STALE, detail={"of_before": 1.0}),

@@ -61,6 +61,11 @@ class Problem:
     line: int | None = None
 
 
+def problem_of(key: str, message: str) -> Problem:
+    """A problem of one key, whose path is only this key."""
+    return Problem((key,), message)
+
+
 def dotted_path(path: KeyPath) -> str:
     """A key path as text: ``comparisons[0].rules[1].alert``.
 

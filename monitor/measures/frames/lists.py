@@ -227,7 +227,7 @@ def as_scores(column: pd.Series, what: str) -> Floats:
     elif pandas_types.is_numeric_dtype(dtype) and not (
         pandas_types.is_bool_dtype(dtype) or pandas_types.is_complex_dtype(dtype)
     ):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return column.to_numpy(dtype=float, na_value=np.nan)
     else:
         wrong = column.tolist()
     first = f"{wrong[0]!r}" if wrong else f"the type {dtype}"

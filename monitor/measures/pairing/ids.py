@@ -54,7 +54,7 @@ def hash_ids(vocabulary: pd.Index) -> Hashes:
         return vocabulary.to_numpy().astype(np.uint64)
     texts = vocabulary.astype("str")
     hashes = pd.util.hash_array(texts.to_numpy(dtype=object), categorize=False)
-    is_whole = np.asarray(texts.str.fullmatch("0|-?[1-9][0-9]{0,17}"), dtype=np.bool_)
+    is_whole = np.asarray(texts.str.fullmatch("0|-?[1-9][0-9]{0,17}"), dtype=bool)
     hashes[is_whole] = texts[is_whole].astype(np.int64)
     return hashes
 

@@ -187,12 +187,12 @@ def flatten_cells(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
             cells = cells.cast(pa.list_(cells.type.value_type))
         lengths = pc.list_value_length(cells).fill_null(0).to_numpy(zero_copy_only=False)
         is_null = cells.is_null().to_numpy(zero_copy_only=False)
-        no_odd = np.zeros(len(cells), dtype=np.bool_)
+        no_odd = np.zeros(len(cells), dtype=bool)
         return cells.flatten(), lengths.astype(np.int64), is_null, no_odd
     values: list[object] = []
     lengths = np.zeros(len(cells), dtype=np.int64)
-    is_missing = np.zeros(len(cells), dtype=np.bool_)
-    is_odd = np.zeros(len(cells), dtype=np.bool_)
+    is_missing = np.zeros(len(cells), dtype=bool)
+    is_odd = np.zeros(len(cells), dtype=bool)
     for row, cell in enumerate(cells):
         if isinstance(cell, list | tuple):
             values += cell

@@ -223,7 +223,7 @@ class ScoreSink(Protocol):
     ) -> AbstractContextManager[Callable[[Scores], object]]:
         """Store the scores of this slot's run, with the facts in ``about``.
 
-        The caller passes each block of scores to the yielded function. At the end the scores replace
+        The caller passes each block of users to the yielded function. At the end the scores replace
         the scores of an earlier run of the slot. After an exception nothing has changed. Raises
         OutputError if the scores cannot be written.
         """

@@ -153,11 +153,18 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
     return series
 
 
-def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[int, int] | None:
+@immutable
+class EarlyStop:
+    """How many users ``stop_when: decided`` would have asked in the newest ok run."""
+
+    needed: int
+    users: int  # the number of users of the run
+
+
+def estimate_early_stop(comparison: Comparison, history: SqlHistory) -> EarlyStop | None:
     """Estimate how many users ``stop_when: decided`` would have asked in the newest ok run.
 
-    Returns this number and the run's number of users. Returns None if the comparison cannot stop
-    early, or if it stops early already.
+    Returns None if the comparison cannot stop early, or if it stops early already.
     """
     rules = comparison.judging.similarity_rules
     size = comparison.measuring.sample
@@ -174,7 +181,7 @@ def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[in
     # A run ends when its last rule is certain. This is the mean over the random orders.
     share = float(np.max(shares, axis=0).mean()) if shares else 1.0
     users = max((each.n for each in figures.summaries.values()), default=0)
-    return round(share * users), users
+    return EarlyStop(needed=round(share * users), users=users)
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.measures.metrics import Metric, Need, parse
+from monitor.measures.metrics import Metric, Need, drift_direction, parse
 from monitor.model.alerts import Transition
 from monitor.model.arrays import Floats
 from monitor.model.errors import ConfigError
@@ -66,7 +66,7 @@ def configured_comparison(
 
     ``every`` replaces the accepted time between two false alerts.
     """
-    options = pick_comparison({each.name: each for each in settings.comparisons}, name)
+    options = pick_comparison(settings.comparisons_by_name, name)
     comparison = to_comparison(options)
     interval = to_schedule(options).interval
     if every is None:
@@ -191,15 +191,12 @@ def _make_rule(name: str, metric: Metric, statistic: Statistic, segment: str) ->
 
     ``name`` is the word for the metric in the names of alerts.
     """
-    falls = metric.higher_is_more_alike
-    if statistic.floor is not None:
-        falls = not falls  # share_below(x) rises if the scores fall
-    direction = Direction.BELOW if falls else Direction.ABOVE
+    direction = drift_direction(str(metric), statistic)
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
     alert = name
     for word in re.findall(r"[A-Za-z0-9]+", subject):
         alert += word[0].upper() + word[1:]
-    change = "Drop" if falls else "Rise"
+    change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
         alert=alert[: 100 - len(change)] + change,
         metric=str(metric),

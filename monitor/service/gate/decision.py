@@ -122,8 +122,7 @@ def decide_gate(
     """
     users_at = None
     if question.needs_panel:
-        names = [each.name for each in settings.comparisons]
-        options = settings.comparisons[names.index(question.comparison.name)]
+        options = settings.comparisons_by_name[question.comparison.name]
         source = open_users(options.users, options.baseline)
         users_at = partial(source.users, dimensions=tuple(options.users.segments))
     return judge_stored(history, question, clock, users_at, most_looks=most_looks)

@@ -464,9 +464,11 @@ def _read_panel(
         return stored.panel
     # If the source has not changed, this draws the same users again.
     panel = draw_users(users_at(run.slot), question.comparison, run.slot)
+    has_changed = not scored.isin(panel.users).all()
     # In an unpaired comparison, users that switched arms are users of the source, but not asked.
-    is_other = len(panel.segments[ALL]) != run.asked and not question.is_unpaired
-    if is_other or not scored.isin(panel.users).all():
+    if not question.is_unpaired and len(panel.segments[ALL]) != run.asked:
+        has_changed = True
+    if has_changed:
         raise InputError(
             f"the segments of the run of {format_instant(run.slot)} are lost, because the "
             "source's users have changed. Set keep_lists: all to store the newest run's segments, "

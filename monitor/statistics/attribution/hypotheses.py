@@ -22,7 +22,7 @@ from monitor.statistics.attribution.habits import (
     least_share,
     number_common_lists,
     share_bins,
-    widest,
+    widest_shares,
 )
 
 # A fault is found only if it hit at least this many users.
@@ -204,8 +204,9 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
     suspicions = []
     newly_shared = is_shared & ~was_shared
-    if _is_increase(newly_shared, was_shared & ~is_shared, least):
-        everybody = np.ones(len(codes), dtype=np.bool_)
+    no_longer_shared = was_shared & ~is_shared
+    if _is_increase(newly_shared, no_longer_shared, least):
+        everybody = np.ones(len(codes), dtype=bool)
         suspicion = Suspicion(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
         )
@@ -230,7 +231,7 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
     was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
-    everybody = np.ones(len(codes), dtype=np.bool_)
+    everybody = np.ones(len(codes), dtype=bool)
     few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
     suspicion = _describe_shared(scene, few, group)
     return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
@@ -282,7 +283,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
-            usual = widest(usual, in_healthy_runs)
+            usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
     largest = _search_segments(scene, find)
@@ -290,15 +291,15 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
-    users = rows[bins[rows] == 1]
-    # Users come first if their lists were different in the earlier run.
-    users = users[np.argsort(bins_before[users], kind="stable")]
-    count = int((bins_before[users] != 1).sum())
+    similar = rows[bins[rows] == 1]
+    # The users whose lists were not similar in the earlier run come first.
+    newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
+    hit_users = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
-        count = round(outliers.hit_share * len(rows))
-    hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[users[:count]] = True
+        hit_users = round(outliers.hit_share * len(rows))
+    hit = np.zeros(len(bins), dtype=bool)
+    hit[newly_similar_first[:hit_users]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
     return Suspicion(
@@ -311,28 +312,32 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
 
 
 def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find all users, if the two lists of most users became more similar. Else None.
+    """Suspect that the lists of all users became more similar, if those of most users did.
 
-    If nearly all lists look interleaved, they are, even if many of them usually look so.
+    If nearly all lists look interleaved, the suspicion is that they are interleaved. None if the
+    mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
         return None
-    bins = _bin_likeness(scene.batch, changes.is_known)
-    bins_before = _bin_likeness(changes.former, changes.is_known)
+    everybody = changes.is_known
+    bins = _bin_likeness(scene.batch, everybody)
+    bins_before = _bin_likeness(changes.former, everybody)
     if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
         return None
-    everybody = changes.is_known
-    suspicion = Suspicion(
-        kind=FaultKind.ALIKE,
+    kind = FaultKind.ALIKE
+    # The lists are more alike than before, but need not be nearly the same.
+    detail = {"is_more_alike": 1.0}
+    looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if looks_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+        kind = FaultKind.INTERLEAVED
+        detail = {}
+    return Suspicion(
+        kind=kind,
         arm=_changed_more(scene, everybody),
         hit=everybody,
         judged=everybody,
-        detail={"is_slight": 1.0},
+        detail=detail,
     )
-    is_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if is_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
-        suspicion = replace(suspicion, kind=FaultKind.INTERLEAVED, detail={})
-    return suspicion
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
@@ -392,17 +397,19 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     None if there are hardly more such users than users with longer lists.
     """
     _, lengths = scene.batch.of(arm)
-    _, usual_lengths = _lists_before(scene, arm)
-    is_judged = usual_lengths > 0
-    is_shorter = is_judged & (lengths > 0) & (lengths < usual_lengths)
-    is_longer = is_judged & (lengths > usual_lengths)
+    _, lengths_before = _lists_before(scene, arm)
+    is_judged = lengths_before > 0
+    is_shorter = is_judged & (lengths > 0) & (lengths < lengths_before)
+    is_longer = is_judged & (lengths > lengths_before)
     if not _is_increase(is_shorter, is_longer):
         return None
+    # Duplicates are removed from lists, and this makes them shorter. If all lists with duplicates
+    # are among the shorter lists, they are this share of the shorter lists.
+    from_duplicates = _share_duplicated(scene, arm) / float(is_shorter.mean())
     detail = {
         "now": float(np.median(lengths[is_shorter])),
-        "before": float(np.median(usual_lengths[is_shorter])),
-        # The share of the shorter lists that the removal of duplicates can explain at most.
-        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(is_shorter.mean())),
+        "before": float(np.median(lengths_before[is_shorter])),
+        "duplicated": min(1.0, from_duplicates),
     }
     return Suspicion(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
@@ -447,16 +454,16 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     None if such items filled few places of the former lists, or if other items changed too.
     """
     lists = changes.lists[arm]
-    frequent_items, frequent_share = lists.find_removed(_LISTED)
+    frequent = lists.find_removed(_LISTED)
     # The items that the other arm's lists lost in this run show how many usually disappear.
-    _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
-    least_share = _LEAST_REMOVED + _TIMES_USUAL * usual_share
-    if frequent_share < least_share or len(frequent_items) < _LEAST_ITEMS:
+    usual = changes.lists[arm.other].find_removed(_LISTED)
+    least_exposure = _LEAST_REMOVED + _TIMES_USUAL * usual.exposure
+    if frequent.exposure < least_exposure or len(frequent.items) < _LEAST_ITEMS:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
-    removed, share = lists.find_removed(_RARELY_LISTED)
-    is_removed = np.isin(lists.former, removed)
+    removed = lists.find_removed(_RARELY_LISTED)
+    is_removed = np.isin(lists.former, removed.items)
     # If the lists lost many other items too, they changed for another reason.
     if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
@@ -465,7 +472,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
         arm=arm,
         hit=np.asarray(is_removed.any(axis=1)),
         judged=changes.is_known,
-        detail={"items": float(len(removed)), "exposure": share},
+        detail={"items": float(len(removed.items)), "exposure": removed.exposure},
     )
 
 
@@ -475,28 +482,35 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     If some items rose and others fell, one direction is used: that of the item with the largest
     weighed change. None if there are no such items, or if other items changed too.
     """
-    lists = changes.lists[arm]
-    items, lists_before, lists_now = lists.item_counts
-    users = int(changes.is_known.sum())
-    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
-    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
-    usual_users = users * sum(usual_share_moved)
-    least_change = max(_TIMES_MOVED * usual_users, _LEAST_USERS + _MORE * math.sqrt(usual_users))
-    weighed = lists.weighed_changes
+    counts = changes.lists[arm].item_counts
+    weighed = counts.weighed_changes
+    least_change = _least_item_change(scene, changes, arm)
     if weighed.max(initial=0.0) < least_change:
         return None
     most_moved = int(np.argmax(weighed))
-    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
-    is_moved = (weighed >= least_change) & ((lists_now > lists_before) == has_risen)
-    count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
-    count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
-    has_gained = (count_now > count_before) & changes.is_known
-    has_lost = (count_now < count_before) & changes.is_known
-    # Healthy lists gain and lose such items about equally often.
-    hit, by_chance = (has_gained, has_lost) if has_risen else (has_lost, has_gained)
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(count_now - count_before)):
+    rises = counts.now > counts.before
+    has_risen = bool(rises[most_moved])
+    is_moved = (weighed >= least_change) & (rises == has_risen)
+    moved = _count_gained(changes.lists[arm], counts.items[is_moved])
+    if not has_risen:
+        moved = -moved
+    hit = changes.is_known & (moved > 0)
+    if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
         return None
-    kind, detail = _describe_moved(lists, is_moved, most_moved, users)
+    users = int(changes.is_known.sum())
+    # Healthy lists gain and lose such items about equally often.
+    by_chance = changes.is_known & (moved < 0)
+    kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
+    detail = {
+        "items": float(is_moved.sum()),
+        "before": float(counts.before[most_moved] / users),
+        "now": float(counts.now[most_moved] / users),
+    }
+    places_before = counts.before[is_moved].sum()
+    if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
+        kind = FaultKind.ITEMS_GONE
+        exposure = float(places_before / max(1, counts.before.sum()))
+        detail = {"items": detail["items"], "exposure": exposure}
     return Suspicion(
         kind=kind,
         arm=arm,
@@ -507,29 +521,19 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     )
 
 
-def _describe_moved(
-    lists: OwnLists, is_moved: Flags, most_moved: int, users: int
-) -> tuple[FaultKind, dict[str, float]]:
-    """Return the kind and the detail of the fault of the items that moved.
+def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+    """Return the weighed change from which an item is at fault. It is a number of users."""
+    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
+    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
+    usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
+    return max(_TIMES_MOVED * usual_users, _LEAST_USERS + _MORE * math.sqrt(usual_users))
 
-    The kind is `ITEMS_GONE` if the items fell, and if at most `STILL_LISTED` of their places are
-    left. Otherwise it is `ITEMS_RISEN` or `ITEMS_FALLEN`. ``is_moved`` (items,) marks the items.
-    ``most_moved`` is the row of the item that moved most. ``users`` is the number of users whose
-    changes are known.
-    """
-    _, lists_before, lists_now = lists.item_counts
-    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
-    detail = {"items": float(is_moved.sum())}
-    places_before = lists_before[is_moved].sum()
-    places_now = lists_now[is_moved].sum()
-    if not has_risen and places_now <= STILL_LISTED * places_before:
-        kind = FaultKind.ITEMS_GONE
-        detail["exposure"] = float(places_before / max(1, lists_before.sum()))
-    else:
-        kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
-        detail["before"] = float(lists_before[most_moved] / users)
-        detail["now"] = float(lists_now[most_moved] / users)
-    return kind, detail
+
+def _count_gained(lists: OwnLists, items: Codes) -> Integers:
+    """Return how many of these items each user's list gained, (n,). Lost items count as -1."""
+    count_before = np.isin(lists.former, items).sum(axis=1)
+    count_now = np.isin(lists.present, items).sum(axis=1)
+    return np.asarray(count_now - count_before)
 
 
 def _keeps_rest(
@@ -555,26 +559,32 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     None if there are hardly more such users than usual, or if the items in front are the same for
     many users. None also if the items behind did not move, were replaced, or changed their order.
     """
+    lists = changes.lists[arm]
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
         suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if suspicion is None:
             continue
         hit = suspicion.hit
-        # ``with_front`` are the lists that have the items in front.
-        lists = changes.lists[arm]
-        with_front, without_front = lists.former[hit], lists.present[hit]
-        if habit is Habit.FIRST_NEW:
-            with_front, without_front = without_front, with_front
-        _, users_by_first = np.unique(with_front[:, 0], return_counts=True)
-        differs_by_user = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
+        if habit is Habit.FIRST_GONE:
+            with_front, without_front = lists.former[hit], lists.present[hit]
+        else:
+            with_front, without_front = lists.present[hit], lists.former[hit]
+        if _has_common_first(with_front):
+            continue
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
-        is_shifted = differs_by_user and _median_move(places) >= _LEAST_MOVE * in_front
-        is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
-        if is_shifted and _keeps_rest(scene, changes, arm, hit, in_front):
+        has_moved = _median_move(places) >= _LEAST_MOVE * in_front
+        keeps_rest = _keeps_rest(scene, changes, arm, hit, in_front)
+        if has_moved and keeps_rest and _keeps_order(scene, lists, suspicion):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
             return replace(suspicion, detail=detail)
     return None
+
+
+def _has_common_first(lists: Codes) -> bool:
+    """Whether more than `_MOST_COMMON` of the lists have the same first item."""
+    _, users_by_first = np.unique(lists[:, 0], return_counts=True)
+    return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
 def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
@@ -713,7 +723,7 @@ def _find_by_habit(
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
-    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
     return Suspicion(
         kind=kind,
@@ -768,17 +778,17 @@ def usual_shares(
     3. If ``rows`` of a segment are given, the other arm's shares among these users are combined
        with them. The users of a segment may usually change more than all users.
 
-    `widest` combines shares.
+    `widest_shares` combines shares.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
-        shares = widest(shares, share_bins(other_bins))
+        shares = widest_shares(shares, share_bins(other_bins))
     if rows is None:
         return shares
-    return widest(shares, share_bins(other_bins[rows]))
+    return widest_shares(shares, share_bins(other_bins[rows]))
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:

@@ -89,7 +89,7 @@ class Scale:
         Raises InputError if a score is NaN, or if it is outside of the range. A score may be
         outside by as much as rounding can cause.
         """
-        unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
+        unit = (np.asarray(values, dtype=float) - self.low) / (self.high - self.low)
         is_inside = (unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING)
         if not is_inside.all():
             first = np.asarray(values)[~is_inside][0]
@@ -147,7 +147,7 @@ class ScoreCounts:
 def count_scores(unit: Floats) -> ScoreCounts:
     """Count scores on [0, 1], of any shape."""
     values, counts = np.unique(unit, return_counts=True)
-    return ScoreCounts(values.astype(np.float64), counts.astype(np.float64))
+    return ScoreCounts(values.astype(float), counts.astype(float))
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _round_up(scores: ScoreCounts) -> ScoreCounts:
         return scores
     # Scores are rounded up, since higher scores can only raise the upper bound.
     values, cells = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
-    return ScoreCounts(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
+    return ScoreCounts(values, np.bincount(cells, weights=scores.counts).astype(float))
 
 
 def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
@@ -302,9 +302,9 @@ def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.
     outside of (0, 1).
     """
     require_level(alpha)
-    evidence = np.asarray(log_evidence, dtype=np.float64)
+    evidence = np.asarray(log_evidence, dtype=float)
     count = len(evidence)
-    is_rejected = np.zeros(count, dtype=np.bool_)
+    is_rejected = np.zeros(count, dtype=bool)
     if not count:
         return is_rejected
     order = np.argsort(-evidence, kind="stable")

@@ -14,12 +14,12 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   as clicks differs, from the `OutcomeMoments` of each arm. `outcomes.half_width(users, days)` is
   the width.
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
-  `between.between_excess(baseline, candidate, p) -> BetweenSimilarities`: how much less alike
-  two users of different arms are than two users of one arm.
-- `exposure.find_shifted(baseline, candidate, most) -> tuple[CodeExposure, ...]`: the items whose
+  `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
+  of different arms are than two users of one arm.
+- `exposure.find_shifted(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
   exposure differs most, from two `ListCounts`.
-- `arms_differed.compare_before(codes, is_candidate, hashes) -> BeforeCheck`: did the arms differ
-  before the test began?
+- `arms_differed.compare_before(codes, is_candidate, hashes) -> float | None`: did the arms
+  differ before the test began?
 - `rollout.pair_scores(baseline, candidate, rng) -> Floats`: differences of scores for the gate.
 
 A healthy training changes the self gap and the far gap too. So a gap must never be compared with 0

@@ -148,20 +148,22 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     )
     if latest is None:
         return page
-    explanation = latest.explanation
-    ended = latest.last_end if not firing else None
-    return replace(
+    page = replace(
         page,
         state=state_of(latest),
         reason=latest.reason,
         slot=latest.slot,
-        sentence=explanation.sentence if explanation else None,
-        since=explanation.since if explanation else None,
-        ended_incident=read_ended(site, ended) if ended else None,
-        by_chance=score_by_chance(page.metric, latest) if page.metric else None,
         arm_scores=latest.arm_scores,
         unpaired=latest.unpaired,
     )
+    explanation = latest.explanation
+    if explanation is not None:
+        page = replace(page, sentence=explanation.sentence, since=explanation.since)
+    if page.metric is not None:
+        page = replace(page, by_chance=score_by_chance(page.metric, latest))
+    if latest.last_end is not None and not firing:
+        page = replace(page, ended_incident=read_ended(site, latest.last_end))
+    return page
 
 
 def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
@@ -183,7 +185,7 @@ def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, per
         metrics = configured.measuring.metrics
     metric = query.chosen.get("metric")
     if metric not in metrics:
-        metric = next(iter(metrics), None)
+        metric = metrics[0] if metrics else None
         if latest is not None and latest.leading_metric is not None:
             metric = latest.leading_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
@@ -208,12 +210,12 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     period, since, until = _choose_time(query, latest, now)
     choice = _choose_series(site, query, latest, period)
     name = choice.comparison
-    metric = choice.metric
     segment = choice.segment
+    metric = choice.metric or ""  # without a metric the run measured nothing
     configured = site.comparison(name)
     pages = site.store.pages
     points = pages.series(
-        SeriesKey(name, metric or "", segment),
+        SeriesKey(name, metric, segment),
         alert=find_rule_on_drop(configured, metric),
         since=since,
         until=until,
@@ -223,10 +225,10 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
-    if metric:
-        stored = pages.histograms([*slots], metric, segment)
+    for run_id, histogram in pages.histograms([*slots], metric, segment).items():
         # A gap between the arms is one value, so it has no histogram over users.
-        histograms = {run_id: each for run_id, each in stored.items() if each.counts}
+        if histogram.counts:
+            histograms[run_id] = histogram
     segment_means = _read_segment_means(site, choice, until)
     # An alert of the period may have ended after the period.
     changes = pages.changes(name, segment, since=since, until=max(until, now))
@@ -261,7 +263,9 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     # A gap between the arms rises if the arms drift apart, and similarity falls.
     derived, _ = parse_derived(choice.metric)
     change = _rise_of_mean if derived in GAPS else _fall_of_mean
-    return sorted((each for each in means if each.segment != ALL), key=change, reverse=True)
+    parts = [each for each in means if each.segment != ALL]
+    parts.sort(key=change, reverse=True)
+    return parts
 
 
 def _in_time(
