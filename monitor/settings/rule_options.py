@@ -197,10 +197,10 @@ class _LearnedKeys(_LimitKeys):
     including `all`. With `[all, country=UK]`, the rule judges the segments `all` and
     `country=UK`."""
     learned: Literal["drop", "trend", "jump"] | None = None
-    """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
-    five of them. With `drop`, the rule is in breach if one run is outside the expected range. For
-    `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
-    of many runs add up to a lasting change."""
+    """Use this key in place of a threshold. The rule learns its limit from earlier healthy runs,
+    and needs at least five of them. With `drop`, the rule is in breach if one run is outside the
+    expected range. For `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in
+    breach if small changes of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
     """The direction of change that is a breach. You can use this key only together with `learned`.
     `drift` means less similar lists. `improvement` means lists that are suspiciously similar."""
