@@ -150,7 +150,7 @@ def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> s
         f"### {titles[model]}",
         _about(model) + (f" You can also use the keys in these tables: {also}." if also else ""),
     ]
-    docs = {}
+    docs = dict[str, str]()
     for kind in RULE_KINDS if model is RuleOptions else (model,):
         docs |= field_docs(kind)
     if rows := [

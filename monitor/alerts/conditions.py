@@ -35,10 +35,6 @@ from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
-_REASONS = {
-    Condition.SPLIT_OFF: RunReasonKind.SPLIT_OFF,
-    Condition.ARMS_DIFFERED: RunReasonKind.ARMS_DIFFERED,
-}
 MOVED = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
@@ -102,7 +98,8 @@ def judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
     """
     if findings.unpaired is None:
         return None
-    reason = find_reason(findings.reasons, _REASONS[condition])
+    # The kind of reason has the name of the condition.
+    reason = find_reason(findings.reasons, RunReasonKind(condition))
     if reason is None:
         return _make_clear_verdict(condition)
     return verdict_without_value(

@@ -579,16 +579,19 @@ def _compose_messages(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) 
     by_key = _by_message(deliveries)
     new_changes = [delivery.transition for delivery in by_key.pop(None, ())]
     messages = []
-    for key, of_message in by_key.items():
-        changes = [delivery.transition for delivery in of_message]
-        messages += [replace(message, key=key) for message in compose_messages(changes, snapshot)]
+    for key, possibly_sent in by_key.items():
+        changes = [delivery.transition for delivery in possibly_sent]
+        for message in compose_messages(changes, snapshot):
+            messages.append(replace(message, key=key))
         # The next messages are composed as if this message had arrived.
-        starts = tuple(change for change in changes if change.is_start)
-        delivered = snapshot.delivered.union(str(start.dedup_key) for start in starts)
+        starts = [change for change in changes if change.is_start]
         snapshot = replace(
-            snapshot, sent_starts=(*snapshot.sent_starts, *starts), delivered=delivered
+            snapshot,
+            sent_starts=(*snapshot.sent_starts, *starts),
+            delivered=snapshot.delivered.union(str(start.dedup_key) for start in starts),
         )
-    return [*messages, *compose_messages(new_changes, snapshot)]
+    messages += compose_messages(new_changes, snapshot)
+    return messages
 
 
 def _group_incidents(changes: Iterable[Transition]) -> list[list[Transition]]:

@@ -514,15 +514,14 @@ def _compare_with_reference(
     counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
     )
+    limits_by_angle = np.where(is_below, prediction.low, prediction.high)
+    p_by_angle = np.where(is_below, p_below, p_above)
     mirrored_limits, p, is_counted = judge_rare(
         is_share_of_users & np.isfinite(values),
         (_mirror_angles(normal.used_values, is_mirrored), normal.errors),
         (_mirror_angles(values, is_mirrored), errors),
         alpha,
-        by_angle=(
-            _mirror_angles(np.where(is_below, prediction.low, prediction.high), is_mirrored),
-            np.where(is_below, p_below, p_above),
-        ),
+        by_angle=(_mirror_angles(limits_by_angle, is_mirrored), p_by_angle),
         # Some list is always the most common one, so at least one user has it.
         always=counts_most_common_list.astype(float),
     )

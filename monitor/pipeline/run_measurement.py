@@ -12,7 +12,7 @@ from monitor.model.memory import Memory
 from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Keep
-from monitor.pipeline.accumulator import SUBSET_USERS, RemoteMeasurer, RunAccumulator
+from monitor.pipeline.accumulator import RemoteMeasurer, RunAccumulator, users_in_subset
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
@@ -34,7 +34,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
-    subset_users: int = SUBSET_USERS,
+    subset_users: int | None = None,
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
@@ -42,6 +42,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     changed. All other faults are counted in the coverage.
     """
     measuring = comparison.measuring
+    subset_users = subset_users or users_in_subset(measuring.k)
     if stopwatch.clock.now() < slot + measuring.relevance_after:
         # Labels must not be read too early, because incomplete labels look complete.
         arms = replace(arms, relevance=None)

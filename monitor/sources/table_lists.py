@@ -28,6 +28,7 @@ from monitor.measures.reading.lists import (
     join_lists,
     order_rows,
     parse_cell,
+    parse_numbers,
     read_lists,
 )
 from monitor.measures.reading.numbers import number_column, value_array
@@ -292,7 +293,9 @@ class TableLists:
         name = str(options.items)
         cells = rows[name]
         scores = rows[options.scores] if options.scores else None
+        kind = ColumnKind.LISTS
         if isinstance(cells, pa.Array) and not is_text(cells.type):
+            kind = ColumnKind.IDS
             require_lists(cells, name, self.where, "rank")
         else:
             cells = parse_cells(cells)
@@ -306,8 +309,7 @@ class TableLists:
             k=self.k,
             no_item=options.no_item,
         )
-        need = ColumnKind.IDS if isinstance(cells, pa.Array) else ColumnKind.LISTS
-        tally.count(name, need, lists.unreadable, len(cells), lists.example)
+        tally.count(name, kind, lists.unreadable, len(cells), lists.example)
         return lists
 
     def _array(self, column: Any, name: str, tally: Tally) -> pa.Array:  # noqa: ANN401
@@ -324,8 +326,15 @@ def _filter(column: Any, is_left: Flags) -> Any:  # noqa: ANN401 - Arrow or Pyth
     return list(compress(column, is_left))
 
 
-def parse_cells(column: Any) -> list[object]:  # noqa: ANN401 - Arrow or Python
-    """Convert the cells of a column to Python's values. Texts are parsed as JSON."""
+def parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python
+    """Convert the cells of a column to lists. Texts are parsed as JSON.
+
+    The result is an Arrow array if all texts are lists of whole numbers, and Python's values
+    otherwise.
+    """
+    numbers = parse_numbers(column)
+    if numbers is not None:
+        return numbers
     return list(map(parse_cell, column.to_pylist() if isinstance(column, pa.Array) else column))
 
 

@@ -300,7 +300,8 @@ def count_differed(pool, repetitions, users=2_000, hit=0.0):
         lists = pool.before[rows].copy()
         lists[is_candidate & (rng.random(users) < hit)] = -1
         hashes = rng.integers(0, 2**63, users).astype(np.uint64)
-        differed += arms_differed.compare_before(lists, is_candidate, hashes) <= arms_differed.LIMIT
+        p_value = arms_differed.compare_before(lists, is_candidate, hashes)
+        differed += p_value is not None and p_value <= arms_differed.LIMIT
     return percent(differed / repetitions, 3)
 
 

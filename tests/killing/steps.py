@@ -73,7 +73,7 @@ BETWEEN_SEND_AND_RECORD = ("after send", "before record")
 def serve(config, step):
     """A daemon on this configuration until SIGTERM. After SIGUSR1 it dies at the step."""
     # To open a database of DuckDB is half of a run.
-    databases.is_first_ring = lambda: True  # type: ignore[attr-defined]
+    databases.shares_databases = lambda: True  # type: ignore[attr-defined]
     if step is not None:
         STEPS[step]()
     asked = threading.Event()

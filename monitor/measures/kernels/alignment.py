@@ -76,12 +76,13 @@ class Alignment:
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
     @cached_property
-    def common(self) -> Ranks:
+    def common(self) -> Array:
         """The number of items that the lists of each pair have in common."""
         if "agreement" in self.__dict__:
-            return self.agreement[-1]
+            last: Array = self.agreement[-1]
+            return last
         is_common = (self.positions < self.k).view(np.uint8)
-        common: Ranks = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
+        common: Array = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
         return common
 
     @cached_property

@@ -129,7 +129,7 @@ def _hash_input(
         k = items.shape[1]
         powers = np.multiply.accumulate(np.array([1, *[_FACTOR] * k], dtype=np.uint64))[::-1]
         # An id may have the hash of padding, -1. So the length is hashed too.
-        sums = lists.lengths * powers[0]
+        sums = lists.lengths.astype(np.uint64) * powers[0]
         sums += np.einsum("ij,j->i", items, powers[1:], dtype=np.uint64, casting="unsafe")
         hashes = mix(hashes + np.append(mix(sums), np.uint64(0))[rows_of_arm])
     return hashes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -41,6 +42,7 @@ try:
 except ImportError:  # Spark's executors do not have pydantic
     _read_json = json.loads  # type: ignore[assignment]  # calls pass only a text or bytes
 
+_NUMBERS = r"^\[(0|[1-9][0-9]{0,17})(, ?(0|[1-9][0-9]{0,17}))*\]$"
 NoItems: TypeAlias = Collection[int | str | None] | None
 """Values in a list that mean "no item", such as padding. None means null."""
 Cells: TypeAlias = Any
@@ -315,6 +317,23 @@ def parse_cell(cell: object) -> object:
         return parse_json(cell)
     except ValueError:
         return cell
+
+
+def parse_numbers(cells: pa.Array | Sequence[object]) -> pa.Array | None:
+    """The lists in a column of texts, each of which is a JSON list of numbers like 0 or 42.
+
+    Null stays null. The result is None if any other cell is not such a text. Arrow needs a fifth of
+    the time that Python needs to parse a list.
+    """
+    with suppress(pa.ArrowException, UnicodeError):  # another type, or a lone surrogate
+        texts = pa.array(cells, pa.large_string())
+        # The first cell is tested first, because most columns with other lists have no such text.
+        for part in (texts[:1], texts):
+            if not pc.all(pc.match_substring_regex(part, _NUMBERS), min_count=0).as_py():
+                return None
+        digits = pc.replace_substring(pc.utf8_trim(texts, "[]"), " ", "")
+        return pc.split_pattern(digits, ",").cast(pa.large_list(pa.int64()))
+    return None
 
 
 def parse_column(cells: Sequence[str | None]) -> list[Any]:

@@ -26,8 +26,12 @@ def value_array(values: pa.Array | Iterable[object]) -> pa.Array:
     """An Arrow array of Python values of any type. Values of different types become text."""
     if isinstance(values, pa.Array):
         return values
-    plain = [float(value) if isinstance(value, Decimal) else value for value in values]
+    plain = list(values)
     kinds = set(map(type, plain)) - {type(None)}
+    if any(issubclass(kind, Decimal) for kind in kinds):
+        return value_array(
+            [float(value) if isinstance(value, Decimal) else value for value in plain]
+        )
     # Arrow would read True as 1 among numbers. It raises an error for values that it cannot
     # convert.
     with suppress(pa.ArrowException, TypeError, OverflowError):
