@@ -9,6 +9,7 @@ from importlib import import_module
 import typer.main
 
 import monitor
+from monitor.boundary.options import Options
 from monitor.cli.main import app
 
 # They run the program, make machine code, or load pyspark, which few tests need.
@@ -21,6 +22,13 @@ for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):
 # What the program loads only where it makes tables, judges or reads files.
 for _name in ("alembic.command", "alembic.config", "scipy.special", "pyarrow.pandas_compat"):
     import_module(_name)
+
+# Options build their schemas at their first use.
+_models = [Options]
+while _models:
+    _model = _models.pop()
+    _model.model_rebuild()
+    _models += _model.__subclasses__()
 
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)

@@ -30,7 +30,7 @@ import pytest
 
 from monitor.measures.reading import dialects
 from monitor.measures.reading.numbers import number_column
-from monitor.model.id_forms import speller
+from monitor.model.id_forms import make_speller
 
 ROOT = Path(__file__).parents[1]
 LENGTH = 100_000
@@ -205,8 +205,8 @@ def test_a_quadratic_expression_is_found(monkeypatch):
 def test_an_expression_of_the_configuration_cannot_backtrack(pattern):
     adverse = f"{'a' * 999}!"
 
-    assert within_limit(lambda: speller([{"regex": pattern}])([adverse] * 100))
-    assert speller([{"regex": pattern}])([adverse]) == [adverse]
+    assert within_limit(lambda: make_speller([{"regex": pattern}])([adverse] * 100))
+    assert make_speller([{"regex": pattern}])([adverse]) == [adverse]
 
 
 @pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", f"0.{'1' * LENGTH}"])
@@ -222,4 +222,4 @@ def test_a_long_text_in_a_column_of_numbers_is_no_number(text):
 
 
 def test_an_id_that_is_a_long_number_stays_as_it_is():
-    assert speller(["int"])(["0" * LENGTH]) == ["0" * LENGTH]
+    assert make_speller(["int"])(["0" * LENGTH]) == ["0" * LENGTH]

@@ -17,7 +17,7 @@ import redis
 import structlog
 
 from canary.marks import canary
-from monitor.boundary import scratch
+from monitor.boundary import temporary_database
 from monitor.boundary.foreign_errors import (
     describe_error,
     file_cause,
@@ -214,17 +214,17 @@ def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folder
     def refuse(**_):
         raise FileNotFoundError(errno.ENOENT, f"No usable temporary directory found in {ID}")
 
-    monkeypatch.setattr(scratch.tempfile, "mkdtemp", refuse)
-    monkeypatch.setattr(scratch.tempfile, "gettempdir", refuse)
+    monkeypatch.setattr(temporary_database.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(temporary_database.tempfile, "gettempdir", refuse)
     monkeypatch.setenv("TMPDIR", "/read-only")
 
-    with scratch.scratch_database("50MB") as database:
+    with temporary_database.scratch_database("50MB") as database:
         assert database.execute("SELECT 1").fetchall() == [(1,)]
         with pytest.raises(duckdb.OutOfMemoryException) as caught:
             database.execute(
                 "CREATE TABLE t AS SELECT repeat('x', 100) || range AS a FROM range(3000000)"
             )
-    said = scratch.room_trouble(str(caught.value))
+    said = temporary_database.room_trouble(str(caught.value))
     assert said is not None
     assert "none of /read-only, /tmp, /var/tmp" in said
     assert "set TMPDIR to a folder that can be written" in said

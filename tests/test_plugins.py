@@ -34,7 +34,7 @@ from monitor.pipeline.run import execute
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.run_scores import RunScores
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.receivers import RECEIVERS, ReceiverOptions, fields, open_receivers
+from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers, receiver_options
 from monitor.service.composition import open_wiring
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
@@ -322,7 +322,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
     ring, is_final, said, install, monkeypatch
 ):
     install()
-    monkeypatch.setattr(fields, "GRACE_S", 0.1)
+    monkeypatch.setattr(receiver_options, "GRACE_S", 0.1)
     monkeypatch.setattr(Bell, "ring", staticmethod(ring))
     entry = ReceiverOptions.model_validate(
         {"bell": {"timeout": "100ms" if ring is hang else "20s"}}

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts.machine import Evaluation, JudgedRule, advance
+from monitor.alerts.state_machine import Evaluation, JudgedRule, advance
 from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model.alerts import (
     AlertState,

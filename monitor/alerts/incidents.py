@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import chain, groupby
 from operator import attrgetter
 
-from monitor.alerts.machine import stable_key
+from monitor.alerts.state_machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.errors import ConfigError
 from monitor.model.explanation import FaultKind, Finding

@@ -13,8 +13,8 @@ from monitor.alerts.conditions import (
     judge_reason,
     judge_standstill,
 )
-from monitor.alerts.machine import Evaluation, JudgedRule, advance
-from monitor.alerts.unmatched import named_segments
+from monitor.alerts.state_machine import Evaluation, JudgedRule, advance
+from monitor.alerts.unmatched_names import named_segments
 from monitor.alerts.verdicts import (
     Reading,
     apply_bounds,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monitor.alerts.unmatched import with_known
+from monitor.alerts.unmatched_names import with_known
 from monitor.model.alerts import Expectation, Outcome, Verdict
 from monitor.model.rankings import CoverageRow
 from monitor.model.rules import (

@@ -70,9 +70,9 @@ def backtest(  # noqa: PLR0913 - the command's options
     is stored or sent. The exit code is 0 for any result, and 2 for a wrong file or name.
     """
     from monitor.service.analysis.backtest import backtest_rules
-    from monitor.settings.excerpt import load_database_settings
     from monitor.settings.loader import load_with_rules
     from monitor.settings.translation import to_comparison
+    from monitor.settings.unchecked_settings import load_database_settings
     from monitor.storage import opened_store
 
     first, last = parse_period(since, until)
@@ -88,7 +88,7 @@ def backtest(  # noqa: PLR0913 - the command's options
         if as_json:
             print_json(_as_dict(result))
         else:
-            _print(result)
+            _print_backtest(result)
 
 
 def _announced(transitions: Iterable[Transition]) -> list[Transition]:
@@ -118,7 +118,7 @@ def _as_dict(result: Backtest) -> dict[str, object]:
     }
 
 
-def _print(result: Backtest) -> None:
+def _print_backtest(result: Backtest) -> None:
     """Print the changes that the rules would have made, and the starts of each alert."""
     print_line(_runs_line(result))
     if changes := _announced(result.transitions):
@@ -171,7 +171,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"
-        charts.append((title, _draw(result, subject)))
+        charts.append((title, _draw_statistic(result, subject)))
     return {
         "backtest": result,
         "lines": [_runs_line(result), *_lacking_lines(result)],
@@ -181,7 +181,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
     }
 
 
-def _draw(result: Backtest, subject: Subject) -> Markup:
+def _draw_statistic(result: Backtest, subject: Subject) -> Markup:
     """Draw a statistic over all users. Mark when its alerts fired or would have fired."""
     from monitor.charts.time_chart import Level, Point, Span, draw_series
     from monitor.model.rules import FixedLimit

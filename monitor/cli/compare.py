@@ -80,15 +80,16 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     common: dict[str, object] = {
         "scores": scores,
         "no_item": no_item,
-        # This is text, because `file_options` leaves out the number 0.
-        "max_unreadable": None if max_unreadable is None else str(max_unreadable),
+        "max_unreadable": max_unreadable,
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": _read_forms("--user-ids", user_ids),
     }
     # The shapes that the rows may have. The first one that fits a file is used.
     shapes = list_shapes(common, items)
     if item or rank or in_order:
-        one_item_in_each_row = {**common, "item": item, "rank": rank, "in_order": in_order}
+        one_item_in_each_row = {**common, "item": item, "rank": rank}
+        if in_order:
+            one_item_in_each_row["in_order"] = True
         shapes = [one_item_in_each_row, {**common, "items": items}]
     if unpaired is not None:
         refuse_options(

@@ -9,7 +9,7 @@ import typer
 
 from monitor.cli.file_columns import fitting_options, pick_column
 from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
-from monitor.cli.parameters import parse_fixed
+from monitor.cli.parameters import parse_fixed, parse_pair
 from monitor.cli.stored_runs import print_run
 from monitor.model.instants import utc_now
 from monitor.texts.unpaired import ONE_RUN
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _ARM_COLUMNS = ("arm", "variant", "bucket", "treatment")
 _TIME_COLUMNS = ("time", "at", "ts", "timestamp", "served_at")
-_ARMS = 2
 
 
 def refuse_options(options: Mapping[str, object]) -> None:
@@ -48,13 +47,10 @@ def read_test(  # noqa: PLR0913 - the options of the command
 
     if arms is None or before is None:
         raise typer.BadParameter("--unpaired needs --arms A,B and --before DATE: give both")
-    values = [value.strip() for value in arms.split(",")]
-    if len(values) != _ARMS:
-        raise typer.BadParameter(f"--arms {arms!r} must have two values: write baseline,candidate")
     return LoggedTest(
         arm=arm or pick_column(log, _ARM_COLUMNS),
         time=time or pick_column(log, _TIME_COLUMNS),
-        arms=(values[0], values[1]),
+        arms=parse_pair("--arms", arms),
         before=parse_fixed("--before", before),
         baseline_share=split,
         outcomes=tuple(outcomes),

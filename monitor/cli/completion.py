@@ -23,7 +23,7 @@ _MOST_SLOTS = 50
 _Complete = Callable[[Any, str], list[str]]
 
 
-def _completed(find: Callable[[Any], Iterable[str]]) -> _Complete:
+def _make_completer(find: Callable[[Any], Iterable[str]]) -> _Complete:
     """Make a function for typer that returns the values that begin with the typed text."""
 
     def complete(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - typer's own click
@@ -46,9 +46,9 @@ def _config_of(ctx: Any) -> Path:  # noqa: ANN401 - likewise
 
 
 @contextmanager
-def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
+def _open_database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
     """Open the database of the configuration, if it exists, for a short wait only."""
-    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.unchecked_settings import load_database_settings
     from monitor.storage import SqlStore, parse_url
     from monitor.storage.transactions import Database, require_file
 
@@ -58,27 +58,27 @@ def _database(ctx: Any) -> Iterator[SqlStore]:  # noqa: ANN401 - likewise
         yield store
 
 
-def _comparisons(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    from monitor.settings.excerpt import load_comparison_names
+def _find_comparisons(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    from monitor.settings.unchecked_settings import load_comparison_names
 
     return load_comparison_names(_config_of(ctx))
 
 
-def _metrics(_: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+def _find_metrics(_: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS
 
     return [*METRICS, *ARM_METRICS]
 
 
-def _alerts(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    with _database(ctx) as store:
+def _find_alerts(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+    with _open_database(ctx) as store:
         return [state.alert for state in store.alerts.states(ctx.params.get("comparison"))]
 
 
-def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+def _find_segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
     """Return the segments of the newest run."""
-    with _database(ctx) as store:
+    with _open_database(ctx) as store:
         segments = []
         for run in store.history.runs(comparison=ctx.params.get("comparison"), limit=1):
             finished = store.history.finished_run(run.id)
@@ -87,16 +87,16 @@ def _segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
         return segments
 
 
-def _slots(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
+def _find_slots(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
     from monitor.cli.output import write_instant
 
-    with _database(ctx) as store:
+    with _open_database(ctx) as store:
         listed = store.history.runs(comparison=ctx.params.get("comparison"), limit=_MOST_SLOTS)
         return [write_instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
 
 
-complete_comparisons = _completed(_comparisons)
-complete_metrics = _completed(_metrics)
-complete_alerts = _completed(_alerts)
-complete_segments = _completed(_segments)
-complete_slots = _completed(_slots)
+complete_comparisons = _make_completer(_find_comparisons)
+complete_metrics = _make_completer(_find_metrics)
+complete_alerts = _make_completer(_find_alerts)
+complete_segments = _make_completer(_find_segments)
+complete_slots = _make_completer(_find_slots)

@@ -212,7 +212,7 @@ def _first_changes(
     previews: Sequence[Preview], settings: Settings, config: Path
 ) -> list[_FirstChange | None]:
     """Return for each preview which setting to change first, or None if it compared lists."""
-    from monitor.settings.excerpt import load_document
+    from monitor.settings.unchecked_settings import load_document
 
     # A file that is a pipe cannot be read again.
     if all(preview.unread_setting is None for preview in previews):
@@ -225,17 +225,17 @@ def _first_change(
     preview: Preview, settings: Settings, document: YamlDocument, config: Path
 ) -> _FirstChange | None:
     """Return which setting of the comparison to change first, or None if it compared lists."""
-    from monitor.settings.excerpt import line_of_setting
+    from monitor.settings.unchecked_settings import line_of_setting
 
     setting = preview.unread_setting
     if setting is None:
         return None
     name = preview.comparison.name
-    for options in settings.comparisons:
-        if options.name == name and options.users.all and setting == "users":
-            setting = "baseline"  # the users come from the baseline's lists
-        if options.name == name and options.unpaired is not None:
-            setting = "unpaired"  # one log has the users and the lists
+    options = settings.comparisons_by_name[name]
+    if options.unpaired is not None:
+        setting = "unpaired"  # one log has the users and the lists
+    elif setting == "users" and options.users.all:
+        setting = "baseline"  # the users come from the baseline's lists
     return _FirstChange(str(config), setting, line_of_setting(document, name, setting))
 
 
@@ -244,11 +244,12 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
     from monitor.texts.unpaired import write_arms
 
     comparison = preview.comparison
-    is_unpaired = comparison.measuring.unpaired is not None
+    users = "users drawn for this check"
+    if comparison.measuring.unpaired is not None:
+        users = "all users"
     print_line(
         f"{comparison.name}  slot {write_instant(preview.slot)}  "
-        f"next {write_instant(preview.next_slot)}  top {comparison.measuring.k}  "
-        f"{'all users' if is_unpaired else 'users drawn for this check'}"
+        f"next {write_instant(preview.next_slot)}  top {comparison.measuring.k}  {users}"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")
@@ -256,7 +257,8 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
         coverage = preview.coverage.all
         for (arm, reason), count in coverage.users_by_reason.items():
             sentence = f"  {arm}: {count} of {coverage.asked_of(arm)} users {reason}"
-            if note := preview.notes.get((arm, reason)):
+            note = preview.notes.get((arm, reason))
+            if note:
                 sentence += f" ({note})"
             print_line(sentence)
     arms = [] if preview.unpaired is None else write_arms(preview.unpaired)
@@ -286,15 +288,13 @@ def _preview_dict(preview: Preview, first_change: _FirstChange | None) -> dict[s
     """Return the preview as JSON."""
     users_by_reason = {} if preview.coverage is None else preview.coverage.all.users_by_reason
     notes = [f"{arm}: {note}" for (arm, _), note in preview.notes.items()]
-    change: dict[str, object] = {"change_first": None, "line": None}
-    if first_change is not None:
-        change = {"change_first": first_change.setting, "line": first_change.line}
     return {
         "comparison": preview.comparison.name,
         **attributes_of(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "problems": [*preview.problems, *notes],
-        **change,
+        "change_first": None if first_change is None else first_change.setting,
+        "line": None if first_change is None else first_change.line,
         "matches": _write_matches(preview),
         "unmatched": preview.unmatched,
         "unpaired": preview.unpaired,

@@ -39,7 +39,7 @@ def _require_revision(revision: str) -> str:
 
 
 def _database_url(config: Path) -> str:
-    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.unchecked_settings import load_database_settings
 
     return load_database_settings(config).database.get_secret_value()
 

@@ -89,7 +89,7 @@ def find_segments(path: Path, user: str) -> list[str]:
     import duckdb
     from pandas.api.types import infer_dtype
 
-    from monitor.boundary.scratch import scratch_database, sql_text
+    from monitor.boundary.temporary_database import scratch_database, sql_text
 
     segments: list[str] = []
     query = f"SELECT * FROM {sql_text(str(path))} LIMIT {_FIRST_ROWS}"  # noqa: S608 - quoted
@@ -142,12 +142,12 @@ def fitting_options(
 
 
 def file_options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
-    """Validate the options that are not empty. Raises InputError for a wrong option."""
+    """Validate the options that are given. Raises InputError for a wrong option."""
     from pydantic import ValidationError
 
     options: dict[str, object] = {"path": str(path), "follow_links": True}
     for key, value in columns.items():
-        if value:
+        if value is not None and value != "":
             options[key] = value
     try:
         return kind.model_validate(options)

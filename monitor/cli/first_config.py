@@ -213,25 +213,27 @@ def init(  # noqa: PLR0913 - the command's options
     if not force and target.exists():
         raise ConfigError(f"{target} exists already: use --force to replace it")
     if full:
-        _write(target, example_text(), force=force)
-        print_line(write_first_config(str(target), _option(target)))
+        _write_config(target, example_text(), force=force)
+        print_line(write_first_config(str(target), _config_option(target)))
         return
     ask = _Ask(reaches_person=_is_terminal() and not (minimal or is_answered))
     if kind is None:
         kind = _ask_kind(ask)
     sources = _SOURCES[kind](answers, ask)
-    _write(target, _short_text(answers.name, sources), force=force)
+    _write_config(target, _short_text(answers.name, sources), force=force)
     missing = [file for file in sources.files if find_file_problem(Path(file)) is not None]
     compared = 0
     if sources.files and not missing:
         compared = try_config(target)
         if not compared:
-            print_line(write_unusable_config(str(target), _option(target)))
+            print_line(write_unusable_config(str(target), _config_option(target)))
             raise typer.Exit(SOURCE_EXIT)
-    print_line(write_first_config(str(target), _option(target), missing=missing, users=compared))
+    print_line(
+        write_first_config(str(target), _config_option(target), missing=missing, users=compared)
+    )
 
 
-def _option(target: Path) -> str:
+def _config_option(target: Path) -> str:
     """Return the option that names the file in further commands, with a blank before it."""
     return "" if target == DEFAULT_CONFIG else f" --config {target}"
 
@@ -240,7 +242,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _write(target: Path, text: str, *, force: bool) -> None:
+def _write_config(target: Path, text: str, *, force: bool) -> None:
     """Write the file. Raises ConfigError if it exists and ``force`` is False."""
     from monitor.boundary.files import replace_file
 
@@ -262,7 +264,7 @@ def _short_text(name: str, sources: Sources) -> str:
     if sources.retrained is not None:
         noise_floor = _NOISE_FLOOR.format(retrained=sources.retrained)
     return _SHORT.format(
-        name=_quoted(name),
+        name=_value_as_yaml(name),
         every=sources.every,
         hint=sources.hint,
         baseline=sources.baseline,
@@ -299,12 +301,12 @@ def _ask_files(answers: InitAnswers, ask: _Ask) -> Sources:
     retrained = None
     if answers.retrained is not None:
         files.append(answers.retrained)
-        retrained = _file(answers.retrained, answers.columns, ask, is_named=True)
+        retrained = _file_as_yaml(answers.retrained, answers.columns, ask, is_named=True)
     return Sources(
         every="1d",
-        baseline=_file(baseline, answers.columns, ask, is_named=is_named),
-        candidate=_file(candidate, answers.columns, ask, is_named=is_named),
-        users=_users(answers, Path(baseline)),
+        baseline=_file_as_yaml(baseline, answers.columns, ask, is_named=is_named),
+        candidate=_file_as_yaml(candidate, answers.columns, ask, is_named=is_named),
+        users=_users_as_yaml(answers, Path(baseline)),
         retrained=retrained,
         hint=_HINT,
         files=tuple(files),
@@ -323,10 +325,10 @@ def _ask_http(answers: InitAnswers, ask: _Ask) -> Sources:
     _require_user(candidate)
     return Sources(
         every="1h",
-        baseline=_flow("http", {"url": baseline, "items": items}),
-        candidate=_flow("http", {"url": candidate, "items": items}),
+        baseline=_source_as_yaml("http", {"url": baseline, "items": items}),
+        candidate=_source_as_yaml("http", {"url": candidate, "items": items}),
         users=_users_file(users, answers.columns.user, is_named=is_named),
-        retrained=_retrained(answers, "http", key="url", options={"items": items}),
+        retrained=_retrained_as_yaml(answers, "http", key="url", options={"items": items}),
     )
 
 
@@ -336,12 +338,12 @@ def _ask_sql(answers: InitAnswers, ask: _Ask) -> Sources:
     candidate = answers.candidate or ask("Table with the lists on trial", "candidate")
     retrained = None
     if answers.retrained is not None:
-        retrained = _table(url, answers.retrained, answers.columns)
+        retrained = _table_as_yaml(url, answers.retrained, answers.columns)
     return Sources(
         every="1d",
-        baseline=_table(url, baseline, answers.columns),
-        candidate=_table(url, candidate, answers.columns),
-        users=_users(answers),
+        baseline=_table_as_yaml(url, baseline, answers.columns),
+        candidate=_table_as_yaml(url, candidate, answers.columns),
+        users=_users_as_yaml(answers),
         retrained=retrained,
     )
 
@@ -352,15 +354,17 @@ def _ask_redis(answers: InitAnswers, ask: _Ask) -> Sources:
     candidate = answers.candidate or ask("Keys of the lists on trial", "recs:v2:{user}")
     _require_user(baseline)
     _require_user(candidate)
-    users = f"{{{_flow('redis', {'url': url, 'key': baseline})}}} # all users with a key"
+    users = f"{{{_source_as_yaml('redis', {'url': url, 'key': baseline})}}} # all users with a key"
     if answers.users is not None:
-        users = _users(answers)
+        users = _users_as_yaml(answers)
     return Sources(
         every="1h",
-        baseline=_flow("redis", {"url": url, "type": "list", "key": baseline}),
-        candidate=_flow("redis", {"url": url, "type": "list", "key": candidate}),
+        baseline=_source_as_yaml("redis", {"url": url, "type": "list", "key": baseline}),
+        candidate=_source_as_yaml("redis", {"url": url, "type": "list", "key": candidate}),
         users=users,
-        retrained=_retrained(answers, "redis", key="key", options={"url": url, "type": "list"}),
+        retrained=_retrained_as_yaml(
+            answers, "redis", key="key", options={"url": url, "type": "list"}
+        ),
     )
 
 
@@ -386,12 +390,14 @@ def _require_user(pattern: str) -> None:
         )
 
 
-def _users(answers: InitAnswers, lists: Path | None = None) -> str:
+def _users_as_yaml(answers: InitAnswers, lists: Path | None = None) -> str:
     """Return the users as YAML. ``lists`` is the baseline's file, if it has one."""
     if answers.users is None:
         segments = ""
         if lists is not None:
-            segments = _segments(lists, answers.columns.user or pick_column(lists, USER_COLUMNS))
+            segments = _segments_as_yaml(
+                lists, answers.columns.user or pick_column(lists, USER_COLUMNS)
+            )
         return f"{{all: true{segments}}} # all users of the baseline"
     return _users_file(answers.users, answers.columns.user, is_named=True)
 
@@ -401,16 +407,16 @@ def _users_file(path: str, user: str | None, *, is_named: bool) -> str:
     if is_named:
         _require_file(path)
     column = user or pick_column(Path(path), USER_COLUMNS)
-    options = _flow("file", {"path": path, "user": column})
-    return f"{{{options}{_segments(Path(path), column)}}}"
+    options = _source_as_yaml("file", {"path": path, "user": column})
+    return f"{{{options}{_segments_as_yaml(Path(path), column)}}}"
 
 
-def _segments(path: Path, user: str) -> str:
+def _segments_as_yaml(path: Path, user: str) -> str:
     """Return the setting ``segments`` for the columns of the file, or an empty text."""
     columns = find_segments(path, user)
     if not columns:
         return ""
-    return f", segments: [{', '.join(map(_quoted, columns))}]"
+    return f", segments: [{', '.join(map(_value_as_yaml, columns))}]"
 
 
 def _require_file(path: str) -> None:
@@ -420,7 +426,7 @@ def _require_file(path: str) -> None:
         raise InputError(problem)
 
 
-def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
+def _file_as_yaml(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
     """Return a file with lists as YAML.
 
     Raises InputError if a named file does not exist, or if its columns cannot be recognized.
@@ -428,7 +434,7 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
     if is_named:
         _require_file(path)
     if find_file_problem(Path(path)) is not None:
-        return _flow("file", {"path": path, **_usual_columns(columns)})
+        return _source_as_yaml("file", {"path": path, **_usual_columns(columns)})
     try:
         options = _recognize(path, columns)
     except InputError as error:
@@ -441,7 +447,7 @@ def _file(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
         names["items"] = options.items
     if options.item is not None and options.rank is not None:
         names |= {"item": options.item, "rank": options.rank}
-    return _flow("file", names)
+    return _source_as_yaml("file", names)
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
@@ -468,7 +474,7 @@ def _usual_columns(columns: ColumnNames) -> dict[str, str]:
     return {"user": user, "item": item, "rank": columns.rank or RANK_COLUMNS[0]}
 
 
-def _table(url: str, table: str, columns: ColumnNames) -> str:
+def _table_as_yaml(url: str, table: str, columns: ColumnNames) -> str:
     """Return a table with lists as YAML, with the usual columns if it cannot be read.
 
     Raises InputError if its columns cannot be recognized.
@@ -484,7 +490,7 @@ def _table(url: str, table: str, columns: ColumnNames) -> str:
     names = _usual_columns(columns)
     if present:
         names = _pick_columns(table, present, columns)
-    return _flow("sql", {"url": url, "table": table, **names})
+    return _source_as_yaml("sql", {"url": url, "table": table, **names})
 
 
 def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> dict[str, str]:
@@ -507,7 +513,7 @@ def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> d
     return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
 
 
-def _retrained(
+def _retrained_as_yaml(
     answers: InitAnswers, kind: str, *, key: str, options: Mapping[str, str]
 ) -> str | None:
     """Return the source of the second training as YAML, or None if there is none.
@@ -516,16 +522,16 @@ def _retrained(
     """
     if answers.retrained is None:
         return None
-    return _flow(kind, {key: answers.retrained, **options})
+    return _source_as_yaml(kind, {key: answers.retrained, **options})
 
 
-def _flow(kind: str, options: Mapping[str, str]) -> str:
+def _source_as_yaml(kind: str, options: Mapping[str, str]) -> str:
     """Write a source as YAML in one line."""
-    pairs = ", ".join(f"{key}: {_quoted(value)}" for key, value in options.items())
+    pairs = ", ".join(f"{key}: {_value_as_yaml(value)}" for key, value in options.items())
     return f"{kind}: {{{pairs}}}"
 
 
-def _quoted(value: str) -> str:
+def _value_as_yaml(value: str) -> str:
     """Write a value in YAML, with quotes if it may need them."""
     is_plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()
     if is_plain and value[:1].isalpha() and value.lower() not in {"true", "false", "null"}:

@@ -63,7 +63,7 @@ def _fetch(
     """Return status and text of the answer. If the server ends the plain connection, try TLS."""
     plain.connect()
     try:
-        return _get(plain, path)
+        return _request_text(plain, path)
     except _CLOSED as error:
         plain_error = error
     try:
@@ -73,13 +73,13 @@ def _fetch(
             raise _refusal(error) from None
         raise plain_error from None
     try:
-        return _get(encrypted, path)
+        return _request_text(encrypted, path)
     except (ssl.SSLError, *_CLOSED) as error:
         # In TLS 1.3 the server may refuse the client's certificate after the handshake.
         raise _refusal(error) from None
 
 
-def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
+def _request_text(connection: HTTPConnection, path: str) -> tuple[int, str]:
     with closing(connection):
         # Continue, because the server may have answered before it closed the connection.
         with suppress(BrokenPipeError, ConnectionResetError):

@@ -10,12 +10,11 @@ import typer
 
 from monitor.cli.file_columns import file_options, pick_column
 from monitor.cli.output import print_json, print_line, print_table
-from monitor.cli.parameters import AsJson
+from monitor.cli.parameters import AsJson, parse_pair
 from monitor.model.errors import InputError, SourceError
 
 _TEAM_COLUMNS = ("team", "arm", "variant")
 _CLICK_COLUMNS = ("click", "clicked", "clicks")
-_TEAMS = 2
 
 
 def interleaved(
@@ -55,16 +54,12 @@ def interleaved(
     from monitor.sources.file import FileUsersOptions
     from monitor.texts.unpaired import write_preference
 
-    values = [value.strip() for value in teams.split(",")]
-    if len(values) != _TEAMS or values[0] == values[1]:
-        raise typer.BadParameter(
-            f"--teams {teams!r} must have two values: write baseline,candidate"
-        )
+    pair = parse_pair("--teams", teams)
     options = file_options(FileUsersOptions, log, {"user": user or pick_column(log, USER_COLUMNS)})
     team = team or pick_column(log, _TEAM_COLUMNS)
     click = click or pick_column(log, _CLICK_COLUMNS)
     try:
-        preference = compare_teams(options, team, click, (values[0], values[1]))
+        preference = compare_teams(options, team, click, pair)
     except SourceError as error:
         raise InputError(error.shown) from None
     if as_json:
@@ -72,8 +67,8 @@ def interleaved(
         return
     ties = preference.users - preference.for_baseline - preference.for_candidate
     rows = (
-        (f"the baseline ({values[0]})", f"{preference.for_baseline:,}"),
-        (f"the candidate ({values[1]})", f"{preference.for_candidate:,}"),
+        (f"the baseline ({pair[0]})", f"{preference.for_baseline:,}"),
+        (f"the candidate ({pair[1]})", f"{preference.for_candidate:,}"),
         ("both equally", f"{ties:,}"),
     )
     print_table(("users who prefer", "users>"), rows)

@@ -56,19 +56,21 @@ def metrics(
     from monitor.measures.metrics import METRICS
 
     if name is not None:
-        _show(_find(name), as_json=as_json)
+        _print_metric(_parse_metric(name), as_json=as_json)
         return
     kinds = METRICS | METRICS.installed()
-    pairwise = [_describe(kind()) for kind in kinds.values()]
+    pairwise = [_describe_pair_metric(kind()) for kind in kinds.values()]
     arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
     for problem in METRICS.problems():
         print_error(problem)
     if as_json:
         print_json(*pairwise, *arm_wide)
         return
-    print_table(PAIRWISE, map(_row, pairwise), title="metrics: they compare two lists")
+    print_table(PAIRWISE, map(_metric_row, pairwise), title="metrics: they compare two lists")
     print_line()
-    print_table(ARM_WIDE, map(_row, arm_wide), title="arm_metrics: they measure one arm's lists")
+    print_table(
+        ARM_WIDE, map(_metric_row, arm_wide), title="arm_metrics: they measure one arm's lists"
+    )
 
 
 def series(*, as_json: AsJson = False) -> None:
@@ -82,7 +84,7 @@ def series(*, as_json: AsJson = False) -> None:
     print_objects(objects, "series type labels meaning", as_json=as_json)
 
 
-def _find(expression: str) -> Metric | ArmMetric:
+def _parse_metric(expression: str) -> Metric | ArmMetric:
     """Return the metric with this name and these parameters. Raises MetricError without one."""
     from monitor.measures.arm_metrics import ARM_METRICS
     from monitor.measures.metrics import METRICS, parse
@@ -97,28 +99,29 @@ def _find(expression: str) -> Metric | ArmMetric:
     if name in METRICS or METRICS.installed(name):
         return parse(expression)
     hint = "rankwatch metrics lists all"
-    if near := get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1):
+    near = get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1)
+    if near:
         hint = f"did you mean {near[0]!r}?"
     raise MetricError(f"unknown metric {name!r}: {hint}")
 
 
-def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
+def _print_metric(metric: Metric | ArmMetric, *, as_json: bool) -> None:
     """Print all properties of one metric."""
     from monitor.measures.metrics import Metric
 
     if isinstance(metric, Metric):
-        facts = _describe(metric) | _chance(metric)
+        facts = _describe_pair_metric(metric) | _write_chance(metric)
     else:
         facts = _describe_arm(metric)
     if as_json:
         print_json(facts)
         return
     title = f"{facts.pop('metric')}: {facts.pop('meaning')}"
-    rows = [(key.replace("_", " "), _text(value)) for key, value in facts.items()]
+    rows = [(key.replace("_", " "), _write_property(value)) for key, value in facts.items()]
     print_table(("", ""), rows, title=title)
 
 
-def _describe(metric: Metric) -> dict[str, object]:
+def _describe_pair_metric(metric: Metric) -> dict[str, object]:
     """Return the properties of a metric that compares two lists."""
     summary = (type(metric).__doc__ or "").strip().splitlines()[0]
     return {
@@ -147,7 +150,7 @@ def _describe_arm(metric: ArmMetric) -> dict[str, object]:
     }
 
 
-def _chance(metric: Metric) -> dict[str, object]:
+def _write_chance(metric: Metric) -> dict[str, object]:
     from monitor.measures.metrics import expected_by_chance
 
     scores = {str(size): expected_by_chance(metric, CHANCE_K, size) for size in CHANCE_CATALOGUES}
@@ -175,14 +178,20 @@ def _value_text(value: float | None) -> float | str:
     return "undefined" if math.isnan(value) else value
 
 
-def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
+def _metric_row(facts: Mapping[str, object]) -> tuple[str, ...]:
     """Return the table cells of a metric. Arm metrics have fewer cells."""
-    scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
-    limits = f"{_text(facts['low'])} to {_text(facts['high'])}"
-    return (str(facts["metric"]), limits, *scores, _text(facts["need"]), str(facts["meaning"]))
+    scores = [_write_property(facts[key]) for key in ("identical", "disjoint") if key in facts]
+    limits = f"{_write_property(facts['low'])} to {_write_property(facts['high'])}"
+    return (
+        str(facts["metric"]),
+        limits,
+        *scores,
+        _write_property(facts["need"]),
+        str(facts["meaning"]),
+    )
 
 
-def _text(value: object) -> str:
+def _write_property(value: object) -> str:
     """Write a property of a metric."""
     if isinstance(value, float):
         return "any" if math.isinf(value) else f"{value:.4g}"
@@ -190,9 +199,9 @@ def _text(value: object) -> str:
         parts = []
         for key, part in value.items():
             if isinstance(part, dict):
-                parts.append(f"{key} ({_text(part)})")
+                parts.append(f"{key} ({_write_property(part)})")
             else:
-                parts.append(f"{key}: {_text(part)}")
+                parts.append(f"{key}: {_write_property(part)}")
         return ", ".join(parts)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))

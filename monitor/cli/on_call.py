@@ -405,7 +405,7 @@ def _print_unmatched(
     comparisons: Sequence[str],
 ) -> None:
     """Print a warning for each silence that matches no alert so far."""
-    from monitor.alerts.unmatched import find_unmatched_silences
+    from monitor.alerts.unmatched_names import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched
 
     for each in find_unmatched_silences(silences, states, dict.fromkeys(comparisons)):

@@ -106,13 +106,13 @@ def print_json(*values: object) -> None:
     """
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     for value in values:
-        sys.stdout.write(json.dumps(_plain(value), ensure_ascii=not is_unicode) + "\n")
+        sys.stdout.write(json.dumps(_as_json_value(value), ensure_ascii=not is_unicode) + "\n")
         sys.stdout.flush()
 
 
 def indented_json(value: object) -> str:
     """Return the value as JSON for a file, with one key on each line."""
-    return json.dumps(_plain(value), indent=2) + "\n"
+    return json.dumps(_as_json_value(value), indent=2) + "\n"
 
 
 def attributes_of(value: object, *names: str) -> dict[str, object]:
@@ -126,14 +126,14 @@ def summary_dict(summary: Summary) -> dict[str, Any]:
     return attributes_of(summary, *names.split())
 
 
-def _plain(value: object) -> object:
+def _as_json_value(value: object) -> object:
     """Return the value in types that JSON has."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {_key(key): _plain(each) for key, each in value.items()}
+        return {_as_json_key(key): _as_json_value(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_as_json_value(each) for each in value]
     if isinstance(value, datetime):
         return format_instant(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -141,7 +141,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _key(key: object) -> str:
+def _as_json_key(key: object) -> str:
     # Join the parts of a key as the API does, such as "candidate,missing".
     return ",".join(key) if isinstance(key, tuple) else str(key)
 

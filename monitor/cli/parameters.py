@@ -21,11 +21,13 @@ from monitor.cli.completion import (
     complete_slots,
 )
 from monitor.model.errors import ConfigError
+from monitor.model.immutable import immutable
 from monitor.model.instants import FIRST_INSTANT, read_instant, utc_now
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
+_PAIR = 2
 # Commands use `DEFAULT_CONFIG` as its default.
 Config = Annotated[
     Path,
@@ -135,7 +137,7 @@ def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
 
     Yields the store and the names of the configured comparisons.
     """
-    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.unchecked_settings import load_database_settings
     from monitor.storage import opened_store
 
     settings = load_database_settings(config)
@@ -148,7 +150,8 @@ def require_known(comparison: str | None, configured: Sequence[str]) -> None:
     if comparison is None or comparison in configured:
         return
     problem = f"no comparison named {comparison!r}: nothing is stored under this name. "
-    if near := get_close_matches(comparison, configured, n=1):
+    near = get_close_matches(comparison, configured, n=1)
+    if near:
         raise ConfigError(f"{problem}Did you mean {near[0]!r}?")
     raise ConfigError(f"{problem}The configuration has {', '.join(configured)}")
 
@@ -209,6 +212,33 @@ def parse_ahead(text: str) -> datetime:
     if ahead is None:
         return parse_instant(text)
     return utc_now() + ahead
+
+
+def parse_pair(option: str, text: str) -> tuple[str, str]:
+    """Parse the two values of ``A,B``. Raises BadParameter for any other text."""
+    values = [value.strip() for value in text.split(",")]
+    if len(values) != _PAIR or values[0] == values[1]:
+        raise typer.BadParameter(
+            f"{option} {text!r} must have two values: write baseline,candidate"
+        )
+    return values[0], values[1]
+
+
+@immutable
+class SlotChoice:
+    """The run of one slot, or the newest run up to a time. Without both it is the newest run."""
+
+    slot: datetime | None = None
+    until: datetime | None = None
+
+
+def parse_slot(text: str | None) -> SlotChoice:
+    """Parse ``--slot``. A time ago, such as ``2d``, chooses the newest run up to this time."""
+    if text is None:
+        return SlotChoice()
+    if is_time_ago(text):
+        return SlotChoice(until=parse_instant(text))
+    return SlotChoice(slot=parse_instant(text))
 
 
 def is_time_ago(text: str) -> bool:

@@ -72,7 +72,7 @@ class GateCommand(Command):
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - ends with an exit code
-            _end(error)
+            _exit_by_error(error)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
         """Run the command. Each kind of error has its own exit code.
@@ -96,10 +96,10 @@ class GateCommand(Command):
             report_unwritten(error)
             raise typer.Exit(OUTPUT_EXIT) from None
         except Exception as error:  # noqa: BLE001 - likewise
-            _end(error)
+            _exit_by_error(error)
 
 
-def _end(error: Exception) -> NoReturn:
+def _exit_by_error(error: Exception) -> NoReturn:
     """End the command because of an error.
 
     Wrong usage ends it with exit code 64. An unexpected error is reported, and ends it with 70.
@@ -161,7 +161,7 @@ def gate(  # noqa: PLR0913 - the command's options
     interrupted. docs/explanation/gate.md explains what the verdict means.
     """
     from monitor.service.clock import SystemClock
-    from monitor.service.gate import decide, describe_certificate, make_question
+    from monitor.service.gate import decide_gate, describe_certificate, make_question
     from monitor.settings.loader import load_settings
     from monitor.settings.translation import to_comparison
     from monitor.storage import opened_store
@@ -182,7 +182,9 @@ def gate(  # noqa: PLR0913 - the command's options
             require_writable(path)
     with opened_store(settings.database) as store:
         most_looks = 0 if html is None else _MOST_LOOKS
-        result = decide(store.history, settings, question, SystemClock(), most_looks=most_looks)
+        result = decide_gate(
+            store.history, settings, question, SystemClock(), most_looks=most_looks
+        )
     if html is not None:
         write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(result)])
     content = describe_certificate(result)
@@ -191,15 +193,15 @@ def gate(  # noqa: PLR0913 - the command's options
     if as_json:
         print_json(content)
     else:
-        _print(result)
+        _print_certificate(result)
     raise typer.Exit(VERDICT_EXITS[result.verdict.value])
 
 
-def _print(certificate: Certificate) -> None:
+def _print_certificate(certificate: Certificate) -> None:
     for line in _question_lines(certificate):
         print_line(line)
     if certificate.segments:
-        print_table(_COLUMNS, map(_row, certificate.segments))
+        print_table(_COLUMNS, map(_segment_row, certificate.segments))
         print_line(_scale_line(certificate))
     print_line(f"{certificate.verdict.value.upper()}: {certificate.sentence}")
 
@@ -241,7 +243,7 @@ def _as_page(certificate: Certificate) -> dict[str, object]:
         "certificate": certificate,
         "lines": _question_lines(certificate),
         "enough": _scale_line(certificate),
-        "segments": (_COLUMNS, [_row(segments[place]) for place in order]),
+        "segments": (_COLUMNS, [_segment_row(segments[place]) for place in order]),
         "charts": charts,
     }
 
@@ -300,7 +302,7 @@ def _runs_line(certificate: Certificate) -> str:
     return f"runs: {len(runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
 
 
-def _row(result: GateResult) -> tuple[str, ...]:
+def _segment_row(result: GateResult) -> tuple[str, ...]:
     """Return the table row of one segment."""
     mean = write_number(result.mean_best)
     if write_number(result.mean_worst) != mean:

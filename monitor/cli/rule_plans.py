@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monitor.model.rules import Comparison
-    from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
+    from monitor.service.analysis.sample_size import EarlyStop, PlanInputs, SampleSizePlan
     from monitor.service.analysis.thresholds import Suggestion
 
 
@@ -306,10 +306,8 @@ def plan(  # noqa: PLR0913 - the command's options
         plans.append(size_plan)
     best = min(plans, key=sample_size.rank_plan)
     if as_json:
-        users_until_decided = None
-        if stored.early_stop is not None:
-            users_until_decided, _ = stored.early_stop
-        print_json(_plan_dict(best) | {"users_until_decided": users_until_decided})
+        needed = None if stored.early_stop is None else stored.early_stop.needed
+        print_json(_plan_dict(best) | {"users_until_decided": needed})
         return
     _print_plan(best)
     unpaired = None if stored.comparison is None else stored.comparison.measuring.unpaired
@@ -317,7 +315,7 @@ def plan(  # noqa: PLR0913 - the command's options
         share_of_baseline = unpaired.baseline_share
         print_line(write_arm_sizes(best.users, best.runs, share_of_baseline, stored.interval))
     if stored.early_stop is not None:
-        print_line(write_early_stop(*stored.early_stop))
+        print_line(write_early_stop(stored.early_stop.needed, stored.early_stop.users))
 
 
 @immutable
@@ -327,7 +325,7 @@ class _Stored:
     inputs: Sequence[PlanInputs]  # of each possible plan
     comparison: Comparison | None = None
     interval: timedelta = timedelta()
-    early_stop: tuple[int, int] | None = None  # the result of `users_until_decided`
+    early_stop: EarlyStop | None = None
 
 
 def _read_stored(
@@ -343,9 +341,9 @@ def _read_stored(
     With ``by_rule`` there is a plan for each rule, and otherwise one plan.
     """
     from monitor.service.analysis.sample_size import (
+        estimate_early_stop,
         read_plan_inputs,
         read_rule_inputs,
-        users_until_decided,
     )
     from monitor.service.analysis.thresholds import configured_comparison
     from monitor.settings.loader import load_settings
@@ -359,7 +357,7 @@ def _read_stored(
             inputs = read_rule_inputs(comparison, store.history, metric, segment)
         if not inputs:
             inputs = [read_plan_inputs(comparison, store.history, metric, segment)]
-        early_stop = users_until_decided(comparison, store.history)
+        early_stop = estimate_early_stop(comparison, store.history)
     return _Stored(inputs=inputs, comparison=comparison, interval=interval, early_stop=early_stop)
 
 
@@ -372,7 +370,7 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
         "power": search.power,
         "alpha": search.share,
         "reason": plan.reason,
-        "alert": inputs.rule and inputs.rule.alert,
+        "alert": None if inputs.rule is None else inputs.rule.alert,
         **attributes_of(inputs, "mean", "sd", "wander", "learned"),
         "usual_users": inputs.users,
         "least_drop_now": None if inputs.users is None else search.least_drop(inputs.users),

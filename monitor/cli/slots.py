@@ -34,9 +34,9 @@ from monitor.cli.parameters import (
     OneComparison,
     Since,
     Until,
-    is_time_ago,
     parse_instant,
     parse_period,
+    parse_slot,
 )
 from monitor.model.errors import MonitorError
 from monitor.model.statistics import Lack
@@ -117,12 +117,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    chosen = None
-    at = None
-    if slot is not None and is_time_ago(slot):
-        at = parse_instant(slot)
-    elif slot is not None:
-        chosen = parse_instant(slot)
+    choice = parse_slot(slot)
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
@@ -136,7 +131,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     with open_one_shot(config, reconciles=True, say=print_error) as service:
         with progress_bar() as bars:
             shown = replace(service, on_progress=partial(show_pull, bars))
-            for outcome in shown.run_once(comparison, chosen, at=at, again=again):
+            for outcome in shown.run_once(comparison, choice.slot, at=choice.until, again=again):
                 if isinstance(outcome, MonitorError):
                     errors.append(outcome)
                 elif isinstance(outcome, Run):
@@ -155,11 +150,11 @@ def run_once(  # noqa: PLR0913 - the command's options
         except MonitorError as error:
             undelivered.append(error)
         errors += write_metrics(service, comparison, textfile=file, gateway=gateway)
-    _raise([*errors, *undelivered])
-    _exit(results)
+    _raise_last([*errors, *undelivered])
+    _exit_by_status(results)
 
 
-def _raise(errors: Sequence[MonitorError | OSError]) -> None:
+def _raise_last(errors: Sequence[MonitorError | OSError]) -> None:
     """Print all errors but the last one, and raise the last one. Without errors do nothing."""
     for each in errors[:-1]:
         if isinstance(each, OSError):
@@ -230,10 +225,10 @@ def replay(  # noqa: PLR0913 - the command's options
             "were judged before. This shows what the rules would have done: rankwatch backtest "
             "--rules rankwatch.yaml"
         )
-    _exit(results)
+    _exit_by_status(results)
 
 
-def _exit(results: Sequence[RunResult]) -> None:
+def _exit_by_status(results: Sequence[RunResult]) -> None:
     if any(result.status == "failed" for result in results):
         raise typer.Exit(SOURCE_EXIT)
 
@@ -252,12 +247,12 @@ def result_dict(result: RunResult) -> dict[str, object]:
         **attributes_of(result, "status", "reason"),
         **counts,
         "gap_s": result.gap_s,
-        "summaries": list(map(summary_dict, _believable(result))),
+        "summaries": list(map(summary_dict, _summaries_if_ok(result))),
         "transitions": transitions,
     }
 
 
-def _believable(result: RunResult) -> tuple[Summary, ...]:
+def _summaries_if_ok(result: RunResult) -> tuple[Summary, ...]:
     """Return the summaries of an ok run, and none for any other run.
 
     If a run is not ok, it compared too few users to represent all users.
@@ -280,7 +275,7 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
         changes = []
         for each in result.transitions:
             changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
-        means = _means(_believable(result))
+        means = _means_of_all_users(_summaries_if_ok(result))
         begin = (write_instant(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))
     _print_means("slot comparison status asked> paired>", rows, "alerts")
@@ -343,11 +338,11 @@ def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
         summaries = finished.summaries if finished is not None and run.status == "ok" else ()
         users = (f"{run.asked or 0:,}", f"{run.paired or 0:,}")
         begin = (write_instant(run.slot), run.comparison, run.status, *users)
-        rows.append((begin, _means(summaries), ("run before",)))
+        rows.append((begin, _means_of_all_users(summaries), ("run before",)))
     return rows
 
 
-def _means(summaries: Iterable[Summary]) -> dict[str, float | None]:
+def _means_of_all_users(summaries: Iterable[Summary]) -> dict[str, float | None]:
     """Return the mean over all users of each metric, without the metrics of the noise floor."""
     from monitor.model.statistics import parse_derived
 
@@ -386,7 +381,7 @@ def backfill(
     until: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute relevance metrics from data that arrived after the runs.
+    """Compute relevance metrics of earlier runs.
 
     The command uses the lists that are stored with each run. By default, it measures all runs that
     are still waiting for relevance data. No rule judges relevance metrics. The output lists the
@@ -407,7 +402,7 @@ def backfill(
         raise typer.Exit(SOURCE_EXIT)
 
 
-def _outcome(filled: BackfilledRun) -> str:
+def _write_outcome(filled: BackfilledRun) -> str:
     if filled.reason is not None:
         return "failed"
     return "labelled" if filled.summaries else "waiting"
@@ -417,7 +412,7 @@ def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     """Return the outcome for one run as JSON."""
     return {
         **attributes_of(filled.run, "comparison", "slot"),
-        "status": _outcome(filled),
+        "status": _write_outcome(filled),
         "reason": filled.reason,
         "labels_until": filled.run.labels_until,
         "summaries": list(map(summary_dict, _of_all(filled.summaries))),
@@ -431,7 +426,7 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
     for each in filled_runs:
         slot = each.run.slot
         summaries = _of_all(each.summaries)
-        if _outcome(each) != "labelled":
+        if _write_outcome(each) != "labelled":
             waiting.append(slot)
         waits_until = ""
         users = "-"
@@ -440,7 +435,7 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
         elif each.run.labels_until is not None:
             waits_until = write_instant(each.run.labels_until)
         means = {summary.metric: summary.mean for summary in summaries}
-        begin = (write_instant(slot), _outcome(each), waits_until)
+        begin = (write_instant(slot), _write_outcome(each), waits_until)
         rows.append((begin, means, (users, each.reason or "")))
     if rows:
         _print_means("slot outcome waits_until", rows, "users> reason")

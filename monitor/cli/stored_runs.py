@@ -28,12 +28,12 @@ from monitor.cli.parameters import (
     Config,
     OneComparison,
     Since,
+    SlotChoice,
     StoredSlot,
     Until,
-    is_time_ago,
     opened_database,
-    parse_instant,
     parse_period,
+    parse_slot,
     require_known,
 )
 from monitor.model.errors import InputError
@@ -107,17 +107,17 @@ def show(
     from monitor.model.runs import KEPT_MARK
     from monitor.service.commands.report import titles_of
 
-    chosen = None if slot is None else parse_instant(slot)
+    choice = parse_slot(slot)
     with opened_database(config) as (store, configured):
-        is_ago = slot is not None and is_time_ago(slot)
-        run = _find(store, comparison, chosen, is_ago=is_ago)
+        run = _find_finished_run(store, comparison, choice)
         if run is None:
             require_known(comparison, configured)
-            raise InputError(_write_no_run(comparison, chosen))
+            raise InputError(_write_no_run(comparison, choice))
         evidence = store.history.evidence(run.id)
         transitions = store.alerts.transitions(comparison=comparison, limit=None)
         attempts = _earlier_attempts(store, run)
         before, _ = store.pages.neighbours(run.comparison, run.slot)
+    is_same_input = run.has_input_of(before)
     worst = [each for each in evidence if each.kind == "worst"][:users]
     titles = titles_of(
         config,
@@ -132,12 +132,12 @@ def show(
                 "summaries": [_summary_dict(run, each) for each in run.summaries],
                 "evidence": evidence,
                 "earlier_attempts": attempts,
-                "is_same_input": run.has_input_of(before),
+                "is_same_input": is_same_input,
                 "titles": titles,
             }
         )
         return
-    same_lists_since = before.slot if before is not None and run.has_input_of(before) else None
+    same_lists_since = before.slot if before is not None and is_same_input else None
     print_run(run, titles, same_lists_since)
     for change in transitions:
         if change.alert == ACCEPTED:
@@ -175,17 +175,18 @@ def report(
             "--slot selects one run, but --since and --until select a period: give either --slot "
             "or a period"
         )
-    chosen = None
+    choice = parse_slot(slot)
     first, last = parse_period(since, until)
-    if slot is not None and is_time_ago(slot):
-        last = parse_instant(slot)
-    elif slot is not None:
-        chosen = parse_instant(slot)
     require_writable(file)
     log_errors_only()
-    write_whole(
-        file, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last)
+    text = report_of(
+        load_settings(config),
+        comparison,
+        slot=choice.slot,
+        since=first,
+        until=choice.until or last,
     )
+    write_whole(file, text)
     print_written(file)
 
 
@@ -203,27 +204,25 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
     return [each.comparison for each in listed if each.comparison.startswith(prefix)]
 
 
-def _find(
-    store: SqlStore,
-    comparison: str,
-    slot: datetime | None,
-    *,
-    is_ago: bool,
-) -> FinishedRun | None:
-    """Return the finished run of this slot. With ``is_ago``, the newest one up to this time."""
+def _find_finished_run(store: SqlStore, comparison: str, choice: SlotChoice) -> FinishedRun | None:
+    """Return the newest finished run that the choice allows."""
     listed = store.history.runs(
         comparison=comparison,
         limit=_LOOKED_THROUGH,
-        since=None if is_ago else slot,
-        until=slot,
+        since=choice.slot,
+        until=choice.slot or choice.until,
     )
     for run in listed:
-        if run.status != "running" and (finished := store.history.finished_run(run.id)) is not None:
+        if run.status == "running":
+            continue
+        finished = store.history.finished_run(run.id)
+        if finished is not None:
             return finished
     return None
 
 
-def _write_no_run(comparison: str, slot: datetime | None) -> str:
+def _write_no_run(comparison: str, choice: SlotChoice) -> str:
+    slot = choice.slot or choice.until
     if slot is None:
         return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
     return (

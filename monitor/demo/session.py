@@ -71,25 +71,25 @@ def run_demo(
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
-            _print(console, f"Open {daemon.url}/ to watch. Ctrl-C stops everything.")
-            _print(console, f"Configuration, database and log are in {workspace.directory}.")
+            _print_line(console, f"Open {daemon.url}/ to watch. Ctrl-C stops everything.")
+            _print_line(console, f"Configuration, database and log are in {workspace.directory}.")
             played = simulation.Simulation(
                 recommenders=recommenders,
                 on_call=on_call,
                 story=story,
                 store=daemon.store,
             )
-            _play(played, console, until_over=fast)
-            return _verify(played, workspace, console)
+            _print_story(played, console, until_over=fast)
+            return _report_unmet_expectations(played, workspace, console)
     except KeyboardInterrupt:
-        _print(
+        _print_line(
             console,
             f"Stopped. To list the stored runs: rankwatch runs --config {workspace.config}",
         )
         return INTERRUPTED if fast else 0
 
 
-def _play(played: simulation.Simulation, console: Console, *, until_over: bool) -> None:
+def _print_story(played: simulation.Simulation, console: Console, *, until_over: bool) -> None:
     """Print what happens.
 
     With ``until_over`` this ends when the story is over. Otherwise only an interrupt ends it.
@@ -108,14 +108,16 @@ def _play(played: simulation.Simulation, console: Console, *, until_over: bool) 
         time.sleep(_LOOK_S)
 
 
-def _verify(played: simulation.Simulation, workspace: "Workspace", console: Console) -> int:
+def _report_unmet_expectations(
+    played: simulation.Simulation, workspace: "Workspace", console: Console
+) -> int:
     problems = list(played.unmet_expectations())
     for problem in problems:
-        _print(console, f"demo failed: {problem}")
+        _print_line(console, f"demo failed: {problem}")
     if problems:
-        _print(console, f"The log of the daemon is {workspace.log}.")
+        _print_line(console, f"The log of the daemon is {workspace.log}.")
         return 1
-    _print(
+    _print_line(
         console,
         f"The demo went as it should, in {played.elapsed_s:.0f} s: {len(played.runs)} runs, quiet "
         f"while both arms were healthy, {len(played.received)} messages to on-call, resolved after "
@@ -141,13 +143,15 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
         ):
             write_users(workspace, recommenders.shop)
             addresses = f"{url}/baseline and {url}/candidate"
-            _print(
+            _print_line(
                 console,
                 f"The recommenders answer at {addresses}. The users are in {workspace.users}",
             )
             while True:
                 if scene.since_day == scene.day:
-                    _print(console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}")
+                    _print_line(
+                        console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}"
+                    )
                 time.sleep(simulation.UNWATCHED_STORY.day_s)
                 # The daemon is another process, so it is unknown what it has noticed. A chapter
                 # ends after its number of days.
@@ -157,7 +161,7 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
         return 0
 
 
-def _print(console: Console, text: str) -> None:
+def _print_line(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -183,7 +183,7 @@ class DaemonMetrics:
             shown = dict(self._shown)
             gaps = dict(self._gaps)
         pending, held, given_up = self._outbox
-        receivers = set(self._names.get("receiver", ())).union(*self._outbox)
+        receivers = set(self._names.get("receiver", ())).union(pending, held, given_up)
         for receiver in sorted(receivers):
             count, oldest_s = pending.get(receiver, (0, 0.0))
             held_count, _ = held.get(receiver, (0, 0.0))
@@ -191,6 +191,7 @@ class DaemonMetrics:
             gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s)
             gauges.set("outbox_held", (receiver,), held_count)
             gauges.set("outbox_given_up", (receiver,), given_up.get(receiver, 0))
+        # Before `set_names`, all comparisons are shown.
         comparisons = self._names.get("comparison", gaps)
         for comparison, quantiles_by_lists in gaps.items():
             if comparison not in comparisons:

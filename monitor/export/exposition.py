@@ -76,9 +76,10 @@ class Format:
         joined: dict[bytes, list[bytes]] = {}
         for group in groups:
             for name, blocks in group.items():
-                if name not in hidden:
-                    for head, samples in blocks:
-                        joined.setdefault(head, [head]).append(samples)
+                if name in hidden:
+                    continue
+                for head, samples in blocks:
+                    joined.setdefault(head, [head]).append(samples)
         page = b"".join(chain.from_iterable(joined.values()))
         is_open_metrics = self.content_type.startswith("application/openmetrics-text")
         return page + _END if is_open_metrics else page

@@ -216,14 +216,14 @@ class PrometheusPublisher(DaemonMetrics):
         # This is always replaced as a whole, so that a scrape never sees parts of two publications.
         self._publication = Publication()
         registry = prometheus_client.CollectorRegistry()  # the three collectors need a registry
-        parts: list[Callable[[Format], Iterable[Lines]]] = [self._results, self.lines]
-        for collector in (
-            prometheus_client.ProcessCollector(registry=registry),
-            prometheus_client.PlatformCollector(registry=registry),
-            prometheus_client.GCCollector(registry=registry),
-        ):
-            parts.append(partial(_collect, collector))
-        self._parts = dict(zip(COLLECTORS, parts, strict=True))
+        # The parts of a page by their names in COLLECTORS.
+        self._parts: dict[str, Callable[[Format], Iterable[Lines]]] = {
+            "results": self._results,
+            "daemon": self.lines,
+            "process": partial(_collect, prometheus_client.ProcessCollector(registry=registry)),
+            "platform": partial(_collect, prometheus_client.PlatformCollector(registry=registry)),
+            "gc": partial(_collect, prometheus_client.GCCollector(registry=registry)),
+        }
         self._failing: set[str] = set()
         errors = SERIES["collector_errors_total"]
         self._errors = prometheus_client.Counter(

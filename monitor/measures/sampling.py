@@ -54,7 +54,7 @@ def draw_users(users: UserTable, comparison: Comparison, slot: datetime) -> Pane
         order = ids.argsort()
     drawn = np.arange(len(order))
     if size is not None:
-        drawn = _sample(ids[order], size, comparison, slot)
+        drawn = _draw_sample(ids[order], size, comparison, slot)
     minimum = (size and size.minimum) or 0
     if not minimum:
         order = order[drawn]
@@ -78,7 +78,7 @@ def _top_up(everybody: Panel, drawn: Rows, minimum: int, salt: str) -> Panel:
     In each segment, positions are in ascending order.
     """
     hashes = _hashes(everybody.users.to_numpy(dtype=object), salt)
-    is_drawn = np.zeros(len(everybody), dtype=np.bool_)
+    is_drawn = np.zeros(len(everybody), dtype=bool)
     is_drawn[drawn] = True
     chosen = {ALL: drawn}
     for segment, rows in everybody.segments.items():
@@ -112,7 +112,7 @@ def select_kept(
     return is_kept
 
 
-def _sample(
+def _draw_sample(
     users: pd.Index[str],
     size: SampleSize,
     comparison: Comparison,
@@ -142,13 +142,13 @@ def hash_users(users: pd.Index[str], comparison: Comparison) -> Hashes:
     return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
 
 
-def is_sampled(panel: Panel, share: float, hashes: Hashes) -> Flags:
-    """Draw a seeded sample of the panel. Returns a flag for each user, bool (n,).
+def draw_subset(panel: Panel, share: float, hashes: Hashes) -> Flags:
+    """Draw a seeded subset of the panel. Returns a flag for each user, bool (n,).
 
-    The sample contains about this ``share`` of the users of segment ``all``, and no other users.
+    The subset contains about this ``share`` of the users of segment ``all``, and no other users.
     ``hashes`` are the result of `hash_users`.
     """
-    is_drawn = np.zeros(len(panel), dtype=np.bool_)
+    is_drawn = np.zeros(len(panel), dtype=bool)
     is_drawn[panel.segments[ALL]] = True
     if share >= 1:
         return is_drawn

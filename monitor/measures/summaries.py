@@ -334,7 +334,7 @@ class FineBins:
     def quantiles(self, wanted: Sequence[float]) -> Floats:
         """The quantiles at these levels from 0 to 1. The error of each is at most one bin."""
         ends = np.cumsum(self.counts)
-        places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=np.float64)
+        places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=float)
         below = np.floor(places)
         first = self._values_at(below, ends)
         second = self._values_at(np.ceil(places), ends)

@@ -12,13 +12,13 @@ _LONGEST_NUMBER = 1000
 _INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
 
 
-def speller(forms: Forms) -> Callable[[IdTexts], IdTexts]:
+def make_speller(forms: Forms) -> Callable[[IdTexts], IdTexts]:
     """Return a function that applies these forms to ids, in order.
 
     If a form does not fit an id, the id does not change. None stays None. Raises ValueError if RE2
     cannot read an expression, or if the expression has no group.
     """
-    steps = [_step(form) for form in forms or ()]
+    steps = [_make_step(form) for form in forms or ()]
 
     def spell(ids: IdTexts) -> IdTexts:
         spelled = ids
@@ -29,7 +29,7 @@ def speller(forms: Forms) -> Callable[[IdTexts], IdTexts]:
     return spell
 
 
-def _step(form: str | Mapping[Any, str]) -> Callable[[IdTexts], IdTexts]:
+def _make_step(form: str | Mapping[Any, str]) -> Callable[[IdTexts], IdTexts]:
     if isinstance(form, str):
         return partial(_change_ids, _WORDS[form])
     ((name, argument),) = form.items()

@@ -53,7 +53,7 @@ class ArmModel:
 Models = Mapping[Arm, ArmModel]
 
 
-def follow(
+def follow_models(
     last: Models | None,
     versions: Mapping[Arm, Mapping[str, int]],
     slot: datetime,

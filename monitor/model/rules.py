@@ -39,6 +39,11 @@ class Direction(StrEnum):
     BELOW = "below"
     ABOVE = "above"
 
+    @property
+    def opposite(self) -> "Direction":
+        """The other side."""
+        return Direction.ABOVE if self is Direction.BELOW else Direction.BELOW
+
 
 class Condition(StrEnum):
     """Why drift cannot be judged.

@@ -101,6 +101,8 @@ SELF_SERIES = {
 """The series with the scores of each arm's users, in an unpaired comparison."""
 GAPS = frozenset({DerivedMetric.SELF_GAP, DerivedMetric.FAR_GAP})
 """Series with one value for both arms, and no scores of users."""
+DISTANCES = GAPS | {DerivedMetric.OVER_FLOOR}
+"""Series that grow as lists drift apart, whatever their metric does."""
 OUTCOMES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
 """Series of an outcome, whose name is no metric."""
 UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOMES)

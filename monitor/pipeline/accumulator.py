@@ -15,14 +15,13 @@ from monitor.measures.metrics import Metric, parse
 from monitor.measures.pairing import count_coverage, pair_users
 from monitor.measures.pairing.list_tables import sort_users
 from monitor.measures.pairing.pairs import pair_kept
-from monitor.measures.sampling import hash_users, is_sampled, select_kept
+from monitor.measures.sampling import draw_subset, hash_users, select_kept
 from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_segments
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.rankings import (
     AskedUsers,
     Coverage,
-    CoverageNote,
     CoverageReason,
     ItemWeights,
     Notes,
@@ -36,7 +35,7 @@ from monitor.model.statistics import parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import SourceAnswers
 from monitor.pipeline.run_parts import RunPart, build_coverage, counts_of, pack_part, unpack_part
-from monitor.pipeline.run_scores import draw_scores, join_scores, name_scores_of_arm
+from monitor.pipeline.run_scores import draw_scores, join_scores, name_stored_series
 from monitor.pipeline.score import (
     find_worst_similarity,
     leading_metric,
@@ -56,18 +55,18 @@ from monitor.pipeline.shown_users import (
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import users_at_once
 
-SAMPLED_USERS = 100_000
-_FEWEST_SAMPLED = 20_000
-_SAMPLED_ITEMS = 5_000_000
+SUBSET_USERS = 100_000
+_FEWEST_USERS = 20_000
+_SUBSET_ITEMS = 5_000_000
 _LONGEST_USER = 40
 """In notes, users' ids are cut to this many characters."""
 
 
 @immutable
-class Sample:
-    """The users of the sample that were paired, in sorted order, with their segments and scores.
+class Subset:
+    """The paired users of a random subset, in sorted order, with their segments and scores.
 
-    ``coverage`` also counts users of the sample that were not paired.
+    ``coverage`` also counts users of the subset that were not paired.
     """
 
     pairing: Pairing
@@ -76,14 +75,14 @@ class Sample:
     coverage: Coverage
 
 
-def users_in_sample(k: int) -> int:
-    """Return about how many users the sample of a run has. In a smaller run it has all users.
+def users_in_subset(k: int) -> int:
+    """Return about how many users the subset of a run has. In a smaller run it has all users.
 
-    They have about `_SAMPLED_ITEMS` items in each arm, but there are `_FEWEST_SAMPLED` to
-    `SAMPLED_USERS` users. Explanations, arm metrics and the selection of ordinary users use the
-    sample, because they need many users in memory at once.
+    They have about `_SUBSET_ITEMS` items in each arm, but there are `_FEWEST_USERS` to
+    `SUBSET_USERS` users. Explanations, arm metrics and the selection of ordinary users use the
+    subset, because they need many users in memory at once.
     """
-    return max(_FEWEST_SAMPLED, min(SAMPLED_USERS, _SAMPLED_ITEMS // k))
+    return max(_FEWEST_USERS, min(SUBSET_USERS, _SUBSET_ITEMS // k))
 
 
 class RunAccumulator:
@@ -95,14 +94,14 @@ class RunAccumulator:
         asked: AskedUsers,
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
         *,
-        sampled_users: int = SAMPLED_USERS,
+        subset_users: int = SUBSET_USERS,
     ) -> None:
         """Begin without users."""
         self._comparison = comparison
         self._wanted = run_statistics(comparison)
         self._segments = asked.segments
         self._stage = stage
-        self._sampled_share = sampled_users / max(1, asked.count)
+        self._subset_share = subset_users / max(1, asked.count)
         self.part = RunPart(sums=SummaryAccumulator(self._segments, self._wanted))
 
     def measure(
@@ -122,10 +121,10 @@ class RunAccumulator:
             for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
                 answers.scored(scores)
-                yield name_scores_of_arm(scores, batch.arm)
+                yield name_stored_series(scores, batch.arm)
         else:
             for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
-                yield name_scores_of_arm(self.merge(packed))
+                yield name_stored_series(self.merge(packed))
 
     def add(self, batch: UserBatch) -> Scores:
         """Pair and score the next batch, and add it. Returns the scores of the paired users."""
@@ -154,18 +153,18 @@ class RunAccumulator:
             part.sums.add(rows, scored.by_metric, scored.bounds)
             hashes = hash_users(batch.panel.users, self._comparison)
             part.add_lists(batch, pairing, hashes)
-            is_in_sample = is_sampled(batch.panel, self._sampled_share, hashes)
-            sampled = {}
+            is_in_subset = draw_subset(batch.panel, self._subset_share, hashes)
+            subset = {}
             for segment, positions in batch.panel.segments.items():
-                sampled[segment] = positions[is_in_sample[positions]]
-            part.sampled.update(counts_of(count_coverage(sampled, pairing.outcomes)))
+                subset[segment] = positions[is_in_subset[positions]]
+            part.subset.update(counts_of(count_coverage(subset, pairing.outcomes)))
             # What is collected of some users:
             shown = show_users(
                 pairing,
                 scores,
                 rows,
                 self._segments,
-                is_sampled=is_in_sample[pairing.panel_rows],
+                is_in_subset=is_in_subset[pairing.panel_rows],
                 is_kept=select_kept(users, measuring.keep_lists, self._comparison),
                 worst_similarity=worst,
             )
@@ -208,11 +207,11 @@ class RunAccumulator:
         If an arm could not be read at all, no users are named.
         """
         notes = {}
-        for (arm, reason), (text, users) in self.part.notes.items():
-            examples: tuple[str, ...] = ()
-            if reason is not CoverageReason.UNAVAILABLE:
-                examples = tuple(user[:_LONGEST_USER] for user in users)
-            notes[arm, reason] = CoverageNote(text=text, users=examples)
+        for (arm, reason), note in self.part.notes.items():
+            users = [user[:_LONGEST_USER] for user in note.users]
+            if reason is CoverageReason.UNAVAILABLE:
+                users = []
+            notes[arm, reason] = replace(note, users=tuple(users))
         return notes
 
     @property
@@ -233,16 +232,16 @@ class RunAccumulator:
         slot: datetime,
         weights: ItemWeights | None = None,
         relevance: RelevanceTable | None = None,
-    ) -> tuple[Findings, Sample]:
-        """Return what was measured of all users, and the sample.
+    ) -> tuple[Findings, Subset]:
+        """Return what was measured of all users, and the subset.
 
-        The findings leave out metrics that failed for some users. The sample is paired with these
+        The findings leave out metrics that failed for some users. The subset is paired with these
         weights and this relevance.
         """
         measuring = self._comparison.measuring
         part = self.part
         metric = leading_metric(self._comparison, self.metrics)
-        sample = self._pair_sample(weights, relevance)
+        subset = self._pair_subset(weights, relevance)
         users = self.shown_users()
         summaries = []
         for summary in part.sums.summaries():
@@ -251,8 +250,8 @@ class RunAccumulator:
         evidence = worst_evidence(users, part.failed)
         median = None if metric is None else part.sums.median(str(metric))
         if median is not None:
-            values = sample.scores.by_metric[str(metric)]
-            by_user = pd.Series(values, index=sample.scores.users)
+            values = subset.scores.by_metric[str(metric)]
+            by_user = pd.Series(values, index=subset.scores.users)
             count = measuring.evidence_users
             evidence += ordinary_evidence(users, by_user, median, count, part.failed)
         stores_lists = measuring.keep_lists is not Keep.NONE
@@ -263,19 +262,19 @@ class RunAccumulator:
             evidence=tuple(evidence),
             lists=stored_lists(users, self._segments) if stores_lists else None,
         )
-        return findings, sample
+        return findings, subset
 
-    def _pair_sample(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Sample:
-        """Return the sample, paired with these weights and this relevance."""
+    def _pair_subset(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Subset:
+        """Return the subset, paired with these weights and this relevance."""
         users = self.shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
-        users = sort_users(users, users["is_sampled"])
+        users = sort_users(users, users["is_in_subset"])
         lists = lists_of_table(users, self._segments)
-        return Sample(
+        return Subset(
             pairing=pair_kept(lists, self._comparison.measuring.k, weights, relevance),
             segments=lists.segments,
             scores=scores_of_table(users),
-            coverage=build_coverage(self.part.sampled, self._segments),
+            coverage=build_coverage(self.part.subset, self._segments),
         )
 
 
@@ -291,7 +290,7 @@ class RemoteMeasurer:
     asked: AskedUsers
     weights: ItemWeights | None
     relevance: RelevanceTable | None
-    sampled_users: int
+    subset_users: int
     keep: Keep | int
     pseudonyms: Pseudonyms | None
 
@@ -309,7 +308,7 @@ class RemoteMeasurer:
         return self._pack(accumulator, list(map(accumulator.merge, parts)))
 
     def _new_accumulator(self) -> RunAccumulator:
-        return RunAccumulator(self.comparison, self.asked, sampled_users=self.sampled_users)
+        return RunAccumulator(self.comparison, self.asked, subset_users=self.subset_users)
 
     def _pack(self, accumulator: RunAccumulator, scores: Sequence[Scores]) -> bytes:
         drawn = draw_scores(join_scores(scores), self.keep, self.comparison)

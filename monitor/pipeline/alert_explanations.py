@@ -3,17 +3,31 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 
+from monitor.alerts.incidents import find_leads
 from monitor.model.alerts import State, Transition
 from monitor.model.explanation import SIMILAR_FAULTS, Explanation, FaultKind, Finding
-from monitor.model.rankings import ALL
+from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, RuleKind
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import Findings, RunStatus
-from monitor.model.statistics import ABOUT_ORDER, OF_SIMILARITY, Lack, parse_derived
+from monitor.model.statistics import (
+    ABOUT_ORDER,
+    OF_SIMILARITY,
+    SIMILAR,
+    CoverageShare,
+    Lack,
+    parse_derived,
+)
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.attribution.faults import find_missing
-from monitor.texts.explanations import write_alert_text, write_cause, write_lost, write_recalled
+from monitor.texts.explanations import (
+    write_alert_text,
+    write_cause,
+    write_finding_alone,
+    write_recalled,
+)
 from monitor.texts.model_versions import write_models
 
 _CAUSE_SHARE = 0.5
@@ -24,6 +38,7 @@ _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
 _OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
 """A new training of a model can look like these faults."""
+_FAULT_OF_LACK = {Lack.ALIKE: FaultKind.ALIKE, Lack.INTERLEAVED: FaultKind.INTERLEAVED}
 _OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
 """Faults that change the first items of lists."""
 
@@ -65,6 +80,50 @@ def recall_fault(
             if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
                 return _mark_recalled(explanation, slot)
     return current
+
+
+def name_similar(
+    explanation: Explanation | None, starts: Sequence[Transition]
+) -> Explanation | None:
+    """Name lists like the other arm's as the fault, if alerts on them begin (``starts``).
+
+    The rule of such an alert has learned how much its share usually varies, so it finds smaller
+    faults than the explanation does. The explanation stays as it is in these cases:
+
+    - It has found another fault, or more than half as many of these lists.
+    - Alerts on less similar lists begin too.
+    """
+    rises = [start for start in starts if _is_about(start, SIMILAR)]
+    if explanation is None or not rises or any(map(_is_drop, starts)):
+        return explanation
+    found = [_find_similar(start, explanation.paired) for start in find_leads(rises)]
+    finding = max(found, key=attrgetter("users"))
+    current = explanation.finding
+    if current is not None:
+        is_other = current.kind not in SIMILAR_FAULTS
+        if is_other or 2 * current.users > finding.users:
+            return explanation
+    sentence = write_finding_alone(finding)
+    return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
+
+
+def _find_similar(start: Transition, compared: int) -> Finding:
+    """Return the finding about lists like the other arm's that this alert counts.
+
+    Some of the affected users usually have such lists too, so the count is corrected. ``compared``
+    is the number of compared users in all segments.
+    """
+    normal = start.normal or 0.0
+    share = ((start.value or 0.0) - normal) / (1 - normal)
+    users = round(share * start.users)
+    return Finding(
+        kind=_FAULT_OF_LACK[CoverageShare.parse(start.statistic).lack],
+        arms=(Arm.CANDIDATE,),
+        segment=start.segment,
+        segment_share=share,
+        users=users,
+        compared=compared,
+    )
 
 
 def _recall_order(
@@ -125,6 +184,11 @@ def _is_rise(start: Transition) -> bool:
     )
 
 
+def _is_drop(start: Transition) -> bool:
+    """Return whether the alert says that lists are less similar."""
+    return start.kind is RuleKind.SIMILARITY and not _is_rise(start)
+
+
 def _find_lost(findings: Findings) -> Finding | None:
     """Find users without a list in a run that could not be judged.
 
@@ -180,7 +244,7 @@ def _write_cause(
     """
     is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
     if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
-        return write_lost(finding)
+        return write_finding_alone(finding)
     if explanation is None:
         return None
     return write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)

@@ -137,13 +137,13 @@ class OutboxSender:
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
         if not due:
             return 0
-        incidents = {(each.transition.comparison, each.transition.incident) for each in due}
+        due_incidents = {(each.transition.comparison, each.transition.incident) for each in due}
         # Alerts that joined an incident later are due later, but are repeated with it.
-        soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
+        due_next = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
-        for delivery in soon:
+        for delivery in due_next:
             change = delivery.transition
-            if (change.comparison, change.incident) in incidents:
+            if (change.comparison, change.incident) in due_incidents:
                 by_comparison.setdefault(change.comparison, []).append(delivery)
         return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
 
@@ -169,7 +169,7 @@ class OutboxSender:
                 incident=first.incident or "",
                 comparison=first.comparison,
                 severity=first.severity,
-                changes=group,
+                changes=tuple(group),
                 is_repetition=True,
             )
             try:
@@ -193,18 +193,27 @@ class OutboxSender:
         """
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
-        by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
+        to_send = []
+        unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
-            by_outcome.setdefault((status, reason), []).append(delivery)
-        # Deliveries that are pending without a reason are sent now.
-        to_send = by_outcome.pop((DeliveryStatus.PENDING, None), [])
-        for (status, reason), deliveries in by_outcome.items():
-            again = None
-            if status is DeliveryStatus.HELD:
-                again = self.clock.now() + RECHECK_AFTER
-            self._record(deliveries, status, reason=reason, again=again)
+            if status is DeliveryStatus.PENDING:
+                to_send.append(delivery)
+            else:
+                unsent.setdefault((status, reason), []).append(delivery)
+        for (status, reason), deliveries in unsent.items():
+            self._record(deliveries, status, reason=reason)
+        return self._send_all(to_send, dispatch.snapshot, now, should_stop)
+
+    def _send_all(
+        self,
+        to_send: Iterable[Delivery],
+        snapshot: FiringSnapshot,
+        now: datetime,
+        should_stop: Callable[[], bool],
+    ) -> Pause | None:
+        """Send these deliveries of one comparison. Returns the pause as `_send` does."""
         waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
-        for message in _compose(waiting.values(), dispatch.snapshot):
+        for message in _compose(waiting.values(), snapshot):
             if should_stop():
                 self._give_back(waiting.values(), now)
                 break
@@ -273,15 +282,22 @@ class OutboxSender:
 
         If the receiver rejects the message with the picture, send it without the picture.
         """
-        picture = None
-        if self.receiver.treatment.shows_pictures:
-            picture = self.picture_of(message)
+        if self.receiver.treatment.shows_pictures and self._try_picture(message):
+            return
+        self.receiver.send(message, now=self.clock.now())
+
+    def _try_picture(self, message: Message) -> bool:
+        """Send the message with its picture. Returns whether there is one and it was accepted."""
+        picture = self.picture_of(message)
+        if picture is None:
+            return False
         try:
             self.receiver.send(replace(message, picture=picture), now=self.clock.now())
         except DeliveryError as error:
-            if picture is None or not error.of_message:
-                raise
-            self.receiver.send(message, now=self.clock.now())
+            if error.of_message:
+                return False
+            raise
+        return True
 
     def _failed(
         self,
@@ -398,18 +414,21 @@ class OutboxSender:
         again: datetime | None = None,
         may_be_known: bool = False,
     ) -> None:
-        """Record the status of these deliveries, and count the attempts.
+        """Record the status of these deliveries, and count the outcomes of attempts.
 
-        A delivery was not attempted if it is held, or if it is pending without a reason.
+        ``again`` is when a pending delivery is tried again. Held deliveries are decided again after
+        `RECHECK_AFTER`.
         """
         if not deliveries:
             return
         now = self.clock.now()
+        if status is DeliveryStatus.HELD:
+            again = now + RECHECK_AFTER
         repeat_at = None
-        fallback = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
             repeat_at = now + timedelta(seconds=every_s)
+        fallback = None
         if status is DeliveryStatus.DEAD:
             fallback = self.policy.fallbacks.get(self.receiver.name)
         notifications = []
@@ -428,9 +447,12 @@ class OutboxSender:
             )
             notifications.append(notification)
         self.outbox.record(*notifications)
-        is_retry = status is DeliveryStatus.PENDING and bool(reason)
-        if is_retry or status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
-            self._count(len(deliveries), "retry" if is_retry else status.value)
+        outcome = status.value
+        if status is DeliveryStatus.PENDING and reason is not None:
+            outcome = "retry"
+        elif status in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
+            return  # the deliveries were not attempted
+        self._count(len(deliveries), outcome)
 
     def _count(self, deliveries: int, outcome: str) -> None:
         for _ in range(deliveries):
@@ -540,18 +562,16 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
     back. Deliveries of one message have the same key.
     """
-    by_message: dict[str | None, dict[DeliveryStatus, Decision]] = {}
+    first: dict[tuple[str | None, DeliveryStatus], Decision] = {}
     for decision in decisions:
-        by_status = by_message.setdefault(decision.delivery.message_key, {})
-        by_status.setdefault(decision.status, decision)
+        first.setdefault((decision.delivery.message_key, decision.status), decision)
     for decision in decisions:
-        delivery = decision.delivery
+        key = decision.delivery.message_key
         common = decision
-        if delivery.message_key:
-            by_status = by_message[delivery.message_key]
-            held = by_status.get(DeliveryStatus.HELD, decision)
-            common = by_status.get(DeliveryStatus.PENDING, held)
-        yield common._replace(delivery=delivery)
+        if key is not None:
+            held = first.get((key, DeliveryStatus.HELD), decision)
+            common = first.get((key, DeliveryStatus.PENDING), held)
+        yield common._replace(delivery=decision.delivery)
 
 
 def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
@@ -571,25 +591,28 @@ def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[M
     return [*messages, *compose_messages(new_changes, snapshot)]
 
 
-def _group_incidents(changes: Iterable[Transition]) -> Iterator[tuple[Transition, ...]]:
-    """Group changes for messages.
+def _group_incidents(changes: Iterable[Transition]) -> list[list[Transition]]:
+    """Group changes for messages. All changes of an incident are in one group.
 
-    All changes of a group are of one comparison. All changes of an incident are in one group.
+    A group has incidents of one comparison, with together at most `_LARGEST_GROUP` changes. Only a
+    larger incident exceeds this, and it is alone in its group.
     """
     by_incident: dict[tuple[str, str | None], list[Transition]] = {}
     for change in changes:
         key = (change.comparison, change.incident or change.dedup_key)
         by_incident.setdefault(key, []).append(change)
-    group: list[Transition] = []
-    for of_incident in sorted(by_incident.values(), key=lambda members: members[0].comparison):
-        comparison = of_incident[0].comparison
-        is_too_large = len(group) + len(of_incident) > _LARGEST_GROUP
-        if group and (is_too_large or group[0].comparison != comparison):
-            yield tuple(group)
-            group = []
-        group += of_incident
-    if group:
-        yield tuple(group)
+    groups: list[list[Transition]] = []
+    for incident in sorted(by_incident.values(), key=lambda changes: changes[0].comparison):
+        if groups and _fit_together(groups[-1], incident):
+            groups[-1] += incident
+        else:
+            groups.append(incident)
+    return groups
+
+
+def _fit_together(group: Sequence[Transition], incident: Sequence[Transition]) -> bool:
+    is_small = len(group) + len(incident) <= _LARGEST_GROUP
+    return is_small and group[0].comparison == incident[0].comparison
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
 from monitor.model.rules import MeasuringPlan
 from monitor.model.runs import ArmScore, KeptLists
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import Subset
 
 
 @immutable
@@ -30,7 +30,7 @@ class RecodedLists:
 def recode_earlier(
     memory: Memory,
     measuring: MeasuringPlan,
-    sample: Sample,
+    subset: Subset,
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Return the lists of the last run, and of the last run before the firing alerts began.
 
@@ -41,7 +41,7 @@ def recode_earlier(
     def recode(lists: KeptLists | None) -> RecodedLists | None:
         if lists is None:
             return None
-        return recode_lists(lists, sample.scores.users, sample.pairing, measuring.k)
+        return recode_lists(lists, subset.scores.users, subset.pairing, measuring.k)
 
     last = recode(memory.last_lists)
     if memory.former_lists is memory.last_lists:
@@ -51,7 +51,7 @@ def recode_earlier(
 
 def measure_arm_scores(
     measuring: MeasuringPlan,
-    sample: Sample,
+    subset: Subset,
     *,
     last: RecodedLists | None,
     former: RecodedLists | None,
@@ -60,8 +60,8 @@ def measure_arm_scores(
     if not measuring.arm_metrics:
         return ()
     return measure_arms(
-        sample.pairing.batch,
-        sample.segments,
+        subset.pairing.batch,
+        subset.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
         last=None if last is None else last.last_lists,

@@ -14,7 +14,6 @@ from monitor.model.arrays import Flags, Floats
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
-from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
@@ -30,7 +29,7 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import Findings
-from monitor.model.statistics import SIMILAR, Lack
+from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -75,6 +74,9 @@ these rules. A rule on the exposure or the shifted lists of the baseline has the
 SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
+AFTER_HOLIDAY = (
+    "not judged by what is normal, because the lists are compared with a holiday's lists"
+)
 
 REMEMBERED = 120
 """A judgement reads at most this many of the newest runs.
@@ -131,6 +133,7 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
+    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         learned = _find_past_of_models(learned.runs, findings)
@@ -168,6 +171,9 @@ def compute_expectations(
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     completed = []
     for column, expectation in enumerate(expected):
+        if is_after_holiday and _needs_earlier_lists(series[column].rule):
+            completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
+            continue
         completed.append(
             replace(
                 expectation,
@@ -178,6 +184,10 @@ def compute_expectations(
             )
         )
     return tuple(completed)
+
+
+def _needs_earlier_lists(rule: SeriesRule) -> bool:
+    return isinstance(rule, CoverageRule) and rule.share.lack in OF_EARLIER_LISTS
 
 
 @immutable
@@ -199,18 +209,15 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     The first run of new models is not judged, so no run is selected. It is judged only if the
     models changed in the last run too. The second run is judged by the first.
     """
-    *names, current = _name_models(past, findings)
-    first = names.index(current) if current in names else len(names)
-    runs: list[PastRun] = []
+    *models, current = _name_models(past, findings)
+    is_new_model = current not in models
+    first = len(models) if is_new_model else models.index(current)
+    rows = [row for row, names in enumerate(models) if row < first or names == current]
+    runs = [past[row] for row in rows]
     starts = []
-    name_before = None
-    for row, name in enumerate(names):
-        if row < first or name == current:
-            if runs and name != name_before:
-                starts.append(len(runs))
-            runs.append(past[row])
-            name_before = name
-    is_new_model = first == len(names)
+    for place in range(1, len(rows)):
+        if models[rows[place]] != models[rows[place - 1]]:
+            starts.append(place)
     if runs and is_new_model and len(runs) - 1 not in starts:
         change = _describe_models(findings, past[-1])
         return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
@@ -228,15 +235,13 @@ def _name_models(past: Sequence[PastRun], findings: Findings) -> list[tuple[str 
 
     A run without names of models gets the names of the next run that has names.
     """
-    names: list[tuple[str | None, ...]] = []
-    later_names: tuple[str | None, ...] = (None,) * len(Arm)
+    newest_first: list[tuple[str | None, ...]] = []
+    names: dict[Arm, str | None] = dict.fromkeys(Arm)
     for models in (findings.models, *(run.models for run in reversed(past))):
-        run_names = []
-        for arm, later_name in zip(Arm, later_names, strict=True):
-            run_names.append((models or {}).get(arm, ArmModel()).now or later_name)
-        later_names = tuple(run_names)
-        names.append(later_names)
-    return names[::-1]
+        for arm, model in (models or {}).items():
+            names[arm] = model.now or names[arm]
+        newest_first.append(tuple(names.values()))
+    return newest_first[::-1]
 
 
 def _describe_models(findings: Findings, before: PastRun) -> str:
@@ -339,21 +344,21 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
         segments=[*dict.fromkeys(judged.segment for judged in series)],
-        looks={judged.rule.alert: _weight(judged.rule) for judged in series},
+        looks={judged.rule.alert: _weigh(judged.rule) for judged in series},
     )
     return np.array([budget.share(judged.segment, judged.rule.alert) for judged in series])
 
 
-def _weight(rule: SeriesRule) -> float:
+def _weigh(rule: SeriesRule) -> float:
+    """Return the rule's weight in the budget of false alerts. See `SMALL_WEIGHT`."""
+    if not isinstance(rule, CoverageRule):
+        return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
     weight = 1.0
-    if isinstance(rule, CoverageRule):
-        if rule.share.lack in SUDDEN:
-            weight *= SMALL_WEIGHT
-        # The candidate is the arm that is being tried.
-        if rule.share.arm is Arm.BASELINE:
-            weight *= SMALL_WEIGHT
-    elif _is_on_rise(rule):
-        weight = SMALL_WEIGHT
+    if rule.share.lack in SUDDEN:
+        weight *= SMALL_WEIGHT
+    # A fault is more likely in the candidate, because it is the arm that is being tried.
+    if rule.share.arm is Arm.BASELINE:
+        weight *= SMALL_WEIGHT
     return weight
 
 
@@ -371,7 +376,7 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
     allowed chance of a false alert in one run, (series,). The flags have the shape (runs, series).
     """
     evidence = no_evidence(len(alpha))
-    is_drifting = np.zeros(resets.shape, dtype=np.bool_)
+    is_drifting = np.zeros(resets.shape, dtype=bool)
     for row, run_z in enumerate(z):
         evidence = update_evidence(evidence, run_z)
         # Only when the evidence of a series ends is it known which runs belong to the drift.
@@ -412,7 +417,7 @@ def _build(
     evidence = update_evidence(before, steady).total
     expectations = []
     for column, judged in enumerate(series):
-        limit = judged.rule.limit
+        has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS
         expectation = replace(
             _without_limit(judged),
             runs=int(reference.runs[column]),
@@ -420,17 +425,20 @@ def _build(
             error=_finite(errors[column]),
             steady=_finite(steady[column]),
         )
-        is_trend = isinstance(limit, LearnedLimit) and limit.learning is Learning.TREND
-        if is_trend:
-            expectation = replace(expectation, evidence_limit=1.0 / float(alpha[column]))
-        if reference.runs[column] >= MIN_HEALTHY_RUNS:
+        if has_limits:
             expectation = replace(
                 expectation,
                 expected=judged.show_of_run(reference.center[column], figures),
                 limit=judged.show_of_run(compared.limits[column], figures),
                 opposite=judged.show_of_run(compared.opposites[column], figures),
                 z=_finite(compared.z[column]),
-                evidence=float(evidence[column]) if is_trend else None,
+            )
+        limit = judged.rule.limit
+        if isinstance(limit, LearnedLimit) and limit.learning is Learning.TREND:
+            expectation = replace(
+                expectation,
+                evidence=float(evidence[column]) if has_limits else None,
+                evidence_limit=1.0 / float(alpha[column]),
             )
         expectations.append(expectation)
     return tuple(expectations)
@@ -516,7 +524,7 @@ def _compare(
             np.where(is_below, p_below, p_above),
         ),
         # Some list is always the most common one, so at least one user has it.
-        always=counts_most_common_list.astype(np.float64),
+        always=counts_most_common_list.astype(float),
     )
     limits = _mirror(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)

@@ -95,7 +95,7 @@ def doubt_floor(
     same_ids = _count_same_ids(first.traces, first_rows, second.traces, second_rows)
     if same_ids > max_ignored:
         return replace(doubt, doubt=FloorDoubt.SAME_ID, users=same_ids)
-    zeros = _zeros_of_chance(overlaps, count)
+    zeros = _count_zeros(overlaps, count)
     if zeros <= _MIN_ZEROS:
         return None
     if _is_equal(take_table(first, first_rows), take_table(second, second_rows)):
@@ -130,19 +130,22 @@ def _count_same_ids(
     return int((first_traces.ids[first_rows] == second_traces.ids[second_rows]).sum())
 
 
-def _zeros_of_chance(overlaps: Sequence[float], count: int) -> float:
-    """Return z. The chance that all ``count`` users get equal lists is at most 10^-z.
+def _count_zeros(overlaps: Sequence[float], count: int) -> float:
+    """Return how unlikely it is that all ``count`` users get equal lists by chance.
 
-    A deterministic recommender always gives equal lists. So equal lists are suspicious only if
-    lists differed in each of the last runs. A user whose lists differ lowers a run's mean overlap
-    by at most 1 / count. So at least a share of 1 - overlap of the users had lists that differed.
-    With the highest overlap of these runs, the lists of one user are equal with a chance of at most
-    this overlap. For all users the chance is overlap^count. z is 0 if there are too few runs.
+    The result is z if the chance is at most 10^-z. It is 0 if there are too few runs.
+    ``overlaps`` has the mean overlap of the two lists in each of the last runs.
+
+    If a recommender always gave equal lists, the highest mean overlap is 1, and z is 0. Otherwise
+    the chance is computed in two steps. At most a share ``overlap`` of the users had equal lists,
+    because the mean overlap of a run is at least its share of users with equal lists. So this is
+    the chance of one user, and overlap^count is the chance that it happens to all users.
     """
     if len(overlaps) < _MIN_RUNS:
         return 0.0
-    # An overlap of 0 has no logarithm.
-    return -count * log10(max(*overlaps, _LEAST_OVERLAP))
+    # The limit is there because an overlap of 0 has no logarithm.
+    highest_overlap = max(*overlaps, _LEAST_OVERLAP)
+    return -count * log10(highest_overlap)
 
 
 def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:

@@ -4,7 +4,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Coverage, Notes
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import Findings
-from monitor.pipeline.accumulator import RunAccumulator, Sample
+from monitor.pipeline.accumulator import RunAccumulator, Subset
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.pull import SourceAnswers
 
@@ -18,7 +18,7 @@ class MeasuredUsers:
     """
 
     run: Findings
-    sample: Sample
+    subset: Subset
     accumulator: RunAccumulator
     answers: SourceAnswers
     last: RecodedLists | None

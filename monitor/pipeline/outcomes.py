@@ -39,25 +39,22 @@ def measure_outcomes(
     if sources is None:
         return (), []
     late = "the outcomes did not arrive before the run's deadline"
-    sums = []
-    lacks: list[str] = []
+    ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
+    ask_now = partial(sources.now.sums, slot, plan.outcomes)
+    ask_before = partial(sources.before.sums, slot, plan.outcomes)
     try:
-        ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
-        users = ask_in_time(ask_users, seconds_left(), late)
-        for source in (sources.now, sources.before):
-            ask = partial(source.sums, slot, plan.outcomes)
-            read = ask_in_time(ask, seconds_left(), late)
-            sums.append(read.sums)
-            lacks += arms.describe(read.unreadable)
+        assigned = ask_in_time(ask_users, seconds_left(), late)
+        now = ask_in_time(ask_now, seconds_left(), late)
+        before = ask_in_time(ask_before, seconds_left(), late)
     except SourceError as error:
         return (), [f"outcomes: {arms.reason(error)}"]
-    has_stayed = ~users.users.isin(switched)
-    users_of = {}
+    has_stayed = ~assigned.users.isin(switched)
+    users = {}
     for arm in Arm:
-        users_of[arm] = users.users[has_stayed & (users.segments[ARM_COLUMN] == arm)]
+        users[arm] = assigned.users[has_stayed & (assigned.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
-    now, before = sums
-    gaps = [_compare(column, now, before, users_of, days) for column in plan.outcomes]
+    gaps = [_compare(column, now.sums, before.sums, users, days) for column in plan.outcomes]
+    lacks = [*arms.describe(now.unreadable), *arms.describe(before.unreadable)]
     return tuple(gaps), lacks
 
 

@@ -7,10 +7,10 @@ from monitor.model.immutable import immutable
 from monitor.model.runs import Findings
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.earlier_lists import measure_arm_scores
+from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.pull import SlotUsers, SourceAnswers
-from monitor.pipeline.respelled import explain_missing_users
-from monitor.pipeline.run_explanation import explain_run, mention_sample
+from monitor.pipeline.run_explanation import explain_run, mention_subset
 
 
 @immutable
@@ -24,14 +24,14 @@ class PairedUsers(SlotUsers):
     def measure_arms(self, users: MeasuredUsers) -> Findings:
         """Return the findings with the arm metrics."""
         measuring = self.comparison.measuring
-        scores = measure_arm_scores(measuring, users.sample, last=users.last, former=users.former)
+        scores = measure_arm_scores(measuring, users.subset, last=users.last, former=users.former)
         return replace(users.run, arm_scores=scores)
 
     def explain(self, users: MeasuredUsers) -> Measurement:
         """Explain the run, and say what could not be measured."""
         comparison = self.comparison
         accumulator = users.accumulator
-        sample = users.sample
+        subset = users.subset
         coverage = accumulator.coverage
         notes = accumulator.notes
         left_out = [*users.answers.lacks]
@@ -47,7 +47,7 @@ class PairedUsers(SlotUsers):
         try:
             split, explanation = explain_run(
                 comparison,
-                sample,
+                subset,
                 accumulator.metrics,
                 self.memory,
                 former=users.former,
@@ -63,7 +63,7 @@ class PairedUsers(SlotUsers):
             users.run,
             is_labelled=users.answers.relevance is not None,
             split=split,
-            explanation=mention_sample(explanation, sample.coverage.all.asked, asked),
+            explanation=mention_subset(explanation, subset.coverage.all.asked, asked),
             id_mismatches=mismatches,
         )
         return Measurement(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from datetime import datetime
@@ -158,19 +158,35 @@ class SourceAnswers:
       lists or the noise floor's lists.
     - ``scored`` is called with the scores of each batch before the next batch is read.
 
-    While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow.
+    While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow. See `add`.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]] = lambda _: iter(())
     measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
-    lacks: Collection[str]
+    lacks: list[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
-    seconds: Mapping[Arm, float] = field(default_factory=dict)
-    gaps: Mapping[str, list[Floats]] = field(default_factory=dict)
+    seconds: dict[Arm, float] = field(default_factory=dict)
+    gaps: dict[str, list[Floats]] = field(default_factory=dict)
     scored: Callable[[Scores], object] = lambda _: None
-    doubts: Collection[RunReason] = ()
+    doubts: list[RunReason] = field(default_factory=list)
+
+    def add(self, further: SourceAnswers) -> None:
+        """Add what was found while further users were asked. Their batches are not added."""
+        _add_new(self.lacks, further.lacks)
+        _add_new(self.doubts, further.doubts)
+        for arm, seconds in further.seconds.items():
+            self.seconds[arm] += seconds
+        for name, gaps in further.gaps.items():
+            self.gaps.setdefault(name, []).extend(gaps)
+
+
+def _add_new(items: list[T], further: Iterable[T]) -> None:
+    """Append the further items that are not in the list yet."""
+    for item in further:
+        if item not in items:
+            items.append(item)
 
 
 @contextmanager
@@ -197,16 +213,14 @@ def join_all(
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        lacks: dict[str, None] = {}  # the keys are sentences in order, each once
-        for extra in (weights, relevance):
-            lack = extra.wait(deadline, late)
-            if lack is not None:
-                lacks[lack] = None
-        lacks |= dict.fromkeys((*joined.lacks, *arms.describe(relevance.unreadable)))
+        failures = (weights.wait(deadline, late), relevance.wait(deadline, late))
+        lacks = list(filter(None, failures))
+        _add_new(lacks, joined.lacks)
+        _add_new(lacks, arms.describe(relevance.unreadable))
 
         def add_unreadable() -> None:
             # What cannot be read is known only after the last user.
-            lacks.update(dict.fromkeys(arms.describe(joined.unreadable)))
+            _add_new(lacks, arms.describe(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
@@ -222,7 +236,7 @@ def join_all(
 
         answers = SourceAnswers(
             asked=joined.asked,
-            lacks=lacks.keys(),  # this view grows with the dictionary
+            lacks=lacks,
             weights=weights.answer,
             relevance=relevance.answer,
         )
@@ -320,8 +334,8 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=tuple(filter(None, (*lacks, *unreadable_notes))),
-        doubts=() if doubt is None else (doubt,),
+        lacks=[*filter(None, lacks), *unreadable_notes],
+        doubts=[] if doubt is None else [doubt],
         gaps=gaps,
         weights=weights.answer,
         relevance=relevance.answer,

@@ -20,7 +20,7 @@ from monitor.model.runs import Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
@@ -142,7 +142,7 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
     values_and_errors = [judged.read(figures) for judged in series]
-    table = np.array(values_and_errors, dtype=np.float64).reshape(len(series), 2)
+    table = np.array(values_and_errors, dtype=float).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
 
 
@@ -170,12 +170,12 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
         columns_by_alert[judged.rule.alert][judged.segment] = column
     for alert, columns in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
-            # The numbers have the shape (PARTS, rows, segments of the lessons). The numbers of
-            # segments that are still judged are copied to the columns of their series.
+            # The numbers have the shape (PARTS, rows, segments of the lessons).
             numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
+            # Segments that are not judged any more have no column.
             places = [place for place, segment in enumerate(segments) if segment in columns]
-            targets = [columns[segments[place]] for place in places]
-            parts[:, np.array(rows)[:, np.newaxis], targets] = numbers[:, :, places]
+            columns_there = [columns[segments[place]] for place in places]
+            parts[np.ix_(range(PARTS), rows, columns_there)] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
         wanted = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
@@ -206,7 +206,7 @@ def find_alerting_runs(
 
     An alert counts for each series of its segment. An alert on all users counts for all series.
     """
-    alerting = np.zeros((len(past), len(series)), dtype=np.bool_)
+    alerting = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):
         # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
@@ -232,7 +232,7 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
 
 def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
     """Find past runs after which the alert of the series was firing, (runs, series)."""
-    firings = np.zeros((len(past), len(series)), dtype=np.bool_)
+    firings = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):
         if run.states:
             firings[row] = [run.states.get(judged.key) is State.FIRING for judged in series]
@@ -246,13 +246,19 @@ def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     of one weekday can be a season at once, because its second recurrence comes a week later. An
     hour recurs daily, so a season of hours must recur before it is learned.
     """
-    slots = [run.slot.astimezone(UTC) for run in past]
     now = slot.astimezone(UTC)
-    today = [past_slot for past_slot in slots if past_slot.date() == now.date()]
-    in_this_hour = [past_slot for past_slot in today if past_slot.hour == now.hour]
-    hours = np.array([past_slot.hour for past_slot in slots], dtype=np.intp)
-    weekdays = np.array([past_slot.weekday() for past_slot in slots], dtype=np.intp)
+    hours = np.empty(len(past), dtype=np.intp)
+    weekdays = np.empty(len(past), dtype=np.intp)
+    is_today = np.empty(len(past), dtype=bool)
+    for row, run in enumerate(past):
+        past_slot = run.slot.astimezone(UTC)
+        hours[row] = past_slot.hour
+        weekdays[row] = past_slot.weekday()
+        is_today[row] = past_slot.date() == now.date()
+    in_this_hour = int((is_today & (hours == now.hour)).sum())
     return (
-        Phases(past=hours, now=now.hour, under_way=len(in_this_hour)),
-        Phases(past=weekdays, now=now.weekday(), under_way=len(today), is_known_at_once=True),
+        Phases(past=hours, now=now.hour, under_way=in_this_hour),
+        Phases(
+            past=weekdays, now=now.weekday(), under_way=int(is_today.sum()), is_known_at_once=True
+        ),
     )

@@ -12,7 +12,7 @@ from monitor.model.ports import Clock
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
-from monitor.pipeline.alert_explanations import add_explanations, recall_fault
+from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
 from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
 from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
@@ -127,6 +127,7 @@ def _make_result(
     starts = [change for change in judgement.transitions if change.is_start]
     if starts:
         explanation = recall_fault(explanation, memory.explained, starts)
+        explanation = name_similar(explanation, starts)
     reasons = findings.reasons
     if memory.last_ok is not None:
         changes = write_changes(

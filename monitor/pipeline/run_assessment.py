@@ -1,9 +1,9 @@
 """Decides the status of a measured run, and finds the reasons for it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from monitor.alerts.unmatched import find_unmatched
+from monitor.alerts.unmatched_names import find_unmatched
 from monitor.model.alerts import AlertState, State
 from monitor.model.memory import Memory
 from monitor.model.rankings import (
@@ -67,7 +67,7 @@ def assess_run(
         reasons = (too_few, *losses, *hints)
     unpaired = measurement.run.unpaired
     if unpaired is not None:
-        obstacles = _find_unpaired_obstacles(comparison, unpaired, memory.states)
+        obstacles = tuple(_find_unpaired_obstacles(comparison, unpaired, memory.states))
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_earlier_difference(unpaired), *reasons)
@@ -88,15 +88,13 @@ def add_last_ok(reasons: RunReasons, memory: Memory) -> RunReasons:
 
 def _find_hints(
     comparison: Comparison, measurement: Measurement, memory: Memory
-) -> list[RunReason]:
-    """Return why ids of both arms do not match, and which names in the settings match nothing."""
-    hints = []
+) -> Iterator[RunReason]:
+    """Yield why ids of both arms do not match, and which names in the settings match nothing."""
     for mismatch in measurement.run.id_mismatches:
-        hints.append(RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=mismatch))
+        yield RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=mismatch)
     segments = [row.segment for row in measurement.coverage.rows if row.asked]
     for unmatched in (*find_unmatched(comparison, segments), *memory.unmatched):
-        hints.append(RunReason(kind=RunReasonKind.UNMATCHED_NAME, unmatched=unmatched))
-    return hints
+        yield RunReason(kind=RunReasonKind.UNMATCHED_NAME, unmatched=unmatched)
 
 
 def _find_losses(
@@ -176,46 +174,39 @@ def _notes_by_reason(measurement: Measurement) -> Notes:
 
 def _find_unpaired_obstacles(
     comparison: Comparison, unpaired: UnpairedFindings, states: Sequence[AlertState]
-) -> RunReasons:
-    """Return the reasons why the run cannot be judged, the most important one first."""
-    obstacles = []
+) -> Iterator[RunReason]:
+    """Yield the reasons why the run cannot be judged, the most important one first."""
     off_since = _off_since(comparison, states)
-    if unpaired.log_e >= (split.LIMIT if off_since is None else _FIXED):
+    limit = split.LIMIT if off_since is None else _FIXED
+    if unpaired.log_e >= limit:
         shortfall = unpaired.shortfall
-        obstacles.append(
-            RunReason(
-                kind=RunReasonKind.SPLIT_OFF,
-                arm=shortfall.arm,
-                users=shortfall.lacking,
-                asked=shortfall.planned,
-                slot=off_since,
-            )
+        yield RunReason(
+            kind=RunReasonKind.SPLIT_OFF,
+            arm=shortfall.arm,
+            users=shortfall.lacking,
+            asked=shortfall.planned,
+            slot=off_since,
         )
     users = unpaired.assigned + unpaired.switched
     if unpaired.switched > MOST_SWITCHED * users:
-        obstacles.append(
-            RunReason(
-                kind=RunReasonKind.SWITCHED,
-                users=unpaired.switched,
-                asked=users,
-                limit=MOST_SWITCHED,
-            )
+        yield RunReason(
+            kind=RunReasonKind.SWITCHED,
+            users=unpaired.switched,
+            asked=users,
+            limit=MOST_SWITCHED,
         )
     least = comparison.judging.min_paired_share
     for arm, counts in unpaired.users.items():
         if not counts.served:
-            obstacles.append(RunReason(kind=RunReasonKind.NOT_SERVED, arm=arm))
+            yield RunReason(kind=RunReasonKind.NOT_SERVED, arm=arm)
         elif counts.compared < max(1, least * counts.served):
-            obstacles.append(
-                RunReason(
-                    kind=RunReasonKind.FEW_BEFORE,
-                    arm=arm,
-                    users=counts.compared,
-                    asked=counts.served,
-                    limit=least,
-                )
+            yield RunReason(
+                kind=RunReasonKind.FEW_BEFORE,
+                arm=arm,
+                users=counts.compared,
+                asked=counts.served,
+                limit=least,
             )
-    return tuple(obstacles)
 
 
 def _off_since(comparison: Comparison, states: Sequence[AlertState]) -> datetime | None:

@@ -26,9 +26,9 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, Coverage, Notes, PairBatch, Pairing
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdMismatch
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.earlier_lists import RecodedLists
-from monitor.pipeline.respelled import find_respelled
+from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.score import leading_metric
 from monitor.statistics.attribution.changes import (
     PairChanges,
@@ -101,7 +101,7 @@ def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric 
 
 def explain_run(  # noqa: PLR0913 - the past is three of them
     comparison: Comparison,
-    sample: Sample,
+    subset: Subset,
     measured: Sequence[Metric],
     memory: Memory,
     *,
@@ -125,21 +125,21 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     metric = choose_metric(comparison, measured)
     if metric is None:
         return None, None
-    pairing = sample.pairing
-    scores = sample.scores.by_metric[str(metric)]
+    pairing = subset.pairing
+    scores = subset.scores.by_metric[str(metric)]
     parts = split_metric(pairing.batch, metric, scores)
-    means = average_parts(parts, sample.segments[ALL])
+    means = average_parts(parts, subset.segments[ALL])
     if means is None:
         return None, None
     changes = _compare_metric(pairing.batch, metric, former, last)
     drop = None
     if changes is not None:
-        drop = decompose_drop(parts.total, changes, sample.segments)
+        drop = decompose_drop(parts.total, changes, subset.segments)
     past = [split for split in memory.splits if split.metric == str(metric)]
     scene = Scene(
         batch=pairing.batch,
-        segments=sample.segments,
-        coverage=sample.coverage.rows,
+        segments=subset.segments,
+        coverage=subset.coverage.rows,
         changes=changes,
         is_older=former is not last,
         habits=_average_habits(past),
@@ -149,15 +149,15 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     split = Split(
         metric=str(metric),
-        asked=sample.coverage.all.asked,
+        asked=subset.coverage.all.asked,
         means=means,
         habits=_habit_shares(scene),
     )
-    names = _Names(pairing=pairing, users=sample.scores.users, former=former)
+    names = _Names(pairing=pairing, users=subset.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
-        fault = replace(fault, finding=_add_note(fault.finding, sample.coverage, notes))
+        fault = replace(fault, finding=_add_note(fault.finding, subset.coverage, notes))
     explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(
         explanation,
@@ -182,7 +182,8 @@ def _add_note(finding: Finding, coverage: Coverage, notes: Notes) -> Finding:
     """
     if finding.kind is not FaultKind.MISSING:
         return finding
-    most_users, text = 0, None
+    most_users = 0
+    text = None
     for (arm, reason), users in coverage.all.users_by_reason.items():
         note = notes.get((arm, reason))
         if arm is finding.arms[0] and note is not None and users > most_users:
@@ -273,7 +274,16 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
         rows_before = rows[changes.is_known[rows]]
         before = share_kinds(classify(changes.former.take(rows_before)))
         paired = int(changes.is_known.sum())
-    return Explanation(
+    groups = group_users(
+        classify(scene.batch),
+        parts,
+        rows,
+        before=before,
+        show=names.show_lists,
+        examples=examples,
+        hit=None if fault is None else fault.hit,
+    )
+    explanation = Explanation(
         metric=split.metric,
         sentence=sentence,
         segment=segment,
@@ -282,22 +292,14 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
         lost=items.lost,
         entered=items.entered,
         left=items.left,
-        groups=group_users(
-            classify(scene.batch),
-            parts,
-            rows,
-            before=before,
-            show=names.show_lists,
-            examples=examples,
-            hit=None if fault is None else fault.hit,
-        ),
-        before=None if drop is None else drop.before,
-        causes=() if drop is None else drop.causes,
-        falls=() if drop is None else drop.falls,
+        groups=groups,
         finding=finding,
         paired=paired,
         arm=arm,
     )
+    if drop is None:
+        return explanation
+    return replace(explanation, before=drop.before, causes=drop.causes, falls=drop.falls)
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
@@ -349,22 +351,22 @@ def _habit_shares(scene: Scene) -> Habits:
 
 def _average_habits(splits: Sequence[Split]) -> Habits:
     """Return the means of the shares of `_habit_shares` over the runs that stored shares."""
-    by_arm: dict[str, dict[str, list[Sequence[float]]]] = {}
+    shares_of_runs: dict[tuple[str, str], list[Sequence[float]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
-                by_arm.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    means = {}
-    for arm, runs_by_habit in by_arm.items():
-        means[arm] = {habit: pool_bins(runs) for habit, runs in runs_by_habit.items()}
+                shares_of_runs.setdefault((arm, habit), []).append(shares)
+    means: dict[str, dict[str, tuple[float, ...]]] = {}
+    for (arm, habit), runs in shares_of_runs.items():
+        means.setdefault(arm, {})[habit] = pool_bins(runs)
     return means
 
 
-def mention_sample(explanation: Explanation | None, sampled: int, asked: int) -> Explanation | None:
-    """Say in the explanation that only a sample of the asked users was seen, if it was."""
-    if explanation is None or sampled == asked:
+def mention_subset(explanation: Explanation | None, seen: int, asked: int) -> Explanation | None:
+    """Say in the explanation that only a subset of the asked users was seen, if it was."""
+    if explanation is None or seen == asked:
         return explanation
-    sentence = f"{explanation.sentence} (seen in a sample of {sampled:,} of {asked:,} users)"
+    sentence = f"{explanation.sentence} (seen in a sample of {seen:,} of {asked:,} users)"
     return replace(explanation, sentence=sentence)
 
 

@@ -9,19 +9,19 @@ from datetime import datetime
 
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory
-from monitor.model.model_versions import follow
+from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Keep
-from monitor.pipeline.accumulator import RemoteMeasurer, RunAccumulator, users_in_sample
+from monitor.pipeline.accumulator import RemoteMeasurer, RunAccumulator, users_in_subset
 from monitor.pipeline.answers import open_answers
 from monitor.pipeline.earlier_lists import recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
+from monitor.pipeline.item_titles import add_titles
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.paired_users import PairedUsers
 from monitor.pipeline.pull import Arms, SlotUsers
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.titles import add_titles
 from monitor.pipeline.unpaired_users import UnpairedUsers, read_unpaired
 
 
@@ -34,7 +34,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     *,
     scores: RunScores | None = None,
     batch_users: int | None = None,
-    sampled_users: int | None = None,
+    subset_users: int | None = None,
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
@@ -42,7 +42,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     changed. All other faults are counted in the coverage.
     """
     measuring = comparison.measuring
-    sampled_users = sampled_users or users_in_sample(measuring.k)
+    subset_users = subset_users or users_in_subset(measuring.k)
     if stopwatch.clock.now() < slot + measuring.relevance_after:
         # Labels must not be read too early, because incomplete labels look complete.
         arms = replace(arms, relevance=None)
@@ -57,34 +57,34 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     with open_answers(users) as answers:
         divided = users.divide(answers)
         accumulator = RunAccumulator(
-            comparison, divided.asked, stopwatch.stage, sampled_users=sampled_users
+            comparison, divided.asked, stopwatch.stage, subset_users=subset_users
         )
         measurer = RemoteMeasurer(
             comparison=comparison,
             asked=answers.asked,
             weights=answers.weights,
             relevance=answers.relevance,
-            sampled_users=sampled_users,
+            subset_users=subset_users,
             keep=keep,
             pseudonyms=arms.pseudonyms,
         )
         for measured in accumulator.measure(divided, measurer, stopwatch, batch_users):
             scores.add(draw_scores(measured, keep, comparison))
     scores.failed = accumulator.part.failed
-    run, sample = accumulator.finish(slot, answers.weights, answers.relevance)
+    run, subset = accumulator.finish(slot, answers.weights, answers.relevance)
     last_models = None if memory.last_ok is None else memory.last_ok.models
     run = replace(
         run,
         scores=scores if scores.count else None,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, stopwatch.seconds["pull"]),
         gap_s=summarize_gaps(answers.gaps),
-        models=follow(last_models, accumulator.part.versions, slot),
+        models=follow_models(last_models, accumulator.part.versions, slot),
     )
     with stopwatch.stage("arms"):
-        last, former = recode_earlier(memory, measuring, sample)
+        last, former = recode_earlier(memory, measuring, subset)
         found = MeasuredUsers(
             run=run,
-            sample=sample,
+            subset=subset,
             accumulator=accumulator,
             answers=answers,
             last=last,

@@ -7,7 +7,7 @@ Spark's executors return parts as bytes, with one Arrow stream for each table.
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from heapq import nsmallest
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import (
     Arm,
     Coverage,
+    CoverageNote,
     CoverageReason,
     CoverageRow,
     Pairing,
@@ -52,7 +53,7 @@ class RunPart:
     - ``metrics`` are the names of the metrics that were measured.
     - ``failed`` has the error of each metric that failed for some users.
     - ``unmeasured`` are sentences about metrics that could not be measured.
-    - ``coverage`` counts all users, and ``sampled`` counts the users of the sample.
+    - ``coverage`` counts all users, and ``subset`` counts the users of the subset.
     - ``notes`` say for each arm and reason what happened first, and name the first users.
     - ``versions`` counts the users that each version of an arm's model answered.
     - ``input_hash`` is the sum of a hash of each user and the user's lists.
@@ -66,8 +67,8 @@ class RunPart:
     listed: ListedItems = field(default_factory=ListedItems)
     ids: IdComparison = field(default_factory=IdComparison)
     coverage: CoverageCounts = field(default_factory=Counter)
-    sampled: CoverageCounts = field(default_factory=Counter)
-    notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = field(default_factory=dict)
+    subset: CoverageCounts = field(default_factory=Counter)
+    notes: dict[tuple[Arm, CoverageReason], CoverageNote] = field(default_factory=dict)
     versions: dict[Arm, dict[str, int]] = field(default_factory=lambda: {arm: {} for arm in Arm})
     input_hash: int = 0
     users: list[pa.Table] = field(default_factory=list)
@@ -82,9 +83,9 @@ class RunPart:
         self.listed.merge(other.listed)
         self.ids.merge(other.ids)
         self.coverage.update(other.coverage)
-        self.sampled.update(other.sampled)
-        for (arm, reason), (text, users) in other.notes.items():
-            self.add_note(arm, reason, text, users)
+        self.subset.update(other.subset)
+        for (arm, reason), note in other.notes.items():
+            self.add_note(arm, reason, note.text, note.users)
         for arm, versions in other.versions.items():
             count_versions(self.versions[arm], versions.items())
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
@@ -118,9 +119,10 @@ class RunPart:
             self.add_note(arm, reason, text, users)
 
     def add_note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
-        """Note why these users have no list."""
-        first_text, earlier_users = self.notes.get((arm, reason), (text, []))
-        self.notes[arm, reason] = first_text, nsmallest(_EXAMPLES, (*earlier_users, *users))
+        """Note why these users have no list. The text that was noted first stays."""
+        earlier = self.notes.get((arm, reason), CoverageNote(text=text))
+        examples = nsmallest(_EXAMPLES, (*earlier.users, *users))
+        self.notes[arm, reason] = replace(earlier, users=tuple(examples))
 
 
 def counts_of(coverage: Coverage) -> CoverageCounts:
@@ -154,10 +156,10 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
     """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
     facts = {name: getattr(part, name) for name in _JSON_FIELDS} | {
         "ids": asdict(part.ids),
-        "notes": [(*key, *note) for key, note in part.notes.items()],
+        "notes": [(*key, note.text, note.users) for key, note in part.notes.items()],
         "versions": part.versions,
         "coverage": list(part.coverage.items()),
-        "sampled": list(part.sampled.items()),
+        "subset": list(part.subset.items()),
         "users": part.listed.users,
         "lacking_users": part.listed.lacking_users,
     }
@@ -181,13 +183,8 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
 
     Raises ValueError if the bytes are not a part.
     """
-    reader = pa.BufferReader(data)
-    tables = []
     try:
-        while reader.tell() < reader.size():
-            tables.append(pa.ipc.open_stream(reader).read_all())
-            tables[-1].validate(full=True)
-        facts_table, sums_table, listed, lacking, scores_table, *users = tables
+        facts_table, sums_table, listed, lacking, scores_table, *users = _read_tables(data)
         facts = json.loads(facts_table["facts"][0].as_py())
         ids = facts["ids"]
         _add_sums(sums, sums_table)
@@ -207,7 +204,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
                 padding=_mismatch_from_json(ids["padding"]),
             ),
             coverage=_counts(facts["coverage"]),
-            sampled=_counts(facts["sampled"]),
+            subset=_counts(facts["subset"]),
             versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
             users=users,
         )
@@ -217,6 +214,17 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
         return part, Scores(users=user_index(scores_table["user"]), by_metric=by_metric)
     except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(type(error).__name__) from None
+
+
+def _read_tables(data: bytes) -> list[pa.Table]:
+    """Read the tables that `pack_part` wrote, one Arrow stream each."""
+    reader = pa.BufferReader(data)
+    tables = []
+    while reader.tell() < reader.size():
+        table = pa.ipc.open_stream(reader).read_all()
+        table.validate(full=True)
+        tables.append(table)
+    return tables
 
 
 def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
@@ -247,8 +255,10 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
                 "segment": segment,
                 "metric": metric,
                 "bounds": list(sums.bounds),
-                "counts": [sums.n, sums.n_undefined],
-                "totals": [str(sums.total), str(sums.squares)],
+                "n": sums.n,
+                "n_undefined": sums.n_undefined,
+                "total": str(sums.total),
+                "squares": str(sums.squares),
                 "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
                 "single": np.concatenate([np.empty(0), *sums.single]),
                 "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
@@ -264,8 +274,10 @@ def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
     bins = table["bins"]
     for place, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):
         sums = ScoreSums(tuple(row["bounds"]))
-        sums.n, sums.n_undefined = row["counts"]
-        sums.total, sums.squares = map(int, row["totals"])
+        sums.n = row["n"]
+        sums.n_undefined = row["n_undefined"]
+        sums.total = int(row["total"])
+        sums.squares = int(row["squares"])
         sums.below = {below["floor"]: below["users"] for below in row["below"]}
         sums.single = [single[place].values.to_numpy()]
         if row["ends"] is not None:

@@ -20,11 +20,11 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
 HELD_USERS = 1_000_000
 """Memory has the scores of at most this many users. If there are more, a spool stores them."""
-_BATCH_USERS = 100_000
-"""The number of users in one batch of scores."""
+_BLOCK_USERS = 100_000
+"""The number of users in one block of scores."""
 
 
-def name_scores_of_arm(scores: Scores, arm: Arm | None = None) -> Scores:
+def name_stored_series(scores: Scores, arm: Arm | None = None) -> Scores:
     """Return the scores by the series that are stored.
 
     - If the users are served by one ``arm``, these are the series of this arm. The series of the
@@ -46,7 +46,7 @@ def name_scores_of_arm(scores: Scores, arm: Arm | None = None) -> Scores:
 class RunScores:
     """The scores of a run. Each user occurs once. The scores can be read until `close`.
 
-    Iterating gives batches. All batches have the same metrics. The users are in ascending order.
+    Iterating gives blocks. All blocks have the same metrics. The users are in ascending order.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RunScores:
     ) -> None:
         """Begin without scores. If more than ``held_users`` are added, a spool stores them."""
         self.count = 0
-        self.failed: Collection[str] = ()  # metrics that the batches leave out
+        self.failed: Collection[str] = ()  # metrics that the blocks leave out
         self._open_spool = open_spool
         self._max_held_users = held_users
         self._held: list[Scores] = []
@@ -71,17 +71,17 @@ class RunScores:
             self._held = []
 
     def __iter__(self) -> Iterator[Scores]:
-        batches = self._sorted() if self._spool is None else self._spool.batches()
-        for batch in batches:
+        blocks = self._sorted() if self._spool is None else self._spool.blocks()
+        for block in blocks:
             by_metric = {}
-            for name, values in batch.by_metric.items():
+            for name, values in block.by_metric.items():
                 # The series that are derived from a failed metric are left out too.
                 if parse_derived(name)[1] not in self.failed:
                     by_metric[name] = values
-            yield replace(batch, by_metric=by_metric)
+            yield replace(block, by_metric=by_metric)
 
     def _sorted(self) -> Iterator[Scores]:
-        """Yield the scores in memory in batches, by ascending user. Sorts them only once."""
+        """Yield the scores in memory in blocks, by ascending user. Sorts them only once."""
         if not self._held:
             return
         scores = join_scores(self._held)
@@ -89,8 +89,8 @@ class RunScores:
         if rows is not None:  # the users were not in order
             scores = take_rows(scores, rows)
         self._held = [scores]
-        for start in range(0, len(scores.users), _BATCH_USERS):
-            yield take_rows(scores, slice(start, start + _BATCH_USERS))
+        for start in range(0, len(scores.users), _BLOCK_USERS):
+            yield take_rows(scores, slice(start, start + _BLOCK_USERS))
 
     def close(self) -> None:
         """Free the memory of the scores, and delete the spool."""
@@ -102,7 +102,7 @@ class RunScores:
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
     """Draw the scores that a run stores.
 
-    Drawn scores of batches may be joined and drawn again. The result is the same as one draw from
+    Drawn scores of blocks may be joined and drawn again. The result is the same as one draw from
     all scores. See `select_kept`.
     """
     if keep is Keep.ALL:
@@ -141,17 +141,17 @@ def take_rows(scores: Scores, rows: slice | np.ndarray) -> Scores:
 def select_stored(
     comparison: Comparison, scores: Iterable[Scores] | None
 ) -> Iterable[Scores] | None:
-    """Return the scores that `keep_scores` selects, in batches. None if it selects no scores."""
+    """Return the scores that `keep_scores` selects, in blocks. None if it selects no scores."""
     keep = comparison.measuring.keep_scores
     if scores is None or keep is Keep.NONE:
         return None
     if keep is Keep.ALL:
         return scores
-    # Users are drawn again after each batch. This selects the same users as one draw from all
-    # batches, but needs less memory.
+    # Users are drawn again after each block. This selects the same users as one draw from all
+    # blocks, but needs less memory.
     drawn: list[Scores] = []
-    for batch in scores:
-        drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
+    for block in scores:
+        drawn = [draw_scores(join_scores([*drawn, block]), keep, comparison)]
     return drawn
 
 
@@ -164,7 +164,7 @@ def write_scores(
 ) -> str | None:
     """Write all scores to the sink before the run is stored. Returns the error, or None.
 
-    ``scores`` has at least one batch. If an earlier attempt of this run was ok and this attempt is
+    ``scores`` has at least one block. If an earlier attempt of this run was ok and this attempt is
     not, nothing is written.
     """
     # The scores of the earlier attempt stay in the sink, because its result stays too.
@@ -179,12 +179,12 @@ def write_scores(
         "status": status.value,
     }
     try:
-        batches = iter(scores)
-        first = next(batches)
-        # All batches have the same metrics.
+        blocks = iter(scores)
+        first = next(blocks)
+        # All blocks have the same metrics.
         with sink.open(claim.slot, list(first.by_metric), about) as write:
-            for batch in chain([first], batches):
-                write(batch)
+            for block in chain([first], blocks):
+                write(block)
     except OutputError as error:
         return str(error)
     return None

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from monitor.measures.metrics import Metric, Need, can_score, parse, score_all
+from monitor.measures.metrics import Metric, Need, can_score, drift_direction, parse, score_all
 from monitor.measures.pairing.pairs import pair_kept, pair_users
 from monitor.measures.summaries import Bounds, SummaryAccumulator, worst_rows
 from monitor.model.arrays import Floats, Rows
@@ -12,8 +12,8 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import GAPS, OUTCOMES, DerivedMetric, Statistic, parse_derived
-from monitor.statistics.unpaired.far import far_share
+from monitor.model.statistics import OUTCOMES, DerivedMetric, Statistic, parse_derived
+from monitor.statistics.unpaired.far_lists import far_share
 
 _LACK_WORDS = {
     Need.SCORES: "neither arm gives scores",
@@ -172,15 +172,10 @@ def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool
 
     ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
     """
-    derived, name = parse_derived(metric)
+    derived, _ = parse_derived(metric)
     if derived in OUTCOMES:
         return False
-    is_distance = derived is DerivedMetric.OVER_FLOOR or derived in GAPS
-    grows_with_distance = is_distance or not parse(name).higher_is_more_alike
-    if Statistic.parse(statistic).floor is not None:
-        # `share_below(x)` grows when scores become smaller.
-        grows_with_distance = not grows_with_distance
-    return grows_with_distance is (direction is Direction.BELOW)
+    return direction is not drift_direction(metric, Statistic.parse(statistic))
 
 
 def _measure_floor(

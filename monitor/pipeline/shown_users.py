@@ -6,7 +6,7 @@
 | ``baseline``, ``candidate`` | both lists, cut to k and without duplicates |
 | ``baseline_scores``, ``candidate_scores`` | the models' scores, if an arm has any |
 | ``score:METRIC`` | the score by this metric |
-| ``is_sampled`` | whether the user is in the sample |
+| ``is_in_subset`` | whether the user is in the subset |
 | ``is_kept`` | whether the run stores the user's lists |
 | ``worst_similarity`` | the similarity if it is one of the lowest; null for any other user |
 """
@@ -51,7 +51,7 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     segments: SegmentRows,
     names: Sequence[str],
     *,
-    is_sampled: Flags,
+    is_in_subset: Flags,
     is_kept: Flags,
     worst_similarity: Floats,
 ) -> pa.Table:
@@ -60,7 +60,7 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     ``segments`` has the rows of the users in each segment, and ``names`` are the names of all
     segments. The last three become columns. In ``worst_similarity`` a NaN becomes a null.
     """
-    rows = np.flatnonzero(is_sampled | is_kept | ~np.isnan(worst_similarity))
+    rows = np.flatnonzero(is_in_subset | is_kept | ~np.isnan(worst_similarity))
     batch = replace(pairing.batch, weights=None, labels=None).take(rows)
     columns = {
         "user": user_column(scores.users[rows]),
@@ -78,7 +78,7 @@ def show_users(  # noqa: PLR0913 - the columns of the table
             columns[f"{arm}_scores"] = list_column(offsets_of(lengths), item_scores)
     for name, values in scores.by_metric.items():
         columns[_SCORE + name] = pa.array(values[rows])
-    columns["is_sampled"] = pa.array(is_sampled[rows])
+    columns["is_in_subset"] = pa.array(is_in_subset[rows])
     columns["is_kept"] = pa.array(is_kept[rows])
     columns["worst_similarity"] = pa.array(worst_similarity[rows], from_pandas=True)
     return pa.table(columns)
@@ -108,7 +108,7 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     }
     for name, column in selected.items():
         users = users.set_column(users.column_names.index(name), name, column)
-    is_shown = users["is_sampled"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
+    is_shown = users["is_in_subset"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
     # A few users that are not shown stay, because leaving them out would copy all lists.
     if np.count_nonzero(is_shown) > _MOST_SHOWN * len(is_shown):
         return users
@@ -131,10 +131,7 @@ def lists_of_table(users: pa.Table, names: Sequence[str]) -> KeptLists:
 
 def scores_of_table(users: pa.Table) -> Scores:
     """Return the scores of all users of a table."""
-    by_metric = {}
-    for name in users.column_names:
-        if name.startswith(_SCORE):
-            by_metric[name.removeprefix(_SCORE)] = users[name].to_numpy()
+    by_metric = {name: users[_SCORE + name].to_numpy() for name in _scored(users)}
     return Scores(users=user_index(users["user"]), by_metric=by_metric)
 
 
@@ -160,7 +157,7 @@ def ordinary_evidence(
 ) -> list[Evidence]:
     """Return the lists of the ``count`` users with scores nearest to the median, nearest first.
 
-    ``scores`` has the score of each user of the sample. The worst users are left out. So are scores
+    ``scores`` has the score of each user of the subset. The worst users are left out. So are scores
     by the ``failed`` metrics.
     """
     worst_users = user_index(users["user"].filter(users["worst_similarity"].is_valid()))
@@ -177,22 +174,27 @@ def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -
     evidence = []
     for position, row in enumerate(users.to_pylist()):
         scores = {}
-        for column, value in row.items():
-            name = column.removeprefix(_SCORE)
-            if column != name and parse_derived(name)[1] not in failed:
-                is_known = value is not None and not np.isnan(value)
-                scores[name] = value if is_known else None
-        evidence.append(
-            Evidence(
-                kind=kind,
-                position=position,
-                user=row["user"],
-                baseline=tuple(map(str, row[Arm.BASELINE])),
-                candidate=tuple(map(str, row[Arm.CANDIDATE])),
-                scores=scores,
-            )
+        for name in _scored(users):
+            score = row[_SCORE + name]
+            if parse_derived(name)[1] not in failed:
+                is_known = score is not None and not np.isnan(score)
+                scores[name] = score if is_known else None
+        user_evidence = Evidence(
+            kind=kind,
+            position=position,
+            user=row["user"],
+            baseline=tuple(map(str, row[Arm.BASELINE])),
+            candidate=tuple(map(str, row[Arm.CANDIDATE])),
+            scores=scores,
         )
+        evidence.append(user_evidence)
     return evidence
+
+
+def _scored(users: pa.Table) -> list[str]:
+    """Return the names of the series of which the table has scores."""
+    scored = [column for column in users.column_names if column.startswith(_SCORE)]
+    return [column.removeprefix(_SCORE) for column in scored]
 
 
 def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:

@@ -15,7 +15,7 @@ from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
 from monitor.model.runs import Summary
 from monitor.model.statistics import DerivedMetric
 from monitor.model.unpaired import BetweenExcess, ItemExposure
-from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.decomposition import compare_exposure
@@ -43,20 +43,20 @@ def name_divided_segment(arm: Arm, segment: str) -> str:
 
 
 @immutable
-class DividedSample:
+class DividedSubset:
     """Users of both arms. A pair has the user's list of before and the user's list of now."""
 
-    sample: Sample  # its segments are divided by arm
+    subset: Subset  # its segments are divided by arm
     segments: tuple[str, ...]  # the undivided segments
     coverage: Coverage  # of the undivided segments
 
     def rows(self, arm: Arm, segment: str = ALL) -> Rows:
         """Return the rows of the segment's users of this arm."""
-        return self.sample.segments[name_divided_segment(arm, segment)]
+        return self.subset.segments[name_divided_segment(arm, segment)]
 
     def name_item(self, code: int) -> str:
         """Return the item's id."""
-        vocabulary = self.sample.pairing.vocabulary
+        vocabulary = self.subset.pairing.vocabulary
         return str(code if vocabulary is None else vocabulary[code])
 
 
@@ -75,39 +75,29 @@ class ArmDifferences:
         return self.between[0] if self.between and self.between[0].segment == ALL else None
 
 
-def find_arm_differences(users: DividedSample, k: int, hashes: Hashes) -> ArmDifferences:
-    """Compare the users of both arms. ``hashes`` are random numbers of the sample's users."""
-    batch = users.sample.pairing.batch
+def find_arm_differences(users: DividedSubset, k: int, hashes: Hashes) -> ArmDifferences:
+    """Compare the users of both arms. ``hashes`` are random numbers of the subset's users."""
+    batch = users.subset.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
     between = []
     for segment in users.segments:
-        baseline, candidate = (_count_lists(now[users.rows(arm, segment)], k) for arm in Arm)
-        excess = between_excess(baseline, candidate, PERSISTENCE)
-        if isfinite(excess.value):
-            between.append(
-                BetweenExcess(
-                    segment=segment,
-                    baseline=excess.within_baseline,
-                    candidate=excess.within_candidate,
-                    across=excess.across,
-                )
-            )
-    items = []
-    baseline, candidate = (_count_lists(now[users.rows(arm)], k) for arm in Arm)
-    for item in find_shifted(baseline, candidate):
-        items.append(
-            ItemExposure(
-                item=users.name_item(int(codes[item.code])),
-                lists=dict(zip(Arm, item.lists, strict=True)),
-                first=dict(zip(Arm, item.firsts, strict=True)),
-            )
-        )
-    is_candidate = np.zeros(len(batch), dtype=np.bool_)
+        baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
+        candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
+        excess = between_excess(baseline, candidate, PERSISTENCE, segment)
+        if isfinite(excess.excess):
+            between.append(excess)
+    baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)
+    candidate = _count_lists(now[users.rows(Arm.CANDIDATE)], k)
+
+    def name(code: int) -> str:
+        return users.name_item(int(codes[code]))
+
+    is_candidate = np.zeros(len(batch), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     check = compare_before(before, is_candidate, hashes)
     return ArmDifferences(
         between=tuple(between),
-        items=tuple(items),
+        items=find_shifted(baseline, candidate, name),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=check.p if isfinite(check.p) else None,
     )
@@ -120,7 +110,7 @@ def _count_lists(codes: Codes, k: int) -> ListCounts:
 
 
 def explain_unpaired(
-    users: DividedSample,
+    users: DividedSubset,
     metric: Metric | None,
     summaries: Sequence[Summary],
     excess: BetweenExcess | None,
@@ -142,7 +132,7 @@ def explain_unpaired(
     if finding is not None:
         arm = finding.arms[0]
         segment = finding.segment
-    batch = users.sample.pairing.batch
+    batch = users.subset.pairing.batch
     shift = compare_exposure(
         batch.candidate[users.rows(Arm.BASELINE, segment)],
         batch.candidate[users.rows(Arm.CANDIDATE, segment)],
@@ -166,49 +156,57 @@ def explain_unpaired(
 
 def _leading_segment(gaps: Mapping[str, Summary]) -> str:
     """Return the segment whose gap differs most from that of all users, or ``all``."""
-    everybody = gaps[ALL].mean or 0.0
+    of_all = gaps[ALL].mean or 0.0
+    sign = -1.0 if of_all < 0 else 1.0
     leader = ALL
     largest = LEADS
     for segment, gap in gaps.items():
-        beyond = (gap.mean or 0.0) - everybody
-        if everybody < 0:
-            beyond = -beyond
-        if gap.standard_error and beyond / gap.standard_error > largest:
-            leader, largest = segment, beyond / gap.standard_error
+        if gap.standard_error:
+            excess = sign * ((gap.mean or 0.0) - of_all) / gap.standard_error
+            if excess > largest:
+                leader = segment
+                largest = excess
     return leader
 
 
-def _find_fault(users: DividedSample) -> Finding | None:
+def _find_fault(users: DividedSubset) -> Finding | None:
     """Find the fault of an arm. None if neither arm's lists changed more than those of the other.
 
     The candidate's fault is reported first. Users of one arm are compared with as many users of the
-    other arm. The larger arm is sampled.
+    other arm. The larger arm is cut to a subset.
     """
-    rows = {arm: users.rows(arm) for arm in Arm}
-    fewest = min(map(len, rows.values()))
+    fewest = min(len(users.rows(arm)) for arm in Arm)
     if not fewest:
         return None
     # Seeded, so that the same lists have the same explanation.
     rng = np.random.default_rng(0)
-    chosen = {arm: np.sort(rng.choice(rows[arm], fewest, replace=False)) for arm in Arm}
-    for arm in reversed(Arm):
-        segments = {}
-        for segment in users.segments:
-            is_inside = np.isin(chosen[arm], users.rows(arm, segment))
-            segments[segment] = np.flatnonzero(is_inside)
-        fault = find_fault(_make_scene(users, chosen, segments))
-        if fault is not None and arm in fault.finding.arms:
-            finding = fault.finding
-            kept = _find_kept(users) if arm is Arm.BASELINE else None
-            if kept is not None:
-                return kept
-            # The sample has ``fewest`` users of the arm.
-            all_users = round(finding.users * len(rows[arm]) / fewest)
-            return replace(finding, users=all_users, compared=len(rows[arm]))
+    subset = {}
+    for arm in Arm:
+        subset[arm] = np.sort(rng.choice(users.rows(arm), fewest, replace=False))
+    finding = _find_fault_of(Arm.CANDIDATE, users, subset)
+    if finding is not None:
+        return finding
+    finding = _find_fault_of(Arm.BASELINE, users, subset)
+    if finding is not None:
+        return _find_kept(users) or finding
     return None
 
 
-def _find_kept(users: DividedSample) -> Finding | None:
+def _find_fault_of(arm: Arm, users: DividedSubset, subset: Mapping[Arm, Rows]) -> Finding | None:
+    """Find the fault of this arm in the subset users. It is reported for all users of the arm."""
+    segments = {}
+    for segment in users.segments:
+        is_inside = np.isin(subset[arm], users.rows(arm, segment))
+        segments[segment] = np.flatnonzero(is_inside)
+    fault = find_fault(_make_scene(users, subset, segments))
+    if fault is None or arm not in fault.finding.arms:
+        return None
+    compared = len(users.rows(arm))
+    hit_users = round(fault.finding.users * compared / len(subset[arm]))
+    return replace(fault.finding, users=hit_users, compared=compared)
+
+
+def _find_kept(users: DividedSubset) -> Finding | None:
     """Find out whether most users of the candidate still get their lists of before.
 
     Then the lists of the baseline seem to have changed too much, because they are compared with
@@ -216,7 +214,7 @@ def _find_kept(users: DividedSample) -> Finding | None:
     """
     # The baseline's side of each pair is the list of before. There is at least one pair, because
     # `_find_fault` looks for faults only if both arms have users.
-    pairs = users.sample.pairing.batch.take(users.rows(Arm.CANDIDATE))
+    pairs = users.subset.pairing.batch.take(users.rows(Arm.CANDIDATE))
     kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
     if kept < KEPT * len(pairs):
         return None
@@ -232,13 +230,13 @@ def _find_kept(users: DividedSample) -> Finding | None:
 
 
 def _make_scene(
-    users: DividedSample, rows: Mapping[Arm, Rows], segments: Mapping[str, Rows]
+    users: DividedSubset, rows: Mapping[Arm, Rows], segments: Mapping[str, Rows]
 ) -> Scene:
     """Return a scene of the users in ``rows``, equally many of each arm.
 
     A pair of the scene has one user of each arm. They are at the same place in ``rows``.
     """
-    batch = users.sample.pairing.batch
+    batch = users.subset.pairing.batch
     of_baseline = batch.take(rows[Arm.BASELINE])
     of_candidate = batch.take(rows[Arm.CANDIDATE])
     lists = {}
@@ -268,7 +266,7 @@ def _make_scene(
         coverage=users.coverage.rows,
         changes=PairChanges(
             former=former,
-            is_known=np.ones(len(former), dtype=np.bool_),
+            is_known=np.ones(len(former), dtype=bool),
             lists=lists,
             by_arm={},
             is_still={arm: of_arm.is_same for arm, of_arm in lists.items()},

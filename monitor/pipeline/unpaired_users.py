@@ -38,16 +38,16 @@ from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import SlotUsers, SourceAnswers, ask_in_time
-from monitor.pipeline.run_explanation import mention_sample
+from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import (
-    DividedSample,
+    DividedSubset,
     explain_unpaired,
     find_arm_differences,
     name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
@@ -85,25 +85,27 @@ class UnpairedUsers(SlotUsers):
         Metrics that compare two lists compare them with before. The lists of the last run, if any,
         are those of the same users.
         """
-        segments = users.answers.asked.segments
-        names = {
-            name_divided_segment(arm, segment): (segment, arm)
-            for segment in segments
-            for arm in Arm
-        }
-        rows = {name: users.sample.segments[name] for name in names}
+        names = {}
+        for segment in users.answers.asked.segments:
+            for arm in Arm:
+                names[name_divided_segment(arm, segment)] = (segment, arm)
+        rows = {name: users.subset.segments[name] for name in names}
         scores = measure_arm_scores(
             self.comparison.measuring,
-            replace(users.sample, segments=rows),
+            replace(users.subset, segments=rows),
             last=users.last,
             former=users.former,
         )
-        of_now: list[ArmScore] = []
-        of_before: list[ArmScore] = []
+        of_now = []
+        of_before = []
         for score in scores:
             segment, arm = names[score.segment]
-            side = of_now if score.arm is Arm.CANDIDATE else of_before
-            side.append(replace(score, segment=segment, arm=arm))
+            renamed = replace(score, segment=segment, arm=arm)
+            # The list of now is the candidate's side of a pair.
+            if score.arm is Arm.CANDIDATE:
+                of_now.append(renamed)
+            else:
+                of_before.append(renamed)
         gaps = tuple(_compare_with_before(of_now, of_before))
         unpaired = replace(self.findings, arm_gaps=gaps)
         return replace(users.run, arm_scores=tuple(of_now), unpaired=unpaired)
@@ -112,18 +114,18 @@ class UnpairedUsers(SlotUsers):
         """Compare the arms, explain the run, and say what could not be measured."""
         k = self.comparison.measuring.k
         accumulator = users.accumulator
-        sample = users.sample
+        subset = users.subset
         run = users.run
         segments = users.answers.asked.segments
         coverage = _merge_coverage(accumulator.coverage, segments)
         summaries = _compare_arms(run.summaries, segments, accumulator.metrics, k)
-        of_arms = DividedSample(
-            sample=sample,
+        of_arms = DividedSubset(
+            subset=subset,
             segments=segments,
-            coverage=_merge_coverage(sample.coverage, segments),
+            coverage=_merge_coverage(subset.coverage, segments),
         )
         metric = leading_metric(self.comparison, accumulator.metrics)
-        hashes = hash_users(sample.scores.users, self.comparison)
+        hashes = hash_users(subset.scores.users, self.comparison)
         differences = find_arm_differences(of_arms, k, hashes)
         explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
         measured_users = accumulator.coverage.all.asked
@@ -139,9 +141,9 @@ class UnpairedUsers(SlotUsers):
             run,
             coverage=coverage,
             summaries=(*summaries, *summarize_outcomes(unpaired.outcomes)),
-            evidence=self._name_evidence(users),
+            evidence=self._rename_scores(users),
             lists=_merge_lists(run.lists, segments),
-            explanation=mention_sample(explanation, sample.coverage.all.asked, measured_users),
+            explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
             id_mismatches=(),
             unpaired=unpaired,
         )
@@ -153,22 +155,22 @@ class UnpairedUsers(SlotUsers):
             left_out=(*self.lacks, *users.answers.lacks, *accumulator.left_out),
         )
 
-    def _name_evidence(self, users: MeasuredUsers) -> tuple[Evidence, ...]:
-        """Return the evidence with scores under the names of the series of the user's arm."""
+    def _rename_scores(self, users: MeasuredUsers) -> tuple[Evidence, ...]:
+        """Return the evidence with each metric renamed to the series of the user's arm."""
+        candidate_users = self._candidate_users(users)
+        renamed = []
+        for shown in users.run.evidence:
+            arm = Arm.CANDIDATE if shown.user in candidate_users else Arm.BASELINE
+            scores = {SELF_SERIES[arm].of(name): score for name, score in shown.scores.items()}
+            renamed.append(replace(shown, scores=scores))
+        return tuple(renamed)
+
+    def _candidate_users(self, users: MeasuredUsers) -> "pd.Index[str]":
+        """Return the users of the candidate among the users that are shown."""
         shown = users.accumulator.shown_users()
         segments = self.divide(users.answers).asked.segments
-        rows = rows_by_segment(shown["segments"], segments)[
-            name_divided_segment(Arm.CANDIDATE, ALL)
-        ]
-        evidence = users.run.evidence
-        in_evidence = [each.user for each in evidence]
-        candidates = set(user_index(shown["user"])[rows].intersection(in_evidence))
-        named = []
-        for each in evidence:
-            series = SELF_SERIES[Arm.CANDIDATE if each.user in candidates else Arm.BASELINE]
-            scores = {series.of(name): value for name, value in each.scores.items()}
-            named.append(replace(each, scores=scores))
-        return tuple(named)
+        rows = rows_by_segment(shown["segments"], segments)
+        return user_index(shown["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
 
 
 def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
@@ -284,26 +286,27 @@ def _compare_arms(
 
 def _measure_gaps(metric: Metric, k: int, baseline: Summary, candidate: Summary) -> list[Summary]:
     """Return the self gap, and the far gap if the metric has one."""
+    segment = baseline.segment
+    users = baseline.n + candidate.n
     low, high = metric.bounds(k)
     self_gap = mean_gap(baseline, candidate)
     if not metric.higher_is_more_alike:
         self_gap = replace(self_gap, value=-self_gap.value)
-    users = baseline.n + candidate.n
-    gaps = {DerivedMetric.SELF_GAP: (self_gap, low - high, high - low)}
+    name = DerivedMetric.SELF_GAP.of(str(metric))
+    summaries = [_summarize_gap(self_gap, segment, name, users, high - low)]
     share = far_share(metric)
     if share is not None:
         far_gap = share_gap(count_far(baseline, share), count_far(candidate, share))
-        gaps[DerivedMetric.FAR_GAP] = (far_gap, -1.0, 1.0)
-    return [
-        _summarize_gap(gap, baseline.segment, series.of(str(metric)), users, (lowest, highest))
-        for series, (gap, lowest, highest) in gaps.items()
-    ]
+        name = DerivedMetric.FAR_GAP.of(str(metric))
+        summaries.append(_summarize_gap(far_gap, segment, name, users, 1.0))
+    return summaries
 
 
-def _summarize_gap(
-    gap: Gap, segment: str, name: str, users: int, bounds: tuple[float, float]
-) -> Summary:
-    """Return the gap as a summary. Without an error it is not judged, so it has no users."""
+def _summarize_gap(gap: Gap, segment: str, name: str, users: int, largest: float) -> Summary:
+    """Return the gap as a summary. Without an error it is not judged, so it has no users.
+
+    ``largest`` is the largest possible gap, in both directions.
+    """
     is_known = isfinite(gap.error)
     return Summary(
         segment=segment,
@@ -313,7 +316,7 @@ def _summarize_gap(
         mean=gap.value if is_known else None,
         standard_error=gap.error if is_known else None,
         statistics={},
-        histogram=Histogram(low=bounds[0], high=bounds[1], counts=()),
+        histogram=Histogram(low=-largest, high=largest, counts=()),
     )
 
 

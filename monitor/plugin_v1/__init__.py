@@ -10,9 +10,9 @@ from monitor.model.errors import DeliveryError, SourceError
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
-from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
+from monitor.receivers.receiver_options import ReceiverEntry
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.tables import MissingTableError, Table

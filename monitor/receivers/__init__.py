@@ -8,9 +8,9 @@ from monitor.model.ports import Receiver
 from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions
-from monitor.receivers.fields import ReceiverEntry, ReceiverKind, read_receiver_kind
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
+from monitor.receivers.receiver_options import ReceiverEntry, ReceiverKind, read_receiver_kind
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify_signature
 

@@ -16,10 +16,10 @@ from monitor.boundary.options import Duration, HeaderSecret, LabelName, Options,
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
-from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import alert_annotations, alert_labels, started_at
 from monitor.receivers.message.safe_text import clean, page_url
+from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverName, Url, without_path
 
 PATH = "/api/v2/alerts"
 

@@ -16,17 +16,17 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.boundary.deadline import Deadline
 from monitor.model.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
-from monitor.receivers.fields import (
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.identity import DeliveredRecipients
+from monitor.receivers.message.plain_text import plain_text
+from monitor.receivers.receiver_options import (
     BaseReceiver,
     ReceiverEntry,
     ReceiverName,
     RepeatEvery,
     Timeout,
-    repeated,
+    repeating_treatment,
 )
-from monitor.receivers.message.content import content_of
-from monitor.receivers.message.identity import DeliveredRecipients
-from monitor.receivers.message.plain_text import plain_text
 from monitor.texts.wording import write_extra
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class AppriseReceiver(BaseReceiver):
     """The services of one entry."""
 
     def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
-        treatment = repeated(options.repeat_every, shows_pictures=True)
+        treatment = repeating_treatment(options.repeat_every, shows_pictures=True)
         super().__init__(name, options, external_url, treatment)
         self._services = {}
         for service, url in options.urls.items():

@@ -19,14 +19,6 @@ from monitor.boundary.options import must
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
 from monitor.model.rules import Severity
-from monitor.receivers.fields import (
-    BaseReceiver,
-    CaFile,
-    ReceiverEntry,
-    RepeatEvery,
-    Timeout,
-    repeated,
-)
 from monitor.receivers.message.content import (
     MessageContent,
     content_of,
@@ -36,6 +28,14 @@ from monitor.receivers.message.content import (
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import cause_of, clean
+from monitor.receivers.receiver_options import (
+    BaseReceiver,
+    CaFile,
+    ReceiverEntry,
+    RepeatEvery,
+    Timeout,
+    repeating_treatment,
+)
 
 if TYPE_CHECKING:
     import jinja2
@@ -121,7 +121,7 @@ class Email(BaseReceiver):
     def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
-        treatment = repeated(options.repeat_every, shows_pictures=True)
+        treatment = repeating_treatment(options.repeat_every, shows_pictures=True)
         super().__init__(name, options, external_url, treatment)
         self._options = options
         login = None

@@ -20,8 +20,8 @@ from monitor.model.errors import DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.instants import retry_after_s
 from monitor.model.notifications import Treatment
-from monitor.receivers.fields import BaseReceiver, HttpReceiverEntry
 from monitor.receivers.network_failures import failure_reason, proxy_reason
+from monitor.receivers.receiver_options import BaseReceiver, HttpReceiverEntry
 
 _ADVICE = {
     401: "check its credentials",

@@ -14,10 +14,16 @@ from monitor.boundary.options import must
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, Url, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
+from monitor.receivers.receiver_options import (
+    HttpReceiverEntry,
+    RepeatEvery,
+    Url,
+    repeating_treatment,
+    without_path,
+)
 
 _is_key = must(
     re.compile(r"[0-9A-Za-z]{32}").fullmatch,
@@ -138,7 +144,7 @@ class PagerDuty(HttpReceiver):
 
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
-        treatment = repeated(options.repeat_every, Updates.QUIET)
+        treatment = repeating_treatment(options.repeat_every, Updates.QUIET)
         super().__init__(url, name, options, external_url, treatment)
         self._key = options.routing_key.get_secret_value()
 

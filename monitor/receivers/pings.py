@@ -14,9 +14,9 @@ from pydantic import Field
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import format_instant, utc_now
 from monitor.model.runs import Claim
-from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, SecretUrl
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.safe_text import clean
+from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverName, SecretUrl
 
 _Name = Annotated[str, Field(min_length=1)]
 

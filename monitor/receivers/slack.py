@@ -9,10 +9,15 @@ from datetime import datetime, timedelta
 
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
-from monitor.receivers.fields import HttpReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.plain_text import list_lines
+from monitor.receivers.receiver_options import (
+    HttpReceiverEntry,
+    RepeatEvery,
+    SecretUrl,
+    repeating_treatment,
+)
 
 MAX_TEXT = 3000
 MAX_FIELD = 2000
@@ -60,7 +65,7 @@ def bold(heading: str) -> str:
     return f"*{escape_mrkdwn(visible, MAX_TEXT - 2)}*"
 
 
-def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
+def stack_lines(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
     """The first lines, as many as fit into ``limit`` characters, and an ellipsis for the others.
 
     The lines must be escaped already. Each line must be shorter than the limit.
@@ -76,15 +81,15 @@ def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
     return "\n".join(shown)
 
 
-def fence(rows: Iterable[str]) -> str:
+def code_block(rows: Iterable[str]) -> str:
     """The rows as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
     # Replace backticks, because they would end the block too early.
     code = (escape_mrkdwn(row.replace("`", "ˋ"), room // 2) for row in rows)  # noqa: RUF001
-    return f"{_FENCE}\n{stack(code, room)}\n{_FENCE}"
+    return f"{_FENCE}\n{stack_lines(code, room)}\n{_FENCE}"
 
 
-def link(name: str, url: str) -> str:
+def mrkdwn_link(name: str, url: str) -> str:
     """A link in mrkdwn. Characters that would end the URL too early are encoded."""
     url = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace("&", "&amp;")
     return f"<{url}|{escape_mrkdwn(name)}>"
@@ -114,29 +119,29 @@ def headline_of(content: MessageContent) -> str:
 
 def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
     situation = map(escape_mrkdwn, content.situation)
-    yield _section(stack([bold(headline_of(content)), *situation]))
+    yield _section(stack_lines([bold(headline_of(content)), *situation]))
     if content.why:
-        yield _section(stack(_points("Why", content.why)))
+        yield _section(stack_lines(_points("Why", content.why)))
     if content.commands:
-        yield _section(fence(content.commands))
-    yield _section(" · ".join(link(name, url) for name, url in content.links))
+        yield _section(code_block(content.commands))
+    yield _section(" · ".join(mrkdwn_link(name, url) for name, url in content.links))
     first, *others = content.changes
     reason = escape_mrkdwn(first.reason.strip() or first.heading)
     if others:
-        reason = stack([bold(first.heading), reason])
+        reason = stack_lines([bold(first.heading), reason])
     yield {**_section(reason), "fields": _fields(first)}
     if others or content.more:
         lines = [
             f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others
         ]
-        yield _section(stack([*lines, *map(escape_mrkdwn, content.more)]))
+        yield _section(stack_lines([*lines, *map(escape_mrkdwn, content.more)]))
     details: list[str] = []
     for title, texts in content.details.items():
         details += _points(title, texts)
     if details:
-        yield _section(stack(details))
+        yield _section(stack_lines(details))
     for example in content.examples:
-        yield _section(fence([f"user {example.user}", *list_lines(example)]))
+        yield _section(code_block([f"user {example.user}", *list_lines(example)]))
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
@@ -147,7 +152,7 @@ def _section(mrkdwn: str) -> dict[str, object]:
 def _fields(change: ChangeContent) -> list[dict[str, object]]:
     fields: list[dict[str, object]] = []
     for name, value in change.facts[:MAX_FIELDS]:
-        field = stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD)
+        field = stack_lines([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD)
         fields.append({"type": "mrkdwn", "text": field, "verbatim": True})
     return fields
 
@@ -164,7 +169,9 @@ class Slack(HttpReceiver):
 
     def __init__(self, options: SlackOptions, name: str, *, external_url: str) -> None:
         url = options.url.get_secret_value()
-        super().__init__(url, name, options, external_url, repeated(options.repeat_every))
+        super().__init__(
+            url, name, options, external_url, repeating_treatment(options.repeat_every)
+        )
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post one message. Raises DeliveryError if Slack did not accept it.

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -13,13 +14,6 @@ from monitor.boundary.options import HeaderSecret
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates, message_key
-from monitor.receivers.fields import (
-    HttpReceiverEntry,
-    RepeatEvery,
-    SecretUrl,
-    check_further_headers,
-    repeated,
-)
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import (
     alert_annotations,
@@ -28,6 +22,13 @@ from monitor.receivers.message.identity import (
     started_at,
 )
 from monitor.receivers.message.safe_text import clean, page_url
+from monitor.receivers.receiver_options import (
+    HttpReceiverEntry,
+    RepeatEvery,
+    SecretUrl,
+    check_further_headers,
+    repeating_treatment,
+)
 
 SIGNATURE = "X-Rankwatch-Signature"
 TIMESTAMP = "X-Rankwatch-Timestamp"
@@ -74,11 +75,13 @@ def verify_signature(
     """
     headers = {name.lower(): value for name, value in headers.items()}
     timestamp = headers.get(TIMESTAMP.lower(), "")
-    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):  # noqa: PLR2004 - until year 33658
+    # Twelve digits are enough until the year 33658.
+    if re.fullmatch("[0-9]{1,12}", timestamp) is None:
         return False
-    is_fresh = abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()
     signature = headers.get(SIGNATURE.lower(), "").encode("utf-8", "replace")
-    return hmac.compare_digest(signature, sign(secret, timestamp, body).encode()) and is_fresh
+    is_signed = hmac.compare_digest(signature, sign(secret, timestamp, body).encode())
+    is_fresh = abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()
+    return is_signed and is_fresh
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
     if message.is_update:
         body["is_update"] = True
     body["alerts"] = []
-    body["alerts"] = _fit(alerts, MAX_BYTES - _size(body))
+    body["alerts"] = _fit_alerts(alerts, MAX_BYTES - _size(body))
     body["truncatedAlerts"] = len(alerts) - len(body["alerts"])
     common = _common([alert["annotations"] for alert in body["alerts"]])
     if _size(common) + _size(body) <= MAX_BYTES:
@@ -118,7 +121,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
     return body
 
 
-def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+def _fit_alerts(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     """The first alerts, as many as fit into ``room`` bytes.
 
     If not all alerts fit, only the first quarter of the room is for alerts with annotations. The
@@ -214,7 +217,7 @@ class Webhook(HttpReceiver):
 
     def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
         updates = Updates.QUIET if options.updates else Updates.NONE
-        treatment = repeated(options.repeat_every, updates)
+        treatment = repeating_treatment(options.repeat_every, updates)
         super().__init__(options.url.get_secret_value(), name, options, external_url, treatment)
         self._options = options
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import structlog
 
-from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.alerts.unmatched import share_selectors
+from monitor.alerts.state_machine import INSTALLATION, retire_alerts
+from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
+from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.pipeline.titles import pull_titles
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
@@ -44,7 +44,7 @@ from monitor.sources import (
 from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage import SqlStore
 from monitor.storage.database_url import file_of, parse_url
-from monitor.storage.sinks import ScoreFiles
+from monitor.storage.score_files import ScoreFiles
 from monitor.texts.unpaired import write_changed_split
 
 log = structlog.get_logger(__name__)
@@ -88,9 +88,9 @@ class Wiring:
 
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""
-        for each in self.settings.comparisons:
-            if each.name == comparison and self.reopen is not None:
-                self.watched[comparison] = self.reopen(each)
+        options = self.settings.comparisons_by_name.get(comparison)
+        if options is not None and self.reopen is not None:
+            self.watched[comparison] = self.reopen(options)
 
 
 def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_nothing) -> Wiring:
@@ -98,13 +98,16 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     ``on_ping`` gets the outcome of each ping.
     """
-    if (exposed := settings.privacy.exposure) is not None:
+    exposed = settings.privacy.exposure
+    if exposed is not None:
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     policy = policy_of(settings)
-    comparisons = [_installed(to_comparison(each), settings) for each in settings.comparisons]
+    comparisons = [
+        _complete_comparison(to_comparison(each), settings) for each in settings.comparisons
+    ]
     selectors = share_selectors(policy.selectors, comparisons)
 
     def reopen(options: ComparisonOptions) -> WatchedComparison:
@@ -118,7 +121,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     return Wiring(
         settings=settings,
-        watched={each.name: reopen(each) for each in settings.comparisons},
+        watched={name: reopen(each) for name, each in settings.comparisons_by_name.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
@@ -137,7 +140,7 @@ def set_known_names(
     publisher.register(
         tuple(wiring.watched),
         wiring.receiver_names,
-        intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
+        intervals=wiring.policy.intervals,
         stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,
@@ -195,11 +198,11 @@ def open_comparison(
         joined=open_joined(baseline, options.candidate, options.users, again),
         scores_to=scores_to,
         pseudonyms=pseudonyms,
-        listed=_listed(options),
+        listed=_open_listed_users(options),
     )
     if options.unpaired is not None:
         arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
-    comparison = _installed(to_comparison(options), settings, selectors)
+    comparison = _complete_comparison(to_comparison(options), settings, selectors)
     is_live = baseline.is_live or options.candidate.is_live
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
@@ -229,7 +232,7 @@ def _open_outcomes(options: UnpairedOptions) -> OutcomeSources:
     )
 
 
-def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
+def _open_listed_users(options: ComparisonOptions) -> dict[Arm, UserSource]:
     """Return the users that each arm has lists for, if the arm's source can list its users."""
     all_users = UsersOptions(all=True)
     listed = {}
@@ -256,7 +259,7 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
     return _answer_folder(Path(folder), family, count)
 
 
-def _installed(
+def _complete_comparison(
     comparison: Comparison,
     settings: Settings,
     selectors: Mapping[str, tuple[str, ...]] | None = None,

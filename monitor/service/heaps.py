@@ -17,7 +17,7 @@ def share_heaps() -> None:
     By default there are eight heaps for each core, and each keeps memory that it no longer uses.
     With the default a daemon grew by 50 MB an hour.
     """
-    _set(_M_ARENA_MAX, _HEAPS)
+    _set_option(_M_ARENA_MAX, _HEAPS)
 
 
 def keep_free_memory() -> None:
@@ -30,10 +30,10 @@ def keep_free_memory() -> None:
     import pyarrow as pa  # noqa: PLC0415 - `share_heaps` comes before all other imports
 
     pa.set_memory_pool(pa.system_memory_pool())
-    _set(_M_MMAP_THRESHOLD, _LARGEST_PIECE)
-    _set(_M_TRIM_THRESHOLD, _MOST_FREE)
+    _set_option(_M_MMAP_THRESHOLD, _LARGEST_PIECE)
+    _set_option(_M_TRIM_THRESHOLD, _MOST_FREE)
 
 
-def _set(option: int, value: int) -> None:
+def _set_option(option: int, value: int) -> None:
     with suppress(OSError, AttributeError):  # the C library is not glibc
         ctypes.CDLL(None).mallopt(option, value)

@@ -52,5 +52,6 @@ def interrupts_held() -> Iterator[None]:
         with signals_handled(delay):
             yield
     finally:
-        for handle, number, frame in delayed[:1]:
+        if delayed:
+            handle, number, frame = delayed[0]
             handle(number, frame)

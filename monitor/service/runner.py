@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 import structlog
 
-from monitor.alerts.unmatched import find_unmatched_silences, may_concern
+from monitor.alerts.unmatched_names import find_unmatched_silences, may_concern
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.boundary.options import format_duration
 from monitor.model.errors import (
@@ -133,7 +133,7 @@ def backfill_runs(
     """
     if watched.arms.relevance is None:
         return
-    filling = backfill_relevance(
+    runs = backfill_relevance(
         watched.comparison,
         store,
         watched.arms.relevance,
@@ -144,10 +144,10 @@ def backfill_runs(
     while True:
         # Release the sources after each run, so that the next slot does not wait for all of them.
         with watched.in_use:
-            filled = next(filling, None)
-        if filled is None:
+            run = next(runs, None)
+        if run is None:
             return
-        yield filled
+        yield run
 
 
 class _NotMeasuredError(Exception):

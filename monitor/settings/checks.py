@@ -19,8 +19,9 @@ from monitor.boundary.options.problems import (
     KeyPath,
     Partial,
     Problem,
-    duplicates,
-    within,
+    find_duplicates,
+    problem_of,
+    problems_within,
 )
 from monitor.measures.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.measures.metrics import Metric, Need, parse
@@ -28,11 +29,11 @@ from monitor.model.instants import utc_now
 from monitor.model.rules import Keep
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
-from monitor.settings.excerpt import comparison_names, names_in
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import MetricRuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
+from monitor.settings.unchecked_settings import comparison_names, names_in
 from monitor.settings.unpaired_checks import check_unpaired
 from monitor.settings.value_types import NO_NAME, is_name
 from monitor.sources import SOURCES, SampleOptions, SourceOptions, all_users_problem, joined_problem
@@ -75,14 +76,14 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     yield from _check_receivers(settings)
     yield from _check_pings(settings)
     for index, comparison in comparisons:
-        yield from within(("comparisons", index), _comparison(comparison))
+        yield from problems_within(("comparisons", index), _check_comparison(comparison))
 
 
 def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name.
 
-    The name of an entry is reserved, even if only its candidates are comparisons. `names_in`
-    returns it only if it is a comparison. For a pair, the key of the second candidate is reported.
+    An entry reserves its own name, even if only its candidates are comparisons. For a pair, the key
+    of the second candidate is reported.
     """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []
@@ -91,7 +92,7 @@ def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
         for path, name in names_in(vars(comparison)):
             if path[0] == "candidates":
                 candidate_names.append((("comparisons", index, *path), name))
-    yield from duplicates([*names, *candidate_names], NAME_TAKEN.format("comparison"))
+    yield from find_duplicates([*names, *candidate_names], NAME_TAKEN.format("comparison"))
     for path, name in candidate_names:
         if name is not None and not is_name(name):
             yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
@@ -114,7 +115,7 @@ def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[P
         if access is None or access.authenticates:
             return  # an unreadable file was reported before
         missing = "web_config_file names no users (TLS alone keeps nobody out)"
-    yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
+    yield problem_of("listen", f"can be reached from other machines, and {missing}: {_ADVICE}")
 
 
 def _check_retention(retention: Partial) -> Iterator[Problem]:
@@ -137,13 +138,13 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
         if receiver is not None:
             path = ("receivers", index, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
-    yield from duplicates(names, NAME_TAKEN.format("receiver"))
+    yield from find_duplicates(names, NAME_TAKEN.format("receiver"))
     # If a receiver is invalid, its name is not known here. So check no references.
     if settings.receivers is not None and None not in receivers:
-        yield from _references(settings, receivers_by_name(receivers))
+        yield from _check_references(settings, receivers_by_name(receivers))
 
 
-def _references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
+def _check_references(settings: Partial, receivers: Collection[str]) -> Iterator[Problem]:
     """Report names in routes and fallbacks that are not among the names of ``receivers``."""
     names: list[tuple[KeyPath, str]] = []
     for index, route in enumerate(settings.routes or ()):
@@ -189,35 +190,35 @@ def _arm_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     return {path: source for path, source in sources.items() if source is not None}
 
 
-def _comparison(comparison: Partial) -> Iterator[Problem]:
+def _check_comparison(comparison: Partial) -> Iterator[Problem]:
     """Yield all problems of one comparison. The key paths start at the comparison."""
     rules = [(index, rule) for index, rule in enumerate(comparison.rules or ()) if rule is not None]
     if comparison.has("unpaired"):
         yield from check_unpaired(comparison, utc_now())
     else:
         yield from _missing_sources(comparison)
-    yield from _schedule(comparison)
-    yield from _metrics(comparison)
+    yield from _check_schedule(comparison)
+    yield from _check_metrics(comparison)
     yield from _lists_of_last_run(comparison)
     yield from _temporal_floor(comparison)
-    yield from _users(comparison)
-    yield from duplicates(
+    yield from _check_users(comparison)
+    yield from find_duplicates(
         ((("rules", index, "alert"), rule.alert) for index, rule in rules),
         NAME_TAKEN.format("rule of this comparison"),
     )
     for index, rule in rules:
-        yield from within(("rules", index), check_rule(rule, comparison))
+        yield from problems_within(("rules", index), check_rule(rule, comparison))
 
 
 def _missing_sources(comparison: Partial) -> Iterator[Problem]:
     if not comparison.has("candidate", "candidates"):
-        yield Problem(("candidate",), MISSING)
+        yield problem_of("candidate", MISSING)
     for key in ("baseline", "users"):
         if not comparison.has(key):
-            yield Problem((key,), MISSING)
+            yield problem_of(key, MISSING)
 
 
-def _schedule(comparison: Partial) -> Iterator[Problem]:
+def _check_schedule(comparison: Partial) -> Iterator[Problem]:
     """Report keys of the schedule that are missing or exclude each other, and bad durations."""
     # `has` says whether the file has the key, even with an invalid value. The attribute of an
     # invalid key is None.
@@ -227,23 +228,23 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
         yield Problem((), "has no schedule: give every (such as every: 15m) or cron")
         return
     if comparison.has("every") and comparison.has("cron"):
-        yield Problem(("cron",), "give either every or cron, not both")
+        yield problem_of("cron", "give either every or cron, not both")
         return
     if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
-        yield Problem(
-            ("timezone",),
+        yield problem_of(
+            "timezone",
             "applies only to cron, only_between and holidays. A period counts from "
             "1970-01-01 00:00 UTC: remove timezone",
         )
     if comparison.has("offset") and comparison.has("cron"):
-        yield Problem(
-            ("offset",),
+        yield problem_of(
+            "offset",
             "is only for the key every, because a cron expression has its own times: remove it",
         )
     if offset and every and offset >= every:
-        yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
+        yield problem_of("offset", f"must be shorter than every: {format_duration(every)}")
     if every and every < SHORTEST_INTERVAL:
-        yield Problem(("every",), f"must be at least {format_duration(SHORTEST_INTERVAL)}")
+        yield problem_of("every", f"must be at least {format_duration(SHORTEST_INTERVAL)}")
         return
     has_times = every is not None or comparison.cron is not None
     # The time zone has a default, so it is None only if it is invalid.
@@ -256,16 +257,16 @@ def _hours_and_deadline(comparison: Partial) -> Iterator[Problem]:
     try:
         interval = to_schedule(comparison).interval
     except ValueError as error:  # only the hours can be the cause, see `schedule_of`
-        yield Problem(("only_between",), str(error))
+        yield problem_of("only_between", str(error))
         return
     if comparison.deadline and comparison.deadline >= interval:
-        yield Problem(
-            ("deadline",),
+        yield problem_of(
+            "deadline",
             f"must be shorter than the time between two runs ({format_duration(interval)})",
         )
 
 
-def _metrics(comparison: Partial) -> Iterator[Problem]:
+def _check_metrics(comparison: Partial) -> Iterator[Problem]:
     """Report metrics that occur twice, that need more than k items, or that lack an input."""
     k = comparison.k
     metrics = [
@@ -275,8 +276,8 @@ def _metrics(comparison: Partial) -> Iterator[Problem]:
         (("arm_metrics", index), parse_arm_metric(name))
         for index, name in enumerate(comparison.arm_metrics or ())
     ]
-    yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
-    yield from duplicates(arm_metrics, f"{TWICE}: remove one of them")
+    yield from find_duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
+    yield from find_duplicates(arm_metrics, f"{TWICE}: remove one of them")
     for path, metric in metrics:
         if metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(
@@ -296,14 +297,14 @@ def _temporal_floor(comparison: Partial) -> Iterator[Problem]:
         return
     sources = _list_sources(comparison).values()
     if not all(SOURCES[source.kind].is_pulled for source in sources):
-        yield Problem(
-            ("noise_floor",),
+        yield problem_of(
+            "noise_floor",
             "temporal does not go with lists that are joined in files or in Spark: give serve or "
             "retrain",
         )
 
 
-def _users(comparison: Partial) -> Iterator[Problem]:
+def _check_users(comparison: Partial) -> Iterator[Problem]:
     """Report users that the sources cannot list or join, and samples that cannot be drawn."""
     users = comparison.users
     if users is None:
@@ -317,22 +318,22 @@ def _users(comparison: Partial) -> Iterator[Problem]:
         if joining_problem is not None:
             yield joining_problem
     if users.all and comparison.pairs:
-        yield Problem(
-            ("pairs",),
+        yield problem_of(
+            "pairs",
             "cannot be used with users.all, because each comparison would ask the users of its own "
             "baseline: name the users' file in users",
         )
-    yield from _sample(users.sample_size, comparison)
+    yield from _check_sample(users.sample_size, comparison)
 
 
-def _sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
+def _check_sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
     """Report a sample that never stops early, and settings that need fixed users."""
     if size is not None and size.stops_early and not _can_be_certain(comparison):
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
     if size is None or not size.fixed:
         for key in ("keep_scores", "keep_lists"):
             if getattr(comparison, key) is Keep.PANEL:
-                yield Problem((key,), _NO_PANEL)
+                yield problem_of(key, _NO_PANEL)
 
 
 def _list_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
@@ -380,7 +381,7 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
                 "would contain the scores of one candidate only: give each candidate its own "
                 "comparison, or remove scores_to",
             )
-    yield from duplicates(
+    yield from find_duplicates(
         writers, "another comparison writes its scores to this file: name another file"
     )
     for path, file in writers:
@@ -429,23 +430,23 @@ def _resolve_folder(path: str | Path) -> str:
 def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     """Report settings that need earlier lists of the same users, if those lists are missing."""
     if comparison.has("relevance") and lacks_lists(comparison):
-        yield Problem(
-            ("keep_lists",),
+        yield problem_of(
+            "keep_lists",
             "relevance that arrives later is compared with stored lists: remove this key",
         )
     floor = comparison.noise_floor
     if floor is None or not floor.temporal:
         return
     if lacks_lists(comparison):
-        yield Problem(
-            ("keep_lists",),
+        yield problem_of(
+            "keep_lists",
             "a temporal noise floor compares with the lists of the last run: remove this key",
         )
     users = comparison.users
     size = None if users is None else users.sample_size
     if size is not None and not size.fixed:
-        yield Problem(
-            ("noise_floor",),
+        yield problem_of(
+            "noise_floor",
             "a temporal noise floor compares with the lists of the last run, but that run did not "
             "ask the rotating users: add fixed: ... to users.sample, or use {serve: true} or "
             "{retrain: SOURCE}",

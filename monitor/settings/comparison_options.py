@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from monitor.boundary.options import Duration, LabelName, Options
 from monitor.boundary.options.one_of import OneOf
-from monitor.boundary.options.problems import placed
+from monitor.boundary.options.problems import with_key_paths
 from monitor.measures.arm_metrics import ARM_METRICS
 from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
@@ -22,7 +22,7 @@ from monitor.sources import (
     SourceOptions,
     UsersOptions,
 )
-from monitor.storage.sinks import ScoresToOptions
+from monitor.storage.score_files import ScoresToOptions
 
 # The names of the alerts for conditions. A rule with the same name replaces the alert.
 CONDITION_ALERTS = {
@@ -345,7 +345,7 @@ class ComparisonOptions(Options):
         if data.get("rules") != "default":
             return data
         others = {key: value for key, value in data.items() if key != "rules"}
-        return placed({"default_rules": True, **others}, data)
+        return with_key_paths({"default_rules": True, **others}, data)
 
     @property
     def family(self) -> str:

@@ -291,6 +291,19 @@ class Settings(Options):
             expanded += comparison.model_copy(update={"conditions": conditions}).by_candidate()
         return tuple(expanded)
 
+    @cached_property
+    def comparisons_by_name(self) -> dict[str, ComparisonOptions]:
+        """The comparisons by their names."""
+        return {each.name: each for each in self.comparisons}
+
+    @property
+    def receiver_names(self) -> list[str]:
+        """The names of all receivers, with the name of each peer."""
+        names: list[str] = []
+        for entry in self.receivers:
+            names += entry.receiver_names
+        return names
+
     @property
     def access(self) -> AccessOptions | None:
         """The content of the web configuration file, or None without such a file."""

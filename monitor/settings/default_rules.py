@@ -25,7 +25,7 @@ from monitor.settings.rule_options import (
     RuleOptions,
     parse_rule,
 )
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
@@ -89,11 +89,11 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     names = name_metrics(judged)
     for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
-        rules.append(_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
+        rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
     rules += _coverage_rules(options)
     # A frozen arm can be found only if the lists of all users are stored.
     if options.keep_lists in (None, Keep.ALL):
-        rules += [_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
+        rules += [_make_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
     return tuple(rules)
 
 
@@ -106,13 +106,13 @@ def _unpaired_rules(
         name = str(metrics[0])
         self_gap = DerivedMetric.SELF_GAP.of(name)
         rules = [
-            _rule(alert="SelfGapRise", metric=self_gap, **_DROP),
-            _rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
-            _rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
+            _make_rule(alert="SelfGapRise", metric=self_gap, **_DROP),
+            _make_rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
+            _make_rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
         ]
         if far_share(metrics[0]) is not None:
             far_gap = DerivedMetric.FAR_GAP.of(name)
-            rules.append(_rule(alert="FarGapRise", metric=far_gap, **_DROP))
+            rules.append(_make_rule(alert="FarGapRise", metric=far_gap, **_DROP))
     return (*rules, *_coverage_rules(options))
 
 
@@ -129,12 +129,12 @@ def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
                 continue
             keys = {**_JUMP, "for": _FOR.get(lack, 1)}
             coverage = str(CoverageShare(lack, arm))
-            yield _rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
+            yield _make_rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
     # A change that is too small to detect in one run adds up over runs. These two faults may spread
     # slowly over the users. The other lacks usually begin at once, so a jump finds them.
     for name in ("SharedList", "TopReversed"):
         if _LACKS[name] not in unpaired:
-            yield _rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
+            yield _make_rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
 
 
 def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -142,25 +142,25 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)
     tail = "p05" if metric.higher_is_more_alike else "p95"
-    yield _rule(alert="SimilarityDrop", metric=name, **_DROP)
-    yield _rule(alert="SimilarityTrend", metric=name, **_TREND)
-    yield _rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
+    yield _make_rule(alert="SimilarityDrop", metric=name, **_DROP)
+    yield _make_rule(alert="SimilarityTrend", metric=name, **_TREND)
+    yield _make_rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
     low, high = metric.bounds(options.k)
     if metric.higher_is_more_alike and isfinite(high - low):
         for word, part in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
             limit = low + part * (high - low)
             share = f"share_below({limit:g})"
-            yield _rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
-            yield _rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
-    yield _rule(alert="SimilarityRise", metric=name, watch="improvement", **_DROP)
+            yield _make_rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
+            yield _make_rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
+    yield _make_rule(alert="SimilarityRise", metric=name, watch="improvement", **_DROP)
     if options.noise_floor is not None:
         excess = DerivedMetric.OVER_FLOOR.of(name)
-        yield _rule(alert="NoiseExcess", metric=excess, **_DROP)
-        yield _rule(alert="NoiseExcessTrend", metric=excess, **_TREND)
+        yield _make_rule(alert="NoiseExcess", metric=excess, **_DROP)
+        yield _make_rule(alert="NoiseExcessTrend", metric=excess, **_TREND)
 
 
 @cache
-def _rule(**keys: Hashable) -> RuleOptions:
+def _make_rule(**keys: Hashable) -> RuleOptions:
     """Return the rule with these keys of the file. Many comparisons have the same rules."""
     return parse_rule(keys)
 

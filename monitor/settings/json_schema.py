@@ -40,7 +40,7 @@ def json_schema() -> dict[str, Any]:
 
     It allows ``${NAME}`` in place of a number, a boolean, a choice, or a text with a pattern.
     """
-    schema = _relax(
+    schema = _relax_schema(
         Settings.model_json_schema(
             by_alias=True,
             mode="validation",
@@ -59,19 +59,21 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": "rankwatch configuration", **schema}
 
 
-def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
+def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
     """A copy of the schema that has no generated titles and allows variables."""
     if isinstance(node, list):
-        return list(map(_relax, node))
+        return list(map(_relax_schema, node))
     if not isinstance(node, dict):
         return node
     copy: dict[str, Any] = {}
     for key, value in node.items():
         if key in {"properties", "$defs"}:
             # The keys of these mappings are names of settings. So ``title`` can be a setting here.
-            copy[key] = {name: _relax(schema) for name, schema in value.items()}
-        elif key not in _GENERATED and (key, value) != ("default", None):
-            copy[key] = _relax(value)
+            copy[key] = {name: _relax_schema(schema) for name, schema in value.items()}
+            continue
+        is_null_default = key == "default" and value is None
+        if key not in _GENERATED and not is_null_default:
+            copy[key] = _relax_schema(value)
     return _with_variable(copy)
 
 

@@ -111,10 +111,10 @@ def load_with_rules(
     them.
     """
     settings = load_settings(path)
-    chosen = _chosen(settings, names, path)
+    chosen = _choose_comparisons(settings, names, path)
     rules_document = _read_rules(rules)
     if "comparisons" in rules_document.data:
-        return _chosen(load_settings(rules), [each.name for each in chosen], rules)
+        return _choose_comparisons(load_settings(rules), [each.name for each in chosen], rules)
     if not rules_document.data or set(rules_document.data) - set(_RULE_KEYS):
         raise ConfigError(
             f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
@@ -129,7 +129,7 @@ def load_with_rules(
     return tuple(with_rules)
 
 
-def _chosen(
+def _choose_comparisons(
     settings: Settings,
     names: Collection[str],
     path: Path,
@@ -138,7 +138,7 @@ def _chosen(
 
     Raises ConfigError if a name does not exist. The error names the file ``path``.
     """
-    by_name = {each.name: each for each in settings.comparisons}
+    by_name = settings.comparisons_by_name
     for name in names:
         if name not in by_name:
             choices = ", ".join(by_name)
@@ -171,7 +171,7 @@ def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOpt
     document.expanded |= rules_document.expanded
     document.problems += rules_document.problems
     settings = _check_document(document, str(rules), path.absolute().parent, inside=inside)
-    return next(each for each in settings.comparisons if each.name == name)
+    return settings.comparisons_by_name[name]
 
 
 _PACKAGED = Path(__file__).with_name("rankwatch.yaml")

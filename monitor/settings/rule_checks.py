@@ -2,8 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from monitor.boundary.options.problems import TWICE, Partial, Problem, duplicates, suggestion
-from monitor.measures.metrics import Need
+from monitor.boundary.options.problems import (
+    TWICE,
+    Partial,
+    Problem,
+    find_duplicates,
+    problem_of,
+    write_suggestion,
+)
+from monitor.measures.metrics import Need, drift_direction
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
@@ -38,8 +45,8 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 def _check_frozen(_rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a comparison that does not store the lists of all users."""
     if lacks_lists(comparison):
-        yield Problem(
-            ("frozen",),
+        yield problem_of(
+            "frozen",
             "compares with the lists of the last run, which are not stored for all users: "
             "remove keep_lists from the comparison",
         )
@@ -49,23 +56,23 @@ def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a share that cannot be measured, and a limit or segments that are not valid."""
     lack = None if rule.coverage is None else rule.coverage.lack
     if lack in OF_EARLIER_LISTS and comparison.keep_lists is Keep.NONE:
-        yield Problem(
-            ("coverage",),
+        yield problem_of(
+            "coverage",
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
             "the comparison",
         )
     if lack in OF_BOTH_ARMS and comparison.has("unpaired"):
-        yield Problem(("coverage",), f"{_BOTH_LISTS}: use another share")
+        yield problem_of("coverage", f"{_BOTH_LISTS}: use another share")
     if rule.learned == "drop":
-        yield Problem(
-            ("learned",),
+        yield problem_of(
+            "learned",
             "drop does not go with coverage, whose shares rise as more lists are at fault: write "
             "jump",
         )
-    yield from _limits(rule)
+    yield from _check_limits(rule)
     if _has_one_threshold(rule):
-        yield from _threshold(rule, "a share", 0.0, 1.0)
-    yield from _segments(rule, comparison)
+        yield from _check_threshold(rule, "a share", 0.0, 1.0)
+    yield from _check_segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
@@ -74,26 +81,28 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("metric"):
         yield Problem((), "has nothing to judge: give metric, coverage, outcome, or frozen")
     elif rule.metric is not None:
-        yield from _metric(rule, comparison)
+        yield from _check_judged_metric(rule, comparison)
     if rule.learned == "jump":
-        yield Problem(
-            ("learned",),
+        yield problem_of(
+            "learned",
             "jump is only for coverage: write drop, which finds every run outside the normal range",
         )
-    yield from _limits(rule)
+    yield from _check_limits(rule)
     if _has_one_threshold(rule):
         if rule.metric is None or rule.statistic is None:
-            yield from _resolving(rule)  # the invalid values were reported before
+            yield from _check_resolving(rule)  # the invalid values were reported before
         elif rule.statistic.floor is None:
-            yield from _threshold(rule, rule.metric.short_name, *rule.metric.bounds(comparison.k))
+            yield from _check_threshold(
+                rule, rule.metric.short_name, *rule.metric.bounds(comparison.k)
+            )
         else:
             yield from _check_share_below(rule, comparison.k)
-            yield from _threshold(rule, str(rule.statistic), 0.0, 1.0)
-    yield from _segments(rule, comparison)
+            yield from _check_threshold(rule, str(rule.statistic), 0.0, 1.0)
+    yield from _check_segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
-def _excluded(rule: Partial) -> Iterator[Problem]:
+def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
     messages: dict[str, str] = {}
     for field, excluded, message in _EXCLUDED:
@@ -101,7 +110,7 @@ def _excluded(rule: Partial) -> Iterator[Problem]:
             if rule.has(field) and rule.has(name):
                 messages.setdefault(name, message)
     for name, message in messages.items():
-        yield Problem((name,), message)
+        yield problem_of(name, message)
 
 
 def lacks_lists(comparison: Partial) -> bool:
@@ -109,40 +118,40 @@ def lacks_lists(comparison: Partial) -> bool:
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
-def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
     is_of_floor = judged.derived in _OF_FLOOR
     if comparison.has("unpaired"):
         if is_of_floor or judged.derived is None:
-            yield Problem(
-                ("metric",),
+            yield problem_of(
+                "metric",
                 f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
             )
     elif is_of_floor:
         if not comparison.has("noise_floor"):
-            yield Problem(
-                ("metric",),
+            yield problem_of(
+                "metric",
                 "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: "
                 "true}",
             )
     elif judged.derived is not None:
-        yield Problem(("metric",), "needs unpaired, which this comparison does not have")
+        yield problem_of("metric", "needs unpaired, which this comparison does not have")
     if judged.derived in GAPS and rule.has("statistic"):
-        yield Problem(
-            ("statistic",),
+        yield problem_of(
+            "statistic",
             f"does not go with {judged.derived}, which has one value for all users: remove this "
             "key",
         )
     metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:
-        yield Problem(
-            ("metric",),
+        yield problem_of(
+            "metric",
             f"is not measured here: add it to metrics, or use one of {', '.join(metrics)}",
         )
     if judged.metric.need is Need.RELEVANCE:
-        yield Problem(
-            ("metric",),
+        yield problem_of(
+            "metric",
             "needs relevance, which arrives after the rules have judged the run: use a metric "
             "that needs the lists only",
         )
@@ -153,16 +162,16 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
     These are an outcome that is not measured, a missing margin, a margin that is not beyond 0, and
     a value for resolving that does not fit the margin. A rule with both ``below`` and ``above`` is
-    judged by ``below`` only, because `_excluded` reports it.
+    judged by ``below`` only, because `_check_excluded_keys` reports it.
     """
     unpaired = comparison.unpaired
     outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
     if rule.outcome is not None and rule.outcome not in outcomes:
         named = ", ".join(outcomes) or "none"
-        yield Problem(
-            ("outcome",), f"is not among unpaired.outcomes, which has {named}: add it there"
+        yield problem_of(
+            "outcome", f"is not among unpaired.outcomes, which has {named}: add it there"
         )
-    yield from _excluded(rule)
+    yield from _check_excluded_keys(rule)
     # `has` is true if the file has at least one of these fields.
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
@@ -171,12 +180,12 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     side = "below" if is_below else "above"
     margin = getattr(rule, side)
     if margin is not None and (margin >= 0 if is_below else margin <= 0):
-        yield Problem(
-            (side,),
+        yield problem_of(
+            side,
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
             "or above: 0.02",
         )
-    yield from _resolving(rule)
+    yield from _check_resolving(rule)
 
 
 _CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Problem]]] = {
@@ -187,14 +196,14 @@ _CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Proble
 }
 
 
-def _limits(rule: Partial) -> Iterator[Problem]:
+def _check_limits(rule: Partial) -> Iterator[Problem]:
     """Report a rule that has neither a threshold nor ``learned``, or keys that do not fit it."""
-    yield from _excluded(rule)
+    yield from _check_excluded_keys(rule)
     if rule.has("learned"):
         return
     if rule.has("watch"):
-        yield Problem(
-            ("watch",),
+        yield problem_of(
+            "watch",
             "is only for learned, because below and above name their own side: remove it",
         )
     if not rule.has("below", "above"):
@@ -210,7 +219,7 @@ def _sides(rule: Partial) -> tuple[str, str]:
     return ("below", "resolve_above") if rule.has("below") else ("above", "resolve_below")
 
 
-def _resolving(rule: Partial) -> Iterator[Problem]:
+def _check_resolving(rule: Partial) -> Iterator[Problem]:
     """Report a value for resolving that is on the wrong side of the threshold."""
     side, resolve = _sides(rule)
     threshold = getattr(rule, side)
@@ -221,20 +230,20 @@ def _resolving(rule: Partial) -> Iterator[Problem]:
     if side == "below":
         is_in_breach, limit = resolve_at < threshold, "at least"
     if is_in_breach:
-        yield Problem(
-            (resolve,),
+        yield problem_of(
+            resolve,
             f"must be {limit} {threshold:g}, the value of {side}, because otherwise the alert "
             "would end while the rule is in breach: change it",
         )
 
 
-def _threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Problem]:
+def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Problem]:
     """Report a threshold that no value can pass, and a value for resolving that is not possible.
 
     With such a threshold the rule would never fire, or always. The values are between ``low`` and
     ``high``, and ``name`` says what they are.
     """
-    yield from _resolving(rule)
+    yield from _check_resolving(rule)
     side, resolve = _sides(rule)
     threshold = getattr(rule, side)
     resolve_at = getattr(rule, resolve)
@@ -244,9 +253,9 @@ def _threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Pr
     # No value is below the lowest possible value, or above the highest one.
     is_possible = low < threshold <= high if side == "below" else low <= threshold < high
     if not is_possible:
-        yield Problem((side,), message)
+        yield problem_of(side, message)
     elif resolve_at is not None and not low <= resolve_at <= high:
-        yield Problem((resolve,), message)
+        yield problem_of(resolve, message)
 
 
 def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
@@ -259,21 +268,22 @@ def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     low, high = judged.bounds(k)
     # ``floor`` is the x of ``share_below(x)``.
     if not low < rule.statistic.floor <= high:
-        yield Problem(
-            ("statistic",),
+        yield problem_of(
+            "statistic",
             f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "
             "share_below(x)",
         )
-    if rule.has("below") and judged.drifts is Direction.BELOW:
-        yield Problem(("below",), f"{rule.statistic} grows as the lists drift apart: write above")
+    grows = drift_direction(str(judged), rule.statistic) is Direction.ABOVE
+    if rule.has("below") and grows:
+        yield problem_of("below", f"{rule.statistic} grows as the lists drift apart: write above")
 
 
-def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
         return  # `all`, `each`, or an invalid value
     named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
-    yield from duplicates(named, f"{TWICE}: remove one of them")
+    yield from find_duplicates(named, f"{TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments
@@ -284,7 +294,7 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         if name == ALL or dimension in dimensions:
             continue
         choices = ", ".join(dimensions) or "none"
-        hint = suggestion(dimension, dimensions) or f", which has {choices}"
+        hint = write_suggestion(dimension, dimensions) or f", which has {choices}"
         yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
 
 

@@ -18,11 +18,11 @@ from pydantic import (
 
 from monitor.boundary.options import LabelName, Options, must
 from monitor.boundary.options.problems import KeyPath, Problems, nearest_word
-from monitor.measures.metrics import Metric
+from monitor.measures.metrics import Metric, drift_direction
 from monitor.model import rules
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
-from monitor.model.statistics import GAPS, UNPAIRED_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import DISTANCES, UNPAIRED_SERIES, DerivedMetric, parse_derived
 from monitor.settings import value_types
 
 _COMMON_FIELDS = {
@@ -44,10 +44,6 @@ _NO_METRICS = {
     "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
     "metric, which has one score for each user",
 }
-
-
-_GROWING = {DerivedMetric.OVER_FLOOR, *GAPS}
-"""Series that grow as lists drift apart, whatever their metric does."""
 
 
 @immutable
@@ -78,18 +74,12 @@ class JudgedMetric:
         name = self.metric.name
         return name if self.derived is None else self.derived.of(name)
 
-    @property
-    def drifts(self) -> rules.Direction:
-        """The direction in which the scores change as lists drift apart."""
-        grows = self.derived in _GROWING or not self.metric.higher_is_more_alike
-        return rules.Direction.ABOVE if grows else rules.Direction.BELOW
-
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible score. With k, of lists of at most k items."""
         low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
         if self.derived is DerivedMetric.FAR_GAP:
             return -1.0, 1.0
-        if self.derived in _GROWING:
+        if self.derived in DISTANCES:
             return low - high, high - low
         return low, high
 
@@ -214,18 +204,23 @@ class _LearnedKeys(_LimitKeys):
         """The fixed or learned limit."""
         if self.learned is None:
             return super().limit
-        low, high, rises = self._range()
-        # To watch for improvement is to watch the opposite side.
-        is_above = rises is (self.watch == "drift")
+        direction = self._drift_direction()
+        if self.watch == "improvement":
+            direction = direction.opposite
+        lowest, highest = self._range()
         return rules.LearnedLimit(
             learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
-            direction=rules.Direction.ABOVE if is_above else rules.Direction.BELOW,
-            value=high if is_above else low,
+            direction=direction,
+            value=highest if direction is rules.Direction.ABOVE else lowest,
         )
 
-    def _range(self) -> tuple[float, float, bool]:
-        """Return the lowest and highest value, and whether values rise as the lists drift apart."""
-        return 0.0, 1.0, True
+    def _drift_direction(self) -> rules.Direction:
+        """Return how the judged value changes as the lists drift apart."""
+        return rules.Direction.ABOVE
+
+    def _range(self) -> tuple[float, float]:
+        """Return the lowest and the highest possible value."""
+        return 0.0, 1.0
 
 
 def _fix_limit(
@@ -268,13 +263,13 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
             **self._common,
         )
 
-    def _range(self) -> tuple[float, float, bool]:
-        judged = cast("JudgedMetric", self.metric)
-        rises = judged.drifts is rules.Direction.ABOVE
-        if self.statistic.floor is None:
-            return *judged.bounds(None), rises
-        # share_below(x) grows when scores become smaller.
-        return 0.0, 1.0, not rises
+    def _drift_direction(self) -> rules.Direction:
+        return drift_direction(str(self.metric), self.statistic)
+
+    def _range(self) -> tuple[float, float]:
+        if self.statistic.floor is not None:
+            return super()._range()  # share_below(x) is a share
+        return cast("JudgedMetric", self.metric).bounds(None)
 
 
 class CoverageRuleOptions(_LearnedKeys):

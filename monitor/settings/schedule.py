@@ -23,6 +23,7 @@ SHORTEST_INTERVAL = timedelta(seconds=1)  # the shortest allowed time between tw
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
+_NO_HOURS = "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
 _FIELDS = 5
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -132,11 +133,11 @@ class Cron(Schedule):
 
     @property
     def interval(self) -> timedelta:
-        return _gap(self.expression, min)
+        return _gap_between_slots(self.expression, min)
 
     @property
     def longest(self) -> timedelta:
-        return _gap(self.expression, max)
+        return _gap_between_slots(self.expression, max)
 
     # Near a clock change cronsim can start up to a day too late. So a search forwards starts one
     # day earlier, and a search backwards one day later. Slots of this day are skipped.
@@ -240,13 +241,11 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
         begin_time = time.fromisoformat(first)
         end_time = time.fromisoformat(end)
     except ValueError:
-        begin_time = end_time = time()  # the check of equal times reports any other text
+        raise ValueError(_NO_HOURS) from None
     opens = Cron.parse(f"{begin_time.minute} {begin_time.hour} * * *", zone)
     closes = Cron.parse(f"{end_time.minute} {end_time.hour} * * *", zone)
     if opens == closes:
-        raise ValueError(
-            "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
-        )
+        raise ValueError(_NO_HOURS)
     return opens, closes
 
 
@@ -262,7 +261,7 @@ def parse_zone(name: str) -> ZoneInfo:
 
 
 @lru_cache(maxsize=1024)
-def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
+def _gap_between_slots(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
     """The shortest or longest time between two successive slots of the expression.
 
     ``pick`` is ``min`` or ``max``. Each day with slots has them at the same times. So the result is
@@ -277,10 +276,10 @@ def _gap(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
             days.append(number)
     # The minutes of a day at which there is a slot, in ascending order.
     minutes = [hour * 60 + minute for hour in sorted(cron.hours) for minute in sorted(cron.minutes)]
-    days_apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
-    gaps = [after - before for before, after in pairwise(minutes)]
-    gaps.append(days_apart * 24 * 60 + minutes[0] - minutes[-1])
-    return timedelta(minutes=pick(gaps))
+    gaps_within_day = [after - before for before, after in pairwise(minutes)]
+    days_apart = [after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS]
+    gap_over_night = pick(days_apart) * 24 * 60 + minutes[0] - minutes[-1]
+    return timedelta(minutes=pick([*gaps_within_day, gap_over_night]))
 
 
 @lru_cache(maxsize=1024)

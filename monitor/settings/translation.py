@@ -64,7 +64,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
     intervals: dict[str, timedelta] = {}
     for comparison in settings.comparisons:
         intervals[comparison.name] = to_schedule(comparison).longest
-        for rule in _rules(comparison):
+        for rule in _to_rules(comparison):
             if rule.is_dry_run:
                 muted.add((comparison.name, rule.alert))
     return NotificationPolicy(
@@ -124,25 +124,25 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     schedule = to_schedule(options)
     zone = ZoneInfo(options.timezone)
     return JudgingPlan(
-        rules=_rules(options),
+        rules=_to_rules(options),
         min_paired_share=options.min_paired_share,
         runs_per_false_alert=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
         by_model=options.reference == "model_version",
-        holidays=tuple(_period(first, last, zone) for first, last in options.holidays),
+        holidays=tuple(_to_period(first, last, zone) for first, last in options.holidays),
     )
 
 
-def _period(first: date, last: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+def _to_period(first: date, last: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """The start and the end, in UTC, of the days from ``first`` to ``last`` in this time zone."""
     begin = datetime.combine(first, time(), zone)
     end = datetime.combine(last + timedelta(days=1), time(), zone)
     return begin.astimezone(UTC), end.astimezone(UTC)
 
 
-def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
+def _to_rules(options: ComparisonOptions) -> tuple[Rule, ...]:
     """The rules on drift, and then the rules on conditions.
 
     A rule on a condition is left out if a rule on drift has the same name. If a rule does not set
@@ -200,9 +200,9 @@ def config_hash(options: ComparisonOptions) -> str:
         if value is None:
             continue
         if name in _ARMS:
-            arms[name] = _meaning(value)
+            arms[name] = _hashed_value(value)
         else:
-            others |= _without_folder({name: _meaning(value)})
+            others |= _without_folder({name: _hashed_value(value)})
     hashed = _without_folder(arms) | others
     encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(encoded.encode()).hexdigest()
@@ -219,7 +219,7 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     return relative
 
 
-def _meaning(value: object) -> object:
+def _hashed_value(value: object) -> object:
     """The value in types that JSON has, without secrets."""
     if isinstance(value, BaseModel):
         return _meaning_of_model(value)
@@ -230,10 +230,10 @@ def _meaning(value: object) -> object:
         meaning: dict[str, object] = {}
         for key, item in value.items():
             if not isinstance(item, SecretStr):
-                meaning[str(key)] = _meaning(item)
+                meaning[str(key)] = _hashed_value(item)
         return meaning
     if isinstance(value, list | tuple):
-        return [_meaning(item) for item in value]
+        return [_hashed_value(item) for item in value]
     if isinstance(value, str | int | float | bool | None):
         return value
     return str(value)
@@ -250,5 +250,5 @@ def _meaning_of_model(model: BaseModel) -> dict[str, object]:
         value = getattr(model, name)
         is_secret = isinstance(value, SecretStr) and name != "url"
         if value is not None and not is_secret and NOT_IN_HASH not in field.metadata:
-            meaning[name] = _meaning(value)
+            meaning[name] = _hashed_value(value)
     return meaning

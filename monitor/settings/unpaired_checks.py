@@ -5,7 +5,7 @@ from datetime import datetime
 from math import isclose
 
 from monitor.boundary.options.one_of import OneOf
-from monitor.boundary.options.problems import Partial, Problem, within
+from monitor.boundary.options.problems import Partial, Problem, problem_of, problems_within
 
 _PAIRED = ("baseline", "candidate", "candidates", "pairs", "users", "noise_floor", "relevance")
 _ONE_LOG = (
@@ -23,12 +23,12 @@ def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
     """Yield the problems of an unpaired comparison. The key paths start at the comparison."""
     for key in _PAIRED:
         if comparison.has(key):
-            yield Problem((key,), _ONE_LOG)
+            yield problem_of(key, _ONE_LOG)
     if comparison.unpaired is not None:
-        yield from within(("unpaired",), _options(comparison.unpaired, now))
+        yield from problems_within(("unpaired",), _check_options(comparison.unpaired, now))
 
 
-def _options(options: Partial, now: datetime) -> Iterator[Problem]:
+def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
     """Report the problems of the section ``unpaired``. The key paths start at the section."""
     if options.log is not None:
         yield from _check_rows("log", options.log, options.arm, allowed="within")
@@ -38,22 +38,22 @@ def _options(options: Partial, now: datetime) -> Iterator[Problem]:
             if getattr(options.assignments, key):
                 yield Problem(("assignments", key), _ALL_USERS)
     if options.baseline is not None and options.candidate is not None:
-        yield from _split(options)
+        yield from _check_split(options)
     if options.before is None:
         return
     if options.before > now:
-        yield Problem(
-            ("before",), "is in the future, so a list of now would be older: give an earlier time"
+        yield problem_of(
+            "before", "is in the future, so a list of now would be older: give an earlier time"
         )
     if options.since is not None and options.since < options.before:
-        yield Problem(
-            ("since",),
+        yield problem_of(
+            "since",
             "must not be earlier than before, because lists of before are older than the test: "
             "give a later time",
         )
     if options.since is not None and options.since > now:
-        yield Problem(
-            ("since",), "is in the future, so no user is in the test yet: give an earlier time"
+        yield problem_of(
+            "since", "is in the future, so no user is in the test yet: give an earlier time"
         )
 
 
@@ -66,7 +66,7 @@ def _check_rows(
     ``unpaired.arm`` names.
     """
     if source.kind not in ("file", "sql"):
-        yield Problem((key,), "must be file or sql, because only they have times")
+        yield problem_of(key, "must be file or sql, because only they have times")
         return
     path = (key, source.kind, "served")
     served = source.given.served
@@ -80,19 +80,19 @@ def _check_rows(
         yield Problem((*path, "arm"), "names the column that unpaired.arm names: remove it")
 
 
-def _split(options: Partial) -> Iterator[Problem]:
+def _check_split(options: Partial) -> Iterator[Problem]:
     """Report arms that are equal, and planned shares that are not those of the two arms."""
     arms = (options.baseline, options.candidate)
     if options.baseline == options.candidate:
-        yield Problem(("candidate",), "is the baseline's value too: give another value")
+        yield problem_of("candidate", "is the baseline's value too: give another value")
         return
     if options.split is None:
         return
     if options.split.keys() != set(arms):
-        yield Problem(
-            ("split",), f"must have a share of each arm, {' and '.join(arms)}, and no other"
+        yield problem_of(
+            "split", f"must have a share of each arm, {' and '.join(arms)}, and no other"
         )
         return
     total = sum(options.split.values())
     if not isclose(total, 1, abs_tol=1e-6):
-        yield Problem(("split",), f"has shares whose sum is {total:g}: make them sum to 1")
+        yield problem_of("split", f"has shares whose sum is {total:g}: make them sum to 1")

@@ -18,7 +18,7 @@ from monitor.boundary.options.problems import (
     KeyPath,
     Problem,
     dotted_path,
-    validate,
+    validate_options,
 )
 from monitor.model.errors import ConfigError
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
@@ -73,7 +73,7 @@ def validate_document(
     Invalid parts of the settings become None. If the model allows this nowhere, not even for a
     section around the invalid part, no settings are returned (None).
     """
-    settings, invalid = validate(model, document.data, document.texts, base_dir)
+    settings, invalid = validate_options(model, document.data, document.texts, base_dir)
     problems = [*document.problems, *unreported(invalid, document.problems)]
     return settings, problems
 
@@ -95,18 +95,13 @@ def report_lines(
     At most MAX_PROBLEMS problems are shown. If a key path begins with ``inside``, this beginning is
     not shown. Values of variables are hidden.
     """
-    secrets = set[str]()
-    for value in document.expanded:
-        if len(value) >= _SHORTEST_SECRET:
-            # A message may contain the value unchanged or with escapes, so hide all these forms.
-            secrets |= {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
+    secrets = _find_secrets(document)
     by_line = [(each.line or document.line(each.path), each) for each in problems]
     by_line.sort(key=itemgetter(0))
-    longest_first = sorted(secrets, key=len, reverse=True)  # one secret may be a part of another
     for line, problem in by_line[:MAX_PROBLEMS]:
         shown = problem.message
         # Hide values before whitespace is changed, because a value may contain whitespace.
-        for secret in longest_first:
+        for secret in secrets:
             shown = shown.replace(secret, "...")
         shown = " ".join(shown.split())
         path = problem.path
@@ -117,3 +112,13 @@ def report_lines(
         yield ": ".join(filter(None, parts))
     if len(by_line) > MAX_PROBLEMS:
         yield f"{name}: and {len(by_line) - MAX_PROBLEMS} more problems"
+
+
+def _find_secrets(document: YamlDocument) -> list[str]:
+    """Return the texts that messages hide, the longest first. One may be a part of another."""
+    secrets = set[str]()
+    for value in document.expanded:
+        if len(value) >= _SHORTEST_SECRET:
+            # A message may contain the value unchanged or with escapes, so hide all these forms.
+            secrets |= {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
+    return sorted(secrets, key=len, reverse=True)

@@ -60,12 +60,13 @@ class ParsedBy:
     ) -> core_schema.CoreSchema:
         """The schema of a text that is parsed. A MonitorError becomes a ValueError."""
         return core_schema.no_info_after_validator_function(
-            self._value,
+            self._read,
             handler.generate_schema(str),
             serialization=core_schema.plain_serializer_function_ser_schema(self._write),
         )
 
-    def _value(self, text: str) -> object:
+    def _read(self, text: str) -> object:
+        """Parse the text. pydantic reports a ValueError, but passes a MonitorError on."""
         try:
             return self._parse(text)
         except MonitorError as error:
@@ -127,7 +128,7 @@ def _parse_keep(value: object) -> Keep | int:
     return int(word)
 
 
-def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+def _check_database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     """Check a database's URL, and let a relative path start at the file's directory."""
     base = (info.context or {}).get("base_dir")
     try:
@@ -214,4 +215,4 @@ ItemUrl = Annotated[
         "must contain {item} after its host, and no other braces: https://shop.example.com/{item}",
     ),
 ]
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database)]

@@ -73,7 +73,7 @@ class _Fast(Composer, _Parser):  # type: ignore[misc]
         Composer.__init__(self)
 
 
-def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+def _expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """Expand the variables in the text. Returns the new text, and the values of the variables.
 
     Raises ValueError for a variable that is not set.
@@ -151,7 +151,7 @@ def parse_yaml(
     The key paths of the document begin with ``inside``. If the text is not a YAML mapping, raises
     ConfigError, which contains ``name``.
     """
-    node = _compose(text, name)
+    node = _parse_nodes(text, name)
     if node is None:
         raise EmptyConfigError(f"{name}: is empty: write a configuration with `rankwatch init`")
     line = node.start_mark.line + 1
@@ -168,7 +168,7 @@ def parse_yaml(
     return builder.document
 
 
-def _compose(text: str, name: str) -> Node | None:
+def _parse_nodes(text: str, name: str) -> Node | None:
     """The node of the document, or None if it is empty. Raises ConfigError for invalid YAML."""
     if not _DIFFERS_IN_LIBYAML.search(text):
         # Ignore errors here, because the parser in Python finds them again, and its messages are
@@ -183,13 +183,13 @@ def _compose(text: str, name: str) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
-        problem = f"{place}: {_syntax(error)}"
+        problem = f"{place}: {_describe_syntax_error(error)}"
     except (RecursionError, ValueError, OverflowError):  # ValueError: "\U00110000", "%YAML 9999..."
         problem = f"{name}: {_TOO_DEEP}"
     raise ConfigError(problem)
 
 
-def _syntax(error: yaml.MarkedYAMLError) -> str:
+def _describe_syntax_error(error: yaml.MarkedYAMLError) -> str:
     """Describe a syntax error without the texts that PyYAML quotes from the file."""
     # Texts that are quoted from the file may be secrets, so they are hidden.
     problem = error.problem or "cannot be read"
@@ -306,7 +306,7 @@ class _Builder:
         If a variable cannot be expanded, this is reported, and the text is returned unchanged.
         """
         try:
-            text, variable_values = _expand(node.value, self._environ)
+            text, variable_values = _expand_variables(node.value, self._environ)
         except ValueError as error:
             self._report(path, line, str(error))
             return node.value

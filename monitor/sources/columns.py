@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.model.errors import UnreadableError
-from monitor.model.id_forms import Forms, speller
+from monitor.model.id_forms import Forms, make_speller
 
 _MOST_NAMES = 20  # the largest number of columns that an error names
 
@@ -63,4 +63,4 @@ def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
     """A column of ids as text, rewritten by ``forms``. A value that is no id becomes null."""
     if not forms:
         return ids
-    return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
+    return pa.array(make_speller(forms)(ids.to_pylist()), pa.large_string())

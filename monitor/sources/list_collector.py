@@ -10,7 +10,7 @@ import pandas as pd
 
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.reading.lists import FlatLists, NoItems, join_lists, read_lists
-from monitor.model.id_forms import Forms, speller
+from monitor.model.id_forms import Forms, make_speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 
@@ -55,7 +55,7 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
-    texts = speller(forms)(list(map(str, distinct)))
+    texts = make_speller(forms)(list(map(str, distinct)))
     items = pd.array(texts, dtype="str").take(codes)
     notes = dict(pull.notes)
     if len(set(texts)) < len(texts):

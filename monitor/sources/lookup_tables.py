@@ -26,7 +26,7 @@ from monitor.measures.reading.ids import (
 )
 from monitor.measures.reading.lists import Cells, read_lists
 from monitor.measures.reading.numbers import is_numeric, number_column, value_array
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.measures.sampling import split_into_segments
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.errors import SourceError, UserDataError

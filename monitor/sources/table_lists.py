@@ -32,7 +32,7 @@ from monitor.measures.reading.lists import (
     read_lists,
 )
 from monitor.measures.reading.numbers import number_column, value_array
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.arrays import Flags, Integers
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms

@@ -15,7 +15,7 @@ from monitor.boundary.options import (
     readable_by,
 )
 from monitor.model.errors import SourceError
-from monitor.model.id_forms import speller
+from monitor.model.id_forms import make_speller
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.unreadable import MAX_UNREADABLE
@@ -25,7 +25,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=1000)]
 _NamedForm = Annotated[dict[Literal["prefix", "regex"], _Text], Field(min_length=1, max_length=1)]
 IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
-    readable_by(speller),
+    readable_by(make_speller),
     Field(
         description="Steps that rewrite each id before ids are compared, applied in the order of "
         "this list. `strip` removes leading and trailing whitespace. `lower` "

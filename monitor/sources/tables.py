@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from monitor.measures.reading.ids import id_column, is_text
 from monitor.measures.reading.numbers import number_column, value_array
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserSums, UserTable
 from monitor.model.unreadable import MAX_UNREADABLE, require_readable

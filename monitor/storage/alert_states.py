@@ -306,19 +306,19 @@ def _deliver_lasting_starts(
     receivers: Sequence[str],
 ) -> None:
     """Store a delivery of each firing's start to every receiver that does not have one yet."""
-    keys = [state.dedup_key for state in firing]
-    if not keys or not receivers:
+    if not firing:
         return
-    starts = select(transitions.c.id, transitions.c.at).where(
-        transitions.c.dedup_key.in_(keys), IS_START
-    )
+    keys = [state.dedup_key for state in firing]
+    of_firing = transitions.c.dedup_key.in_(keys)
+    starts = select(transitions.c.id, transitions.c.at).where(of_firing, IS_START)
     pending = []
-    for transition_id, at in connection.execute(starts):
-        for receiver in dict.fromkeys(receivers):
-            pending.append(pending_delivery(transition_id, receiver, at))
-    # A receiver that already has a delivery of the start gets no second one.
+    for transition_id, started_at in connection.execute(starts):
+        for receiver in receivers:
+            pending.append(pending_delivery(transition_id, receiver, started_at))
     if pending:
-        connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), pending)
+        # A transition has one delivery to each receiver. A second one is a conflict, and is ignored.
+        store_missing = insert(connection, deliveries).on_conflict_do_nothing()
+        connection.execute(store_missing, pending)
 
 
 def _receivers_of_starts(

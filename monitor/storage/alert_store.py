@@ -97,9 +97,8 @@ class SqlAlertStore:
             for change in transitions:
                 # `pop` lets only the first transition of an alert end its state.
                 state = stored.pop(key_of(change), None)
-                if state is None or state.dedup_key != change.dedup_key:
-                    continue
-                if state.state is change.from_state:
+                expected = (change.from_state, change.dedup_key)
+                if state is not None and (state.state, state.dedup_key) == expected:
                     ended.append(change)
             for change in ended:
                 is_alert = [alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS]

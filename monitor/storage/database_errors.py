@@ -197,20 +197,21 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
 
 
 def _sqlite_problem(error: sqlite3.Error, url: URL) -> DatabaseProblem | None:
-    """Describe SQLite's error.
-
-    Return None if the error means that tables or columns are missing.
-    """
+    """Describe SQLite's error. Return None if it means that tables or columns are missing."""
+    # An error of Python's module has no code. The code 0 is no kind of error.
+    code = getattr(error, "sqlite_errorcode", 0)
     # The lowest byte of the code is the kind of error, and the other bytes are details.
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if code == sqlite3.SQLITE_CANTOPEN:
+    kind = code & 0xFF
+    if kind == sqlite3.SQLITE_CANTOPEN:
         return problem_of_opening(file_of(url) or Path())
-    if code in _SQLITE:
-        return _SQLITE[code]
-    # SQLite has no result code for a missing table or column.
+    if kind in _SQLITE:
+        return _SQLITE[kind]
+    # SQLite has no code for a missing table or column, so its text is compared: "no such table: T",
+    # "no such column: C" or "table T has no column named C".
     if str(error).startswith(("no such table", "no such column", "table ")):
         return None
-    return _unforeseen(error, getattr(error, "sqlite_errorname", type(error).__name__))
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return _unforeseen(error, name)
 
 
 def problem_of_opening(file: Path) -> DatabaseProblem:

@@ -58,27 +58,33 @@ def pack(lists: KeptLists) -> Iterator[ListPiece]:
     """
     names = list(lists.segments)
     segments = segment_column(lists.segments, names, len(lists.baseline))
-    tables = {Arm.BASELINE: lists.baseline, Arm.CANDIDATE: lists.candidate}
-    for arm, table in tables.items():
-        # The number of items is limited too, so that a piece needs little memory.
-        longest = int(np.diff(table.offsets).max(initial=1))
-        piece_users = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
-        starts = range(0, max(len(table), 1), piece_users)
-        for part, start in enumerate(starts):
-            users = slice(start, min(start + piece_users, len(table)))
-            piece = _piece(table, users)
-            if arm is Arm.BASELINE:
-                piece = piece.append_column(_SEGMENTS, segments[users])
-                piece = piece.replace_schema_metadata({_SEGMENT_NAMES: json.dumps(names).encode()})
-            # An empty piece has no first user.
-            first_and_last = pc.min_max(piece["user"]).as_py()
-            yield ListPiece(
-                arm=arm,
-                part=part,
-                first_user=encode_user(first_and_last["min"] or ""),
-                last_user=encode_user(first_and_last["max"] or ""),
-                payload=_encode(piece),
-            )
+    metadata = {_SEGMENT_NAMES: json.dumps(names).encode()}
+    for part, users in enumerate(_cut(lists.baseline)):
+        piece = _piece(lists.baseline, users).append_column(_SEGMENTS, segments[users])
+        yield _pack_piece(Arm.BASELINE, part, piece.replace_schema_metadata(metadata))
+    for part, users in enumerate(_cut(lists.candidate)):
+        yield _pack_piece(Arm.CANDIDATE, part, _piece(lists.candidate, users))
+
+
+def _cut(table: RankingTable) -> Iterator[slice]:
+    """Yield the rows of each piece. There is at least one piece."""
+    # The number of items is limited too, so that a piece needs little memory.
+    longest = int(np.diff(table.offsets).max(initial=1))
+    piece_users = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
+    for start in range(0, max(len(table), 1), piece_users):
+        yield slice(start, min(start + piece_users, len(table)))
+
+
+def _pack_piece(arm: Arm, part: int, piece: pa.Table) -> ListPiece:
+    # An empty piece has no first user.
+    first_and_last = pc.min_max(piece["user"]).as_py()
+    return ListPiece(
+        arm=arm,
+        part=part,
+        first_user=encode_user(first_and_last["min"] or ""),
+        last_user=encode_user(first_and_last["max"] or ""),
+        payload=_encode(piece),
+    )
 
 
 def encode_user(user: str) -> bytes:

@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -315,14 +316,11 @@ class SqlOutbox:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
         health = {}
-        for receiver in {*successes, *errors}:
-            success = successes.get(receiver)
-            error = errors.get(receiver)
-            health[receiver] = ReceiverHealth(
-                last_success_at=success.at if success else None,
-                last_error_at=error.at if error else None,
-                reason=error.reason if error else None,
-            )
+        for receiver, success in successes.items():
+            health[receiver] = ReceiverHealth(last_success_at=success.at)
+        for receiver, error in errors.items():
+            before = health.get(receiver, ReceiverHealth())
+            health[receiver] = replace(before, last_error_at=error.at, reason=error.reason)
         return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:

@@ -19,7 +19,6 @@ from sqlalchemy import (
     Date,
     FromClause,
     Select,
-    Table,
     and_,
     cast,
     column,
@@ -86,7 +85,7 @@ def day_of_slot(slot: datetime) -> date:
     return slot.astimezone(UTC).date()
 
 
-def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnElement[bool]:
+def of_run(connection: Connection, run_id: int, of: FromClause = scores) -> ColumnElement[bool]:
     """Return the condition that a row of the table belongs to the run."""
     if of is runs:
         return runs.c.id == run_id

@@ -1,7 +1,7 @@
 """Rolls up past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import add
@@ -101,21 +101,20 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
         with_scores = settled_with(DEFAULT_PARTITION, scores_before)
-    evidence_before = before[DataKind.EVIDENCE]
+    counts += _delete_of_runs(database, with_scores, [delete(scores)])
+    for table in (evidence, explanations):
+        with_rows = settled_with(table, before[DataKind.EVIDENCE])
+        counts += _delete_of_runs(database, with_rows, [delete(table)])
     with_unneeded_lists = runs_with_unneeded_lists(before[DataKind.LISTS], now)
+    counts += _delete_of_runs(database, with_unneeded_lists, [delete(kept_lists)])
     # The summaries of a day are deleted after they were rolled up.
     with_details = _with_details(min(summaries_before, midnight(now)))
+    details = [delete(table).where(table.c.segment != ALL) for table in DETAILS]
+    counts += _delete_of_runs(database, with_details, details)
     expired = select(runs.c.id).where(is_settled_before(runs_before))
-    for tables, selected_runs in (
-        ((scores,), with_scores),
-        ((evidence,), settled_with(evidence, evidence_before)),
-        ((explanations,), settled_with(explanations, evidence_before)),
-        ((kept_lists,), with_unneeded_lists),
-        (DETAILS, with_details),
-        ((*RUN_TABLES, runs), expired),
-    ):
-        counts += _delete_of_runs(database, tables, selected_runs)
-    while deleted := _delete_batch_of_transitions(database, runs_before):
+    everything = [delete(table) for table in (*RUN_TABLES, runs)]
+    counts += _delete_of_runs(database, expired, everything)
+    while deleted := _delete_some_transitions(database, runs_before):
         counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < runs_before))
@@ -126,10 +125,10 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
 
 def _delete_of_runs(
     database: Database,
-    tables: Sequence[Table],
     selected_runs: Select[tuple[int]],
+    deletions: Sequence[Delete],
 ) -> Counter[str]:
-    """Delete the rows of each run that the query selects, oldest slot first.
+    """Apply the deletions to the rows of each run that the query selects, oldest slot first.
 
     Each run has its own transaction. Returns the number of deleted rows of each table.
     """
@@ -138,12 +137,9 @@ def _delete_of_runs(
         with database.write() as connection:
             if not _is_selected(connection, selected_runs, run_id):
                 continue
-            for table in tables:
-                statement = delete(table).where(of_run(connection, run_id, table))
-                # The rows of the segment ``all`` are deleted with the run.
-                if tables is DETAILS:
-                    statement = statement.where(table.c.segment != ALL)
-                counts += _execute(connection, statement)
+            for deletion in deletions:
+                of_this_run = of_run(connection, run_id, deletion.table)
+                counts += _execute(connection, deletion.where(of_this_run))
     return counts
 
 
@@ -169,14 +165,14 @@ def _with_details(before: datetime) -> Select[tuple[int]]:
     return select(runs.c.id).where(is_settled_before(before), or_(has_summaries, has_coverage))
 
 
-def _delete_batch_of_transitions(database: Database, before: datetime) -> Counter[str]:
+def _delete_some_transitions(database: Database, before: datetime) -> Counter[str]:
     """Delete up to `TRANSITIONS_AT_ONCE` transitions and their deliveries.
 
     Returns the deleted rows by table. The counter is empty if there was nothing to delete.
     """
-    batch = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
+    some = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
     with database.write() as connection:
-        ids = list(connection.scalars(batch))
+        ids = list(connection.scalars(some))
         is_of_batch = deliveries.c.transition_id.in_(ids)
         delivery_ids = select(deliveries.c.id).where(is_of_batch)
         is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)
@@ -299,10 +295,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         .group_by(*_SERIES)
     )
     details = _shares_and_histograms(connection, ids)
-    return [
-        {**row, **details[row["segment"], row["metric"]]}
-        for row in connection.execute(query).mappings()
-    ]
+    rows = connection.execute(query).mappings()
+    return [{**row, **details[row["segment"], row["metric"]]} for row in rows]
 
 
 def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
@@ -319,26 +313,22 @@ def _shares_and_histograms(
     They are columns of ``daily``. The histogram is None if histograms of the day have different
     bins.
     """
-    columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
     # The numbers of users by series and floor: users below the floor, and all users.
     users_below: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     histograms: dict[tuple[str, str], Histogram | None] = {}
-    # Histograms are large, so only some runs are read at once.
-    for start in range(0, len(ids), _RUNS_AT_ONCE):
-        is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
-        for row in connection.execute(select(*columns).where(is_of_runs)):
-            series = row.segment, row.metric
-            if series in histograms:
-                histograms[series] = _add(histograms[series], row.histogram)
-            else:
-                histograms[series] = row.histogram
-            for name, share in row.statistics.items():
-                # The name is, for example, ``share_below(0.5)``. The floor is then ``0.5``.
-                if name.startswith(_SHARE):
-                    floor = name.removeprefix(_SHARE).removesuffix(")")
-                    users_below[series][floor] += share * row.n
-                    users[series][floor] += row.n
+    for row in _read_summaries(connection, ids):
+        series = row.segment, row.metric
+        if series in histograms:
+            histograms[series] = _add(histograms[series], row.histogram)
+        else:
+            histograms[series] = row.histogram
+        for name, share in row.statistics.items():
+            # The name is, for example, ``share_below(0.5)``. The floor is then ``0.5``.
+            if name.startswith(_SHARE):
+                floor = name.removeprefix(_SHARE).removesuffix(")")
+                users_below[series][floor] += share * row.n
+                users[series][floor] += row.n
     details: dict[tuple[str, str], dict[str, object]] = {}
     for series, histogram in histograms.items():
         shares = {}
@@ -346,6 +336,14 @@ def _shares_and_histograms(
             shares[floor] = below / users[series][floor]
         details[series] = {"shares_below": shares, "histogram": histogram}
     return details
+
+
+def _read_summaries(connection: Connection, ids: Sequence[int]) -> Iterator[Any]:
+    """Read the summaries of these runs. Histograms are large, so only some runs are read at once."""
+    columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
+    for start in range(0, len(ids), _RUNS_AT_ONCE):
+        is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
+        yield from connection.execute(select(*columns).where(is_of_runs))
 
 
 def _add(total: Histogram | None, histogram: Histogram) -> Histogram | None:

@@ -109,17 +109,18 @@ class SqlRunStore:
     def release(self, claim: Claim) -> None:
         """Give up a claim without having run the slot.
 
-        The row of a first attempt is deleted. After a rerun, the slot shows its earlier results
-        again.
+        The row of a first attempt is deleted. A later attempt is stored as abandoned, or if the
+        slot was finished before, its results stay.
         """
         is_held = _is_held(claim)
-        is_first_attempt = and_(is_held, runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        is_first_attempt = and_(runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        delete_first_attempt = delete(runs).where(is_held, is_first_attempt)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
-        release = update(runs).where(is_held).values(claimed_until=None, **abandoned)
+        give_up = update(runs).where(is_held).values(claimed_until=None, **abandoned)
         with self._database.write() as connection:
-            is_deleted = connection.execute(delete(runs).where(is_first_attempt)).rowcount == 1
-            if not is_deleted:
-                connection.execute(release)
+            connection.execute(delete_first_attempt)
+            # If the row was deleted, this finds no row.
+            connection.execute(give_up)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
         """Store a complete result in one transaction, and return the run's number.
@@ -139,7 +140,7 @@ class SqlRunStore:
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
-            result = replace(result, scores=_with_first_batch(result.scores))
+            result = replace(result, scores=_with_first_block(result.scores))
         with self._database.write() as connection:
             if result.claim.keeps_earlier:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
@@ -201,12 +202,12 @@ class SqlRunStore:
             return True
 
 
-def _with_first_batch(batches: Iterable[Scores]) -> Iterable[Scores]:
-    """Return the same batches, and compute the first one now.
+def _with_first_block(blocks: Iterable[Scores]) -> Iterable[Scores]:
+    """Return the same blocks, and compute the first one now.
 
-    The first batch may sort all users, which must not prolong a transaction.
+    The first block may sort all users, which must not prolong a transaction.
     """
-    remaining = iter(batches)
+    remaining = iter(blocks)
     first = list(islice(remaining, 1))
     return chain(first, remaining)
 

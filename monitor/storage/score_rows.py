@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,14 +32,15 @@ def insert_rows(
     run_id: int,
     first: int,
     parts: MetricsByPart,
-    batches: Iterable[Scores],
+    blocks: Iterable[Scores],
 ) -> None:
     """Insert one row for each user and part into SQLite.
 
     The first part gets the number ``first``.
     """
-    for users, part, values in _chunks(parts, batches):
-        columns = [users, *(column.tolist() for column in values)]  # SQLite stores NaN as NULL
+    for chunk in _chunks(parts, blocks):
+        # SQLite stores NaN as NULL.
+        columns = [chunk.users, *(scores.tolist() for scores in chunk.scores)]
         # The values of the first row, of the second row, and so on.
         all_values = list(chain.from_iterable(zip(*columns, strict=True)))
         row_size = len(columns)
@@ -47,7 +48,7 @@ def insert_rows(
         for start in range(0, len(all_values), step):
             parameters = all_values[start : start + step]
             row_count = len(parameters) // row_size
-            statement = _statement(run_id, first + part, row_size, row_count)
+            statement = _statement(run_id, first + chunk.part, row_size, row_count)
             driver.execute(statement, parameters)
 
 
@@ -57,19 +58,20 @@ def copy_rows(
     day: date,
     first: int,
     parts: MetricsByPart,
-    batches: Iterable[Scores],
+    blocks: Iterable[Scores],
 ) -> None:
     """Copy one row for each user and part to PostgreSQL.
 
     The first part gets the number ``first``.
     """
     with driver.cursor() as cursor:
-        for users, part, values in _chunks(parts, batches):
-            columns = ", ".join(f"v{place}" for place in range(1, len(values) + 1))
+        for chunk in _chunks(parts, blocks):
+            columns = ", ".join(f"v{place}" for place in range(1, len(chunk.scores) + 1))
             fields = f"run_id, day, part, {columns}, user_id"
+            rows = _binary_rows(run_id, day, first + chunk.part, chunk.scores, chunk.users)
             with cursor.copy(f"COPY scores ({fields}) FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(_SIGNATURE)
-                copy.write(_binary_rows(run_id, day, first + part, values, users))
+                copy.write(rows)
                 copy.write(_TRAILER)
 
 
@@ -86,8 +88,8 @@ def _binary_rows(
     numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
     for each user.
 
-    numpy writes everything but the users, because these fields have the same length in each row.
-    The user is the last field of a row, and Arrow appends it.
+    numpy writes the start of each row, which has the same length in all rows. The user is the last
+    field of a row, and Arrow appends it.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,7 +106,8 @@ def _binary_rows(
     layout = [("field_count", ">i2")]
     for name, kind, _ in fields:
         layout += [(f"{name}_length", ">i4"), (name, kind)]
-    starts = np.zeros(len(users), [*layout, ("user_length", ">i4")])
+    layout.append(("user_length", ">i4"))
+    starts = np.zeros(len(users), layout)
     starts["field_count"] = len(fields) + 1
     starts["user_length"] = np.diff(offsets)
     for name, _, content in fields:
@@ -117,19 +120,22 @@ def _binary_rows(
     return memoryview(rows.buffers()[2])[bounds[0] : bounds[len(users)]]
 
 
-def _chunks(
-    parts: MetricsByPart, batches: Iterable[Scores]
-) -> Iterator[tuple[list[str], int, list[Floats]]]:
-    """Yield `CHUNK` users at a time: their stored names, the number of a part, and its values.
+class _Chunk(NamedTuple):
+    """The rows of some users in one part."""
 
-    The number counts from 0. The values are one array for each metric of the part.
-    """
-    for batch in batches:
-        for start in range(0, len(batch.users), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            users = stored_names(batch.users[chunk].tolist())
+    users: list[str]  # as stored
+    part: int  # from 0
+    scores: list[Floats]  # of each metric of the part
+
+
+def _chunks(parts: MetricsByPart, blocks: Iterable[Scores]) -> Iterator[_Chunk]:
+    """Yield a chunk for each part, with `CHUNK` users at a time."""
+    for block in blocks:
+        for start in range(0, len(block.users), CHUNK):
+            rows = slice(start, start + CHUNK)
+            users = stored_names(block.users[rows].tolist())
             for part, metrics in enumerate(parts):
-                yield users, part, [batch.by_metric[metric][chunk] for metric in metrics]
+                yield _Chunk(users, part, [block.by_metric[metric][rows] for metric in metrics])
 
 
 @lru_cache(maxsize=16)

@@ -8,14 +8,14 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.scratch import room_trouble, scratch_database
+from monitor.boundary.temporary_database import room_trouble, scratch_database
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 
 MEMORY = "100MB"
 THREADS = 2
 """More threads would need more memory than `MEMORY`."""
-BATCH = 100_000
+BLOCK_USERS = 100_000
 
 
 class DuckSpool:
@@ -42,23 +42,23 @@ class DuckSpool:
                     self._column_of[metric] = column
                     self._database.execute(f"ALTER TABLE spool ADD COLUMN {column} DOUBLE")
                 columns[self._column_of[metric]] = values
-            self._database.register("batch", pa.table(columns))
-            self._database.execute("INSERT INTO spool BY NAME SELECT * FROM batch")
-            self._database.unregister("batch")
+            self._database.register("block", pa.table(columns))
+            self._database.execute("INSERT INTO spool BY NAME SELECT * FROM block")
+            self._database.unregister("block")
 
-    def batches(self) -> Iterator[Scores]:
+    def blocks(self) -> Iterator[Scores]:
         """Yield all scores, ordered by user. Text is ordered by its bytes, as in SQLite's tables.
 
         Raises OutputError if the scores cannot be read.
         """
         with _errors_translated():
             ordered = self._database.sql("SELECT * FROM spool ORDER BY user_id")
-            for batch in ordered.to_arrow_reader(BATCH):
+            for block in ordered.to_arrow_reader(BLOCK_USERS):
                 # pandas stores text as large_string.
-                names = pd.array(batch["user_id"].cast(pa.large_string()), dtype="str")
+                names = pd.array(block["user_id"].cast(pa.large_string()), dtype="str")
                 users: pd.Index[str] = pd.Index(names)
                 values = {
-                    metric: batch[column].to_numpy(zero_copy_only=False)
+                    metric: block[column].to_numpy(zero_copy_only=False)
                     for metric, column in self._column_of.items()
                 }
                 yield Scores(users=users, by_metric=values)
@@ -76,7 +76,7 @@ def _errors_translated() -> Iterator[None]:
     """
     try:
         yield
-    # Reading the scores also writes temporary files, because it sorts them. A stream of batches may
+    # Reading the scores also writes temporary files, because it sorts them. A stream of blocks may
     # raise errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         trouble = room_trouble(str(error)) or file_cause(error)

@@ -161,10 +161,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Begin a transaction that sees one state of the database and changes nothing."""
-        options: dict[str, Any] = {}
-        if not self.is_sqlite:
-            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with self._transaction(**options) as connection:
+        with self._transaction(is_writing=False) as connection:
             yield connection
 
     def rows(self, query: Select[Any]) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -189,10 +186,10 @@ class Database:
             if fence is not None:
                 fence.leave(connection)
 
-    def _turn(self, *, is_writing: bool) -> AbstractContextManager[None]:
+    def _turn(self) -> AbstractContextManager[None]:
         """Return a ``with`` block in which a writer of SQLite has its turn. Others do not wait."""
         file = file_of(self.url)
-        if file is None or not is_writing:
+        if file is None:
             return nullcontext()
         return _writers_of(file.resolve()).turn(describe_url(self.url))
 
@@ -218,16 +215,17 @@ class Database:
                 return
 
     @contextmanager
-    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401
-        """Yield a connection in a transaction. Raises and reports errors as DatabaseError.
-
-        ``options`` are SQLAlchemy's. The option ``is_writing`` is read by `_sqlite_engine`.
-        """
+    def _transaction(self, *, is_writing: bool) -> Iterator[Connection]:
+        """Yield a connection in a transaction. Raises and reports errors as DatabaseError."""
+        # `_sqlite_engine` reads the first option, and SQLAlchemy the others.
+        options: dict[str, Any] = {"is_writing": is_writing}
+        if not is_writing and not self.is_sqlite:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         pool = self._engine.pool
         try:
             self._require_same_file()
             with (
-                self._turn(is_writing="is_writing" in options),
+                self._turn() if is_writing else nullcontext(),
                 translated(self.url, self._driver_error),
                 self._engine.connect() as connection,
                 connection.execution_options(**options).begin(),

@@ -18,31 +18,31 @@ def store_scores(
     connection: Connection,
     run_id: int,
     slot: datetime,
-    batches: Iterable[Scores],
+    blocks: Iterable[Scores],
 ) -> None:
     """Insert the scores of every user in the run of this slot.
 
-    All batches have the same metrics. Inserting is fastest if users ascend within each batch and
-    from batch to batch. New rows are then the last ones by the table's key.
+    All blocks have the same metrics. Inserting is fastest if users ascend within each block and
+    from block to block. New rows are then the last ones by the table's key.
     """
     # Imported here, because it needs numpy, which commands that only read do not load.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
-    remaining = iter(batches)
-    first_batch = next(remaining, None)
-    if first_batch is None or not first_batch.by_metric:
+    remaining = iter(blocks)
+    first_block = next(remaining, None)
+    if first_block is None or not first_block.by_metric:
         return
-    metrics = list(first_batch.by_metric)
+    metrics = list(first_block.by_metric)
     parts = [metrics[start : start + PLACES] for start in range(0, len(metrics), PLACES)]
     first_part = _store_places(connection, run_id, parts)
     # This uses the driver's own connection, because SQLAlchemy would take twice the time. It works
     # in the transaction that SQLAlchemy began.
     driver = connection.connection.driver_connection
-    all_batches = chain([first_batch], remaining)
+    all_blocks = chain([first_block], remaining)
     if is_sqlite(connection):
-        insert_rows(driver, run_id, first_part, parts, all_batches)
+        insert_rows(driver, run_id, first_part, parts, all_blocks)
     else:
-        copy_rows(driver, run_id, day_of_slot(slot), first_part, parts, all_batches)
+        copy_rows(driver, run_id, day_of_slot(slot), first_part, parts, all_blocks)
 
 
 def replace_scores(
@@ -70,7 +70,6 @@ def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> 
 
     ``names`` are the wanted metrics. Metrics without scores are left out.
     """
-    import numpy as np
     import pandas as pd
 
     places = select(score_places).where(
@@ -88,7 +87,7 @@ def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> 
         rows = list(map(tuple, connection.execute(query)))
         if rows:
             table = pd.DataFrame(rows, columns=["user", *columns]).set_index("user")
-            tables.append(table.astype(np.float64))
+            tables.append(table.astype(float))
     joined = pd.concat(tables, axis=1).sort_index()
     by_metric = {}
     for name in names:

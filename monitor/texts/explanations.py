@@ -79,8 +79,8 @@ MOST_ITEMS = 3
 """An alert's text names at most this many items that are shown more, and as many shown less."""
 
 
-def write_lost(finding: Finding) -> str:
-    """Say which users got no list in a run that could not be judged, from which arm, and why."""
+def write_finding_alone(finding: Finding) -> str:
+    """Say what happened, to which users and in which arm. The drop is not mentioned."""
     return join_sentences([f"{write_cause(finding)}.", *_write_share(finding)])
 
 
@@ -246,7 +246,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
     if kind is FaultKind.ALIKE:
-        figures["alike"] = "much more like" if "is_slight" in detail else "nearly"
+        figures["alike"] = "much more like" if "is_more_alike" in detail else "nearly"
     if kind in _OF_ITEMS:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)

@@ -168,19 +168,23 @@ class Credentials:
         return self._digest(user, password) in self._verified
 
     def verify(self, user: bytes, password: bytes) -> bool:
-        """Return whether the password is right. bcrypt takes long, but releases Python's lock."""
-        cut = password[:_LONGEST]
-        # An unknown user takes as long as the user with the costliest hash.
-        hashed = self._hashes.get(user, self._decoys[self._highest])
-        is_right = self._compare(cut, hashed)
+        """Return whether the password is right. bcrypt takes long, but releases Python's lock.
+
+        All calls take as long as the costliest hash, so the time does not show which users exist.
+        """
+        compared = password[:_LONGEST]
+        hashed = self._hashes.get(user)
+        if hashed is None:
+            self._compare(compared, self._decoys[self._highest])
+            return False
+        is_right = self._compare(compared, hashed)
         # A hash of cost c took 2^c rounds, and the highest cost h takes 2^h. Hashing decoys of the
         # costs c to h-1 adds the missing rounds.
         for cost in range(cost_of(hashed.decode()), self._highest):
-            self._compare(cut, self._decoys[cost])
-        if not is_right or user not in self._hashes:
-            return False
-        self._verified.add(self._digest(user, password))
-        return True
+            self._compare(compared, self._decoys[cost])
+        if is_right:
+            self._verified.add(self._digest(user, password))
+        return is_right
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
         # For bcrypt, passwords with the same first 72 bytes are equal. So the digest uses only
@@ -352,9 +356,9 @@ def certificates_end(path: str) -> datetime | None:
             validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(certificate))
             if validity is None:
                 continue
-            short, long = validity.groups()
-            year = "%y" if short else "%Y"
-            digits = (short or long).decode()
+            two_digit_year, four_digit_year = validity.groups()
+            year = "%y" if two_digit_year else "%Y"
+            digits = (two_digit_year or four_digit_year).decode()
             ends.append(datetime.strptime(f"{digits}+0000", f"{year}%m%d%H%M%S%z"))
     return min(ends, default=None)
 

@@ -144,26 +144,26 @@ def create_app(
     tokens = FormTokens()
     routes = []
     for page in PAGES:
-        html = _in_thread(partial(_render, tokens, page, site), threads)
+        html = _in_thread(partial(_answer_page, tokens, page, site), threads)
         as_json = _in_thread(partial(_to_json, page, site), threads)
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
     # Forms are executed one at a time. Gates have their own threads, so they do not wait for pages.
     form = _form_endpoint(site, tokens, CapacityLimiter(1))
     gate = _in_thread(partial(answer_gate, site), CapacityLimiter(_READERS))
-    docs = _in_thread(partial(_document, site, documentation), CapacityLimiter(_READERS))
+    docs = _in_thread(partial(_answer_document, site, documentation), CapacityLimiter(_READERS))
     routes += [
         Route("/alerts", form, methods=["POST"]),
         Route("/alerts/{key}", form, methods=["POST"]),
         Route(GATE, gate, methods=["GET", "POST"]),
         Route(DESCRIPTION, _description),
-        Route("/static/{name}", _static),
+        Route("/static/{name}", _answer_static),
         Route("/docs", docs),
         Route("/docs/{path:path}", docs),
         Route("/metrics", _metrics_endpoint(metrics)),
-        Route("/-/healthy", _probe(health.unhealthy, "healthy")),
-        Route("/-/ready", _probe(health.unready, "ready")),
-        Route("/-/reload", _reloader(reload), methods=["POST"]),
+        Route("/-/healthy", _probe_endpoint("healthy", health.unhealthy)),
+        Route("/-/ready", _probe_endpoint("ready", health.unready)),
+        Route("/-/reload", _reload_endpoint(reload), methods=["POST"]),
     ]
     # The handler of a kind of error also handles its subclasses, see `_FAILURES`.
     handlers: dict[Any, Any] = {HTTPException: _refuse_address}
@@ -206,7 +206,7 @@ async def _answer_error(site: Site, request: Request, error: MonitorError) -> Re
     return _error_page(site, status, title, reason)
 
 
-def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
+def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
     """Answer with the page as HTML. Users who may change something get a token for its forms."""
     user = request.scope[USER]
     token = None
@@ -314,7 +314,7 @@ async def _description(_: Request) -> Response:
     return JSONResponse(describe_api(), headers=PLAIN_HEADERS)
 
 
-async def _static(request: Request) -> Response:
+async def _answer_static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _STATIC:
         return plain_answer(404, "no such file")
@@ -322,7 +322,7 @@ async def _static(request: Request) -> Response:
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
 
 
-def _document(site: Site, documentation: Documentation, request: Request) -> Response:
+def _answer_document(site: Site, documentation: Documentation, request: Request) -> Response:
     """Answer with a file of the documentation."""
     path = request.path_params.get("path")  # None for /docs without a slash at its end
     if path is None or documentation.lacks_slash(path):
@@ -365,26 +365,33 @@ def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[R
     return page
 
 
-def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint for a probe. Only authenticated clients get the reason of a failure."""
+def _probe_endpoint(
+    state: str, find_problem: Callable[[], str | None]
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that answers 200 if the daemon is in this state, and else 503.
+
+    ``find_problem`` returns why the daemon is not in this state, or None if it is. Only clients
+    that are authenticated get this text.
+    """
     # Probes have their own threads, so they do not wait for pages and scrapes.
     threads = CapacityLimiter(_RENDERERS)
 
     async def page(request: Request) -> Response:
-        reason: str | None = f"no answer within {_HEALTH_S:g} s"
-        # If the probe takes too long, the reason stays as it is.
-        with move_on_after(_HEALTH_S):
-            reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
-        if reason is None:
-            return plain_answer(200, word)
+        problem: str | None = None
+        with move_on_after(_HEALTH_S) as time_limit:
+            problem = await run_sync(find_problem, limiter=threads, abandon_on_cancel=True)
+        if time_limit.cancelled_caught:
+            problem = f"no answer within {_HEALTH_S:g} s"
+        if problem is None:
+            return plain_answer(200, state)
         if not request.scope[IS_AUTHENTICATED]:
-            return plain_answer(503, f"not {word}")
-        return plain_answer(503, f"not {word}: {reason}")
+            return plain_answer(503, f"not {state}")
+        return plain_answer(503, f"not {state}: {problem}")
 
     return page
 
 
-def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
+def _reload_endpoint(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint that reads the configuration again."""
     threads = CapacityLimiter(1)  # one reload at a time
 

@@ -90,7 +90,8 @@ class Connection(H11Protocol):
     ) -> None:
         """Accept the connection, abort another one if there are too many, and start encryption."""
         # With TLS, ``_line`` sends the encrypted bytes, and ``_transport`` takes the plain bytes.
-        self._line = self._transport = transport
+        self._line = transport
+        self._transport = transport
         self._front.connections.add(self)
         self._front.make_room(self)
         access = self._front.access

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from monitor.alerts.unmatched import find_unmatched_silences
+from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.boundary.options import parse_duration
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError
@@ -67,8 +67,9 @@ class FormTokens:
 
         Raises ForbiddenError if the token is wrong.
         """
-        issued = token.partition("~")[0]
-        if not hmac.compare_digest(token.encode(), self.issue(user, issued).encode()):
+        issued, _, _ = token.partition("~")
+        right_token = self.issue(user, issued)
+        if not hmac.compare_digest(token.encode(), right_token.encode()):
             raise ForbiddenError(
                 "another user or another daemon made this form, or the daemon was restarted since "
                 "then: load the page of the form again",
@@ -148,7 +149,7 @@ def execute_form(site: Site, form: Form) -> str:
         return start.incident == form.key
 
     if action == "silence":
-        return _silence(site, form, signed)
+        return _store_silence(site, form, signed)
     if action in ("acknowledge", "resolve"):
         changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")
         is_done = bool(changes)
@@ -159,7 +160,7 @@ def execute_form(site: Site, form: Form) -> str:
     return action if is_done else "nothing"
 
 
-def _silence(site: Site, form: Form, signed: Signature) -> str:
+def _store_silence(site: Site, form: Form, signed: Signature) -> str:
     """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
 
     Raises ConfigError if a field is wrong.
@@ -285,19 +286,19 @@ def answer_gate(site: Site, request: Request) -> Response:
     """
     name = request.path_params["name"]
     options = dict(read_query(GateQuery, request))
-    wanted = options.pop("verdict")
-    if wanted is None and request.method == "POST":
-        wanted = "safe"
+    wanted_verdict = options.pop("verdict")
+    if wanted_verdict is None and request.method == "POST":
+        wanted_verdict = "safe"
     site.require(name)
     try:
         certificate = site.judge(site.comparisons(), name, options)
     except (ConfigError, InputError) as error:
         raise UnanswerableError(str(error)) from None
-    if wanted is None:
+    if wanted_verdict is None:
         body = TypeAdapter(Any).dump_json(certificate)
         return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
     verdict = certificate["verdict"]
-    status = 200 if verdict == wanted else 409
+    status = 200 if verdict == wanted_verdict else 409
     # The body is one line, because rollout controllers show all of it.
     return PlainTextResponse(
         f"{verdict}: {certificate['sentence']}\n", status, headers=PLAIN_HEADERS

@@ -80,7 +80,7 @@ class WebServer:
         self._port = port
         self._front = Front(limits=limits or Limits(), access=access or Access())
         self._guard = RequestGuard(app, self._front)
-        self._server = uvicorn.Server(_configuration(self._guard, self._front))
+        self._server = uvicorn.Server(_uvicorn_configuration(self._guard, self._front))
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -142,7 +142,7 @@ class WebServer:
             self._thread.join(timeout_s)
 
 
-def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
+def _uvicorn_configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
     """Return uvicorn's options: no WebSockets, no logs, and `Connection` for each connection."""
     return uvicorn.Config(
         app,
@@ -284,7 +284,8 @@ class RequestGuard:
             )
         finally:
             self._waiting[address] -= 1
-            self._waiting += Counter()  # removes addresses that no longer wait
+            if not self._waiting[address]:
+                del self._waiting[address]
 
 
 def plain_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -69,6 +69,10 @@ SERIES = (
 FIRST_SHARE, LAST_SHARE = 2, 10  # these and the ones between them are shares of users
 FAR = SERIES.index("share_below(-0.5)")
 OF_BOTH_ARMS = [SERIES.index(f"{name}_list") for name in ("identical", "alike", "interleaved")]
+OF_EARLIER_LISTS = [
+    SERIES.index(name) for name in ("exposure_jump", "shifted_list", "unchanged_list")
+]
+"""The run after a holiday is not judged by these, because it is compared with a holiday's lists."""
 ITEMS, MOVING, LISTED = 100, 0.05, 0.1
 """Each of so many items, of this share of the lists (`LISTED`), is lost or gained by a share (`MOVING`) of the users."""
 LIKE = {"shifted_list": 0.04, "alike_list": 0.02, "interleaved_list": 0.45}
@@ -390,6 +394,8 @@ def watch(world, rng, stated=STATED):
         fired = state.firing
         if not (world.holiday and is_holiday(run)):
             phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK, is_known_at_once=True)
+            if world.holiday and is_holiday(run - 1):
+                now[..., OF_EARLIER_LISTS] = np.nan
             fired = state.judge(now.ravel(), errors.ravel(), [phases], now.shape[1])
             days = np.append(days, run % WEEK)
         if run >= MIN_HEALTHY_RUNS:

@@ -21,7 +21,7 @@ from monitor.statistics.reference.prediction import compute_p_values, compute_re
 from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
 from monitor.statistics.unpaired.arms_differed import compare_before
-from monitor.statistics.unpaired.far import FAR
+from monitor.statistics.unpaired.far_lists import FAR
 from monitor.statistics.unpaired.rollout import pair_scores
 from monitor.statistics.unpaired.split import LIMIT, log_evidence
 

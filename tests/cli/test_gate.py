@@ -124,7 +124,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     with suppress(FileExistsError):
         os.mkfifo(stored / "pipe")
     monkeypatch.setattr(
-        "monitor.service.gate.decide", None
+        "monitor.service.gate.decide_gate", None
     )  # a certificate that cannot be written is told before
     assert_refused(f"""
         {GATE} --certificate nowhere/certificate.json | 74 | rankwatch: nowhere/certificate.json: No such file or directory

@@ -3,12 +3,11 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
+import databases
 from forking import ended, start
 from monitor.pipeline import accumulator
 from monitor.receivers.webhook import Webhook
@@ -18,25 +17,30 @@ from monitor.storage import run_store
 from monitor.storage.outbox import SqlOutbox
 from monitor.storage.run_store import SqlRunStore
 
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+armed = threading.Event()
 
 
-def before(owner: Any, name: str) -> None:
+def die():
+    if armed.is_set():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(owner, name):
     """Die when it is called."""
+    original = getattr(owner, name)
 
-    def dying(*_arguments: Any, **_options: Any) -> Any:
+    def dying(*arguments, **options):
         die()
+        return original(*arguments, **options)
 
     setattr(owner, name, dying)
 
 
-def after(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True) -> None:
+def after(owner, name, when=lambda _: True):
     """Die once it has returned something of this kind."""
     original = getattr(owner, name)
 
-    def dying(*arguments: Any, **options: Any) -> Any:
+    def dying(*arguments, **options):
         answer = original(*arguments, **options)
         if when(answer):
             die()
@@ -66,19 +70,22 @@ STEPS: dict[str, Callable[[], None]] = {
 BETWEEN_SEND_AND_RECORD = ("after send", "before record")
 
 
-def serve(config: str, step: str | None) -> None:
-    """A daemon on this configuration until SIGTERM, or until it dies at the step."""
+def serve(config, step):
+    """A daemon on this configuration until SIGTERM. After SIGUSR1 it dies at the step."""
+    databases.is_first_ring = lambda: True  # to open a database of DuckDB is half of a run
     if step is not None:
         STEPS[step]()
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    signal.signal(signal.SIGUSR1, lambda *_: armed.set())
     with Daemon(Path(config)) as daemon:
         daemon.start()
-        asked.wait()
+        while not asked.wait(0.2):
+            pass  # a signal that reached another thread is handled here
 
 
 @contextmanager
-def dying_daemon(config: Path, step: str | None = None) -> Iterator[BaseProcess]:
+def dying_daemon(config, step=None):
     """A process that serves, killed at the end if it still runs."""
     process = start(serve, str(config), step)
     try:

@@ -2,15 +2,11 @@
 
 import json
 import random
-import socket
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 from sqlalchemy import text
 
@@ -18,9 +14,9 @@ from forking import ended
 from killing.steps import dying_daemon
 from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
-from monitor.storage import SqlStore, open_store
+from monitor.storage import open_store
 from servers.daemon import wait_for
-from servers.webhook import Collector, Reply, Request, answer, disconnect
+from servers.webhook import Collector, answer, disconnect
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists
 
@@ -74,11 +70,11 @@ class Damage:
     lost: int = 0
     under_two_keys: int = 0
 
-    def __add__(self, other: "Damage") -> "Damage":
+    def __add__(self, other):
         return Damage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     @property
-    def harm(self) -> dict[str, int]:
+    def harm(self):
         """What must not have happened, with how often it did."""
         named = zip((each.name for each in fields(self)[4:]), astuple(self)[4:], strict=True)
         return {name: count for name, count in named if count}
@@ -98,7 +94,7 @@ class BadReceiver:
     """Firings, by key, and their status, in messages that were accepted."""
     _failures: int = 0
 
-    def respond(self, request: Request) -> Reply:
+    def respond(self, request):
         """The next answer."""
         whole = len(request.body) == int(request.headers.get("Content-Length", "0"))
         message = json.loads(request.body) if whole else None
@@ -122,7 +118,7 @@ class BadReceiver:
         return replies[how]
 
     @property
-    def broken_keys(self) -> int:
+    def broken_keys(self):
         """Messages that may have arrived and were followed by another one of their incident before they were repeated.
 
         The end of the incident may follow: what began and has ended is not sent again.
@@ -137,14 +133,14 @@ class BadReceiver:
         )
 
 
-def slow(collector: Collector, sock: socket.socket) -> None:
+def slow(collector, sock):
     """Answers later than the sender waits."""
     collector.rest(SLOW_S)
     with suppress(OSError):
         answer(200)(collector, sock)
 
 
-def play_storm(url: str, folder: Path, *, kills: int, seed: int) -> Damage:
+def play_storm(url, folder, *, kills, seed):
     """A drift that comes and goes, under a daemon that is killed so many times.
 
     Then all is calm until everything is sent.
@@ -163,7 +159,7 @@ def play_storm(url: str, folder: Path, *, kills: int, seed: int) -> Damage:
         return _end_in_calm(config, url, receivers, kills)
 
 
-def _write_world(folder: Path, url: str, hooks: Sequence[str]) -> Path:
+def _write_world(folder, url, hooks):
     for arm in ("baseline", "candidate"):
         write_lists(folder / f"{arm}.jsonl", SIMILAR)
     config = folder / "rankwatch.yaml"
@@ -172,11 +168,11 @@ def _write_world(folder: Path, url: str, hooks: Sequence[str]) -> Path:
 
 
 @contextmanager
-def _changing_lists(candidate: Path) -> Iterator[None]:
+def _changing_lists(candidate):
     """The candidate's lists drift for some seconds, and are well for some, until the end, when they are well."""
     done = threading.Event()
 
-    def change() -> None:
+    def change():
         is_apart = False
         while not done.wait(6):
             is_apart = not is_apart
@@ -192,7 +188,7 @@ def _changing_lists(candidate: Path) -> Iterator[None]:
         write_lists(candidate, SIMILAR)
 
 
-def _live_and_die(config: Path, on_request: threading.Event, draw: random.Random) -> None:
+def _live_and_die(config, on_request, draw):
     """Kill the daemon as a receiver reads a message, a moment after that, or at any moment."""
     on_request.clear()
     with dying_daemon(config) as process:
@@ -203,7 +199,7 @@ def _live_and_die(config: Path, on_request: threading.Event, draw: random.Random
             ended(process, draw.uniform(0.5, 8.0))
 
 
-def _end_in_calm(config: Path, url: str, receivers: Sequence[BadReceiver], kills: int) -> Damage:
+def _end_in_calm(config, url, receivers, kills):
     with dying_daemon(config) as process, closing(open_store(url, create=True)) as store:
         wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
         process.terminate()
@@ -211,13 +207,13 @@ def _end_in_calm(config: Path, url: str, receivers: Sequence[BadReceiver], kills
         return _count(store, receivers, kills)
 
 
-def _is_over(store: SqlStore) -> bool:
+def _is_over(store):
     newest = store.history.runs(comparison=None, limit=1)
     firing = any(each.state is not State.QUIET for each in store.alerts.states("feed"))
     return bool(newest) and not firing and not store.outbox.waiting(newest[0].started_at)
 
 
-def _count(store: SqlStore, receivers: Sequence[BadReceiver], kills: int) -> Damage:
+def _count(store, receivers, kills):
     with store.database.read() as connection:
         found = [
             connection.execute(text(query)).scalar_one()
@@ -244,7 +240,7 @@ WHERE transitions.to_state = 'firing' OR transitions.from_state = 'firing'
 """
 
 
-def _count_lost(owed: Sequence[Any], receivers: dict[str, BadReceiver]) -> int:
+def _count_lost(owed, receivers):
     """Transitions without a delivery, deliveries that were given up, and what was sent and never taken."""
     lost = 0
     for name, status, firing, to_state in owed:
@@ -255,5 +251,5 @@ def _count_lost(owed: Sequence[Any], receivers: dict[str, BadReceiver]) -> int:
     return lost
 
 
-def _firing_of(alert: dict[str, Any]) -> str:
+def _firing_of(alert):
     return str(alert["annotations"]["dedup_key"])

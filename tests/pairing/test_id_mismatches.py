@@ -9,7 +9,7 @@ import yaml
 from factories import rankings
 from monitor.measures.pairing.batches import encode_arms
 from monitor.measures.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
-from monitor.model.id_forms import speller
+from monitor.model.id_forms import make_speller
 from monitor.model.run_reasons import IdKind, MismatchKind
 from monitor.texts.id_mismatches import write_mismatch
 from tables import parsed
@@ -54,7 +54,7 @@ def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, f
 
 def test_the_forms_that_are_proposed_let_the_ids_meet():
     found = find(["SKU-12", "SKU-3"], [" sku_012", " sku_003"])
-    spell = speller(yaml.safe_load(f"[{', '.join(found.forms)}]"))
+    spell = make_speller(yaml.safe_load(f"[{', '.join(found.forms)}]"))
 
     assert spell(["SKU-12", "SKU-3"]) == spell([" sku_012", " sku_003"])
 

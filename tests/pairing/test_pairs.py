@@ -227,7 +227,7 @@ def test_lists_that_were_kept_pair_again_as_they_did(long, short):
         scores,
         segments,
         [*segments],
-        is_sampled=every,
+        is_in_subset=every,
         is_kept=every,
         worst_similarity=every * NAN,
     )

@@ -7,8 +7,8 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
 from messages import explanation, message, start
-from monitor.alerts.machine import retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
+from monitor.alerts.state_machine import retire_alerts
 from monitor.model.errors import DeliveryError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates

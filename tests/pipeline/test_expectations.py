@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import scipy
 
-from factories import DAY, SLOT, comparison, expect, rule, summary
+from factories import DAY, SLOT, comparison, coverage_rule, expect, rule, summary
 from monitor.model.alerts import State
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, StandstillRule
+from monitor.model.runs import ArmScore
+from monitor.pipeline.expectations import AFTER_HOLIDAY
 from monitor.statistics.reference.thresholds import SAFETY
 
 N = 10_000
@@ -274,3 +276,14 @@ def test_a_rollback_to_the_level_before_a_new_normal_is_no_alert(sign):
     assert (back.z or 0) < 1
     assert (beyond.z or 0) > 5
     assert 0.03 < sign * ((back.limit or 0) - 0.52) < 0.28
+
+
+def test_lists_are_not_compared_with_those_of_a_holiday():
+    shifted = coverage_rule("shifted_list", learned=Learning.DROP)
+    past = history([*MEANS * 2])
+    last = past[-1].slot
+    what = watched(drop(), shifted, holidays=((last, last + DAY),))
+    scores = [ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shifted_list", value=0.2, n=N)]
+    of_mean, of_shifts = expect(what, last + DAY, [measured(0.5)], past, arm_scores=scores)
+    assert (of_mean.runs, of_mean.note) == (13, "")
+    assert (of_shifts.runs, of_shifts.note) == (0, AFTER_HOLIDAY)

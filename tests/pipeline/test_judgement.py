@@ -14,7 +14,7 @@ import published
 from factories import DAY, HOUR, SLOT, changed, comparison, rankings, rule, summary, transition
 from monitor.model.alerts import Expectation, Outcome, State, accepted_level
 from monitor.model.memory import PastRun
-from monitor.model.model_versions import follow
+from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Learning
 from monitor.model.run_reasons import RunReason, RunReasonKind
@@ -334,7 +334,7 @@ def days_of(versions, means):
     found, models = list[FinishedRun](), None
     for day, (version, mean) in enumerate(zip(versions, means, strict=True)):
         users = {version: 100} if isinstance(version, str) else version or {}
-        models = follow(models, {Arm.CANDIDATE: users}, SLOT + day * DAY)
+        models = follow_models(models, {Arm.CANDIDATE: users}, SLOT + day * DAY)
         found.append(record(day, measured(mean), models=models))
     return found
 

@@ -12,7 +12,7 @@ from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull
 from monitor.model.alerts import Outcome, State
 from monitor.model.errors import OutputError, SourceError
 from monitor.model.memory import Memory
-from monitor.model.model_versions import follow
+from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Keep, Learning
 from monitor.model.runs import EvidenceKind, Findings, RunStatus
@@ -214,7 +214,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
         slot=SLOT - DAY,
         k=10,
         config_hash="other",
-        models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY),
+        models=follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY),
     )
     old, new = pull("a:12"), replace(pull("a:12"), versions={"v13": 1})
 
@@ -225,7 +225,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
     )
     assert (other.reason, other.models) == (
         told,
-        follow(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT),
+        follow_models(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT),
     )
     same = ran(FULL, old, old, memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
     assert (same.reason, same.input_hash) == (None, other.input_hash)

@@ -13,7 +13,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule, Direction, Keep
 from monitor.model.runs import Findings, RunStatus
-from monitor.pipeline.alert_explanations import add_explanations, recall_fault
+from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
 from monitor.pipeline.run_explanation import choose_metric
 from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
@@ -268,6 +268,28 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
     assert finding_of(recall_fault(unchanged, [(SLOT, identical)], (rise,))) == identical.finding
     few = replace(gone, finding=replace(gone.finding, kind=FaultKind.SHARED_LIST, users=1))
     assert finding_of(recall_fault(unchanged, [(SLOT, few)], (alert,))) == few.finding
+
+
+def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explains_it():
+    nothing = replace(explained(SAME, memory=after(run(SAME))), paired=1000)
+    alert = transition(
+        metric="coverage",
+        statistic="interleaved_list(candidate)",
+        value=0.55,
+        normal=0.4,
+        users=1000,
+    )
+    named = name_similar(nothing, (alert,))
+    assert named.sentence.startswith(
+        "About 250 of 1,000 users (25 %) get lists from the candidate that are mixed with"
+    )
+    of_others = replace(named, finding=replace(named.finding, kind=FaultKind.STALE))
+    more = replace(named, finding=replace(named.finding, kind=FaultKind.ALIKE, users=200))
+    drop = transition(metric="extended_tau", statistic="mean")
+    assert name_similar(of_others, (alert,)) == of_others
+    assert name_similar(more, (alert,)) == more
+    assert name_similar(nothing, (alert, drop)) == nothing
+    assert name_similar(nothing, (drop,)) == nothing
 
 
 def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained():

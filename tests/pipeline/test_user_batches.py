@@ -94,9 +94,9 @@ def world(spell):
 
 
 @cache
-def measure(batch_users, sampled_users, spell, floor=NoiseFloor.SERVE):
+def measure(batch_users, subset_users, spell, floor=NoiseFloor.SERVE):
     asked, memory = world(spell)
-    sizes = {"batch_users": batch_users, "sampled_users": sampled_users}
+    sizes = {"batch_users": batch_users, "subset_users": subset_users}
     return measured(asked, memory, sizes, noise_floor=floor)
 
 

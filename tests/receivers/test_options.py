@@ -13,7 +13,7 @@ from monitor import receivers
 from monitor.boundary.options import Options
 from monitor.model.notifications import Treatment, Updates
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
-from monitor.receivers.fields import HttpReceiverEntry, ReceiverEntry
+from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverEntry
 
 ROOT = Path(__file__).parents[2]
 

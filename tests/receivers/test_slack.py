@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 import messages
 from monitor.model.errors import DeliveryError
 from monitor.receivers.message.content import content_of
-from monitor.receivers.slack import bold, escape_mrkdwn, fence, link, slack_body, stack
+from monitor.receivers.slack import (
+    bold,
+    code_block,
+    escape_mrkdwn,
+    mrkdwn_link,
+    slack_body,
+    stack_lines,
+)
 from servers.slack import find_errors
 from servers.webhook import answer
 
@@ -107,9 +114,10 @@ def test_a_refusal_of_slack_is_reported_with_its_code_and_a_200_that_does_not_sa
 def test_what_slack_reads_as_markup_is_escaped():
     assert escape_mrkdwn("<!channel> & <@U1>") == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
     assert bold("2 * 3") == "*2 ∗ 3*"  # noqa: RUF001 - the mark that takes the asterisk's place
-    assert fence(["``` out"]) == "```\nˋˋˋ out\n```"  # noqa: RUF001 - likewise
+    assert code_block(["``` out"]) == "```\nˋˋˋ out\n```"  # noqa: RUF001 - likewise
     assert (
-        link("a|b>", "https://x.test/?a=1&b=<|>") == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
+        mrkdwn_link("a|b>", "https://x.test/?a=1&b=<|>")
+        == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
     )
 
 
@@ -120,8 +128,8 @@ def test_what_is_cut_cuts_no_escape_in_two():
         "&amp;…",
         "…",
     ]
-    assert stack(["one", "two", "three"], 8) == "one\ntwo\n…"
-    assert stack(["one", "two"], 8) == "one\ntwo"
+    assert stack_lines(["one", "two", "three"], 8) == "one\ntwo\n…"
+    assert stack_lines(["one", "two"], 8) == "one\ntwo"
 
 
 @given(st.text(st.characters(codec=None), max_size=3000))

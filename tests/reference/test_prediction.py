@@ -37,7 +37,7 @@ def test_what_this_run_errs_more_than_past_ones_widens_its_limit():
     More users than usual are as usual.
     """
     found, few, many = (
-        predict(compute_reference(FIVE, ONES), [error], 0.01) for error in (2.0, 1.0, 0.1)
+        predict(compute_reference(FIVE, ONES), np.array([error]), 0.01) for error in (2.0, 1.0, 0.1)
     )
     reach = -scipy.stats.t.ppf(0.01, 8) * np.sqrt(6.0)
     assert (found.scale[0] ** 2, found.df[0]) == pytest.approx((6, 8))
@@ -96,17 +96,19 @@ def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far():
         compute_reference(column(0.5), column(0.1)),
     )
     assert np.isnan(none.center).all()
-    assert np.isnan(compute_p_values(none, [0.0], [0.1])).all()
-    assert np.isnan(compute_p_values(compute_reference(FIVE, 0 * FIVE), [np.nan], [0.0])).all()
+    assert np.isnan(compute_p_values(none, [0.0], np.array([0.1]))).all()
+    assert np.isnan(
+        compute_p_values(compute_reference(FIVE, 0 * FIVE), [np.nan], np.array([0.0]))
+    ).all()
     assert (one.center.tolist(), one.df.tolist()) == ([0.5], [0])
-    for found in (predict(none, [0.1], 0.01), predict(one, [0.1], 0.01)):
+    for found in (predict(none, np.array([0.1]), 0.01), predict(one, np.array([0.1]), 0.01)):
         assert (found.low.tolist(), found.high.tolist()) == ([-np.inf], [np.inf])
 
 
 def test_identical_arms_are_left_by_any_change_and_by_no_rounding():
     """One user of n moves the mean by d / n, with a standard error of d / n too: z is 1."""
     same = compute_reference(np.ones((6, 4)), np.zeros((6, 4)))
-    p = compute_p_values(same, [1.0, 1 - 1e-15, 1 - 1e-3, 1 - 0.001], [0, 0, 0, 0.001])
+    p = compute_p_values(same, [1.0, 1 - 1e-15, 1 - 1e-3, 1 - 0.001], np.array([0, 0, 0, 0.001]))
     assert p[:2] == pytest.approx([0.5, 0.5], abs=1e-5)
     assert p[2] < 1e-20
     assert p[3] == pytest.approx(scipy.stats.norm.sf(1), abs=1e-3)

@@ -20,8 +20,8 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
 
     One run of mean 3 - x passes it half of the time where x is the distance.
     """
-    found = propose_thresholds(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
-    above = propose_thresholds(FIVE, [0.0], 0.01, direction=Direction.ABOVE, worst=16.0)
+    found = propose_thresholds(FIVE, np.array([0.0]), 0.01, direction=Direction.BELOW, worst=-10.0)
+    above = propose_thresholds(FIVE, np.array([0.0]), 0.01, direction=Direction.ABOVE, worst=16.0)
 
     assert (found.limit[0], found.expected[0]) == pytest.approx((-3.48990, 3), abs=1e-5)
     assert found.usually == pytest.approx(found.limit)
@@ -35,11 +35,11 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
 
 def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted():
     """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
-    found = propose_thresholds(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
+    found = propose_thresholds(FIVE, np.array([0.0]), 0.01, direction=Direction.BELOW, worst=0.0)
     assert found.least_share == pytest.approx([scipy.stats.t.cdf(-np.sqrt(3), 4)])
     one = propose_thresholds(
         compute_reference(column(0.5), column(0.1)),
-        [0.1],
+        np.array([0.1]),
         0.01,
         direction=Direction.BELOW,
         worst=-1.0,
@@ -49,10 +49,12 @@ def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_oft
 
 def test_a_threshold_bears_the_largest_sampling_error():
     narrow, wide = (
-        propose_thresholds(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit
+        propose_thresholds(
+            FIVE, np.array([error]), 0.01, direction=Direction.BELOW, worst=-99.0
+        ).limit
         for error in (0.0, 1.0)
     )
-    assert narrow > wide == pytest.approx(predict(FIVE, [1.0], 0.01).low)
+    assert narrow > wide == pytest.approx(predict(FIVE, np.array([1.0]), 0.01).low)
 
 
 def test_half_goes_to_all_and_the_rest_to_the_others_alike():

@@ -24,11 +24,11 @@ from tables import cells
 
 
 def sample(values, missing=0):
-    return gate.UserSample(count_scores(np.asarray(values, dtype=float)), missing)
+    return gate.DrawnUsers(count_scores(np.asarray(values, dtype=float)), missing)
 
 
 def gate_each(samples, margin, alpha):
-    return gate.gate_samples(
+    return gate.judge_gate(
         {str(place): one for place, one in enumerate(samples)}, Scale(0, 1), margin, alpha
     )
 

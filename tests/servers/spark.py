@@ -41,6 +41,7 @@ def running_spark(folder):
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
         "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
         "spark.local.dir": folder / "local",
         "spark.python.daemon.module": "parent_of_workers",
         # Each query is over a hundred rows, and code would be generated for each.

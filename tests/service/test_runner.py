@@ -22,7 +22,7 @@ import structlog
 
 from commands import rankwatch
 from factories import SLOT, comparison, pull
-from monitor.boundary import scratch
+from monitor.boundary import temporary_database
 from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.run_scores import RunScores
@@ -151,7 +151,7 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
 @pytest.mark.integration
 def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
     monkeypatch.setattr(score_spool, "MEMORY", "8MB")
-    monkeypatch.setattr(scratch, "SPILL", "1MB")
+    monkeypatch.setattr(temporary_database, "SPILL", "1MB")
     count = 10**6
     many = scores(
         " ".join(map(str, range(count))), tau=np.random.default_rng(3).random(count).tolist()
@@ -167,9 +167,9 @@ def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
 class FullSpool(DuckSpool):
     """Takes scores, and cannot give them back."""
 
-    def batches(self):
+    def blocks(self):
         """Begins well."""
-        yield next(super().batches())
+        yield next(super().blocks())
         msg = "the disk is full"
         raise OutputError(msg)
 

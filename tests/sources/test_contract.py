@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from monitor.model.errors import SourceError
-from monitor.model.id_forms import speller
+from monitor.model.id_forms import make_speller
 from monitor.model.rankings import CoverageReason
 from monitor.sources import SOURCES as KINDS
 from monitor.sources import SourceOptions, UsersOptions, open_users
@@ -138,7 +138,7 @@ FORMS = parsed(r"""
 
 @pytest.mark.parametrize(("forms", "given", "spelled"), FORMS)
 def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(forms, given, spelled):
-    assert speller(forms)([given]) == [spelled]
+    assert make_speller(forms)([given]) == [spelled]
 
 
 @pytest.mark.parametrize("kind", BY_RING)

@@ -21,7 +21,7 @@ from monitor.model.explanation import (
     Split,
 )
 from monitor.model.memory import MemoryRequest
-from monitor.model.model_versions import follow
+from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm
 from monitor.model.rules import judged_series
 from monitor.model.runs import RunStatus, Watermark
@@ -97,7 +97,7 @@ def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_ane
 
 
 def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store):
-    models = follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT)
+    models = follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT)
     stored(store, 0, config_hash="other", models=models)
     stored(store, 1, status=RunStatus.FAILED)
     stored(store, 2, models=models)

@@ -89,7 +89,7 @@ from monitor.texts.explanations import (
     write_fall,
     write_falls,
     write_finding,
-    write_lost,
+    write_finding_alone,
     write_recalled,
 )
 from monitor.texts.first_steps import (
@@ -369,7 +369,11 @@ def finding(kind: FaultKind, **values: Any) -> partial[str]:
     """A finding without earlier lists."""
     what = found(kind, **values)
     is_missing = kind is FaultKind.MISSING
-    return partial(write_lost, what) if is_missing else partial(write_finding, what, drop=None)
+    return (
+        partial(write_finding_alone, what)
+        if is_missing
+        else partial(write_finding, what, drop=None)
+    )
 
 
 def fall(share: float = 0.25, segment: str = "country=DE", **parts: float) -> SegmentFall:
@@ -643,7 +647,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.IDENTICAL, segment="all"),
         finding(FaultKind.ALIKE),
         finding(FaultKind.INTERLEAVED),
-        finding(FaultKind.ALIKE, segment="all", detail={"is_slight": 1.0}),
+        finding(FaultKind.ALIKE, segment="all", detail={"is_more_alike": 1.0}),
         finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
         finding(FaultKind.STALE),
         finding(FaultKind.STALE, detail={"of_before": 1.0}),

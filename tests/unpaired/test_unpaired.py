@@ -14,11 +14,11 @@ from monitor.measures.kernels.rbo.untied import rbo_truncated
 from monitor.measures.summaries import summarize_one
 from monitor.model.errors import InputError
 from monitor.model.rankings import PairBatch
-from monitor.statistics.sequential.gate import Scale, UserSample, count_scores, gate_samples
-from monitor.statistics.unpaired import arms_differed, far
+from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, judge_gate
+from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
-from monitor.statistics.unpaired.exposure import CodeExposure, find_shifted
+from monitor.statistics.unpaired.exposure import find_shifted
 from monitor.statistics.unpaired.gaps import (
     AffectedUsers,
     angle_gap,
@@ -109,8 +109,8 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert (
         share_gap(AffectedUsers(affected=0, users=9), AffectedUsers(affected=0, users=9)).error > 0
     )
-    assert far.far_floor(-1, 1) == pytest.approx(-1 + 2 * far.FAR)
-    assert far.far_floor(50, 0) == pytest.approx(50 * (1 - far.FAR))
+    assert far_lists.far_floor(-1, 1) == pytest.approx(-1 + 2 * far_lists.FAR)
+    assert far_lists.far_floor(50, 0) == pytest.approx(50 * (1 - far_lists.FAR))
 
 
 def test_the_benchmark_computes_the_same_gaps():
@@ -119,12 +119,12 @@ def test_the_benchmark_computes_the_same_gaps():
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
     values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
     far_users = [
-        AffectedUsers(affected=int(np.count_nonzero(each < far.FAR)), users=len(each))
+        AffectedUsers(affected=int(np.count_nonzero(each < far_lists.FAR)), users=len(each))
         for each in scores
     ]
     expected = {
         "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
-        f"far gap below {far.FAR:g}": angle_gap(*far_users),
+        f"far gap below {far_lists.FAR:g}": angle_gap(*far_users),
         "share of far lists": share_gap(*far_users),
     }
     for name, gap in expected.items():
@@ -171,7 +171,7 @@ def test_the_between_excess_is_that_of_all_pairs(shortest):
     rng = np.random.default_rng(3)
     arms = random_lists(rng, 9, 4, shortest=shortest), random_lists(rng, 7, 4, 8, shortest)
     found = between_excess(counted(arms[0][:2], arms[0][2:]), counted(arms[1]), P)
-    values = [found.within_baseline, found.within_candidate, found.across, found.value]
+    values = [found.baseline, found.candidate, found.across, found.excess]
     assert values == pytest.approx(slow_excess(*arms))
 
 
@@ -194,7 +194,7 @@ def test_the_between_excess_is_a_quarter_of_the_energy_distance():
     baseline = np.array([[0, 1, 2], [1, 0, 3], [4, 2, -1], [0, 2, 1]], dtype=np.int32)
     candidate = np.array([[3, 4, 5], [0, 1, -1], [5, 4, 3], [1, 5, 0], [2, -1, -1]], dtype=np.int32)
     found = between_excess(counted(baseline), counted(candidate), 0.9)
-    assert found.value == pytest.approx(-0.0018666666666666)
+    assert found.excess == pytest.approx(-0.0018666666666666)
 
 
 def test_the_excess_of_a_random_split_is_0_in_expectation():
@@ -203,7 +203,7 @@ def test_the_excess_of_a_random_split_is_0_in_expectation():
     values = []
     for chosen in combinations(range(8), 4):
         arms = users[list(chosen)], np.delete(users, chosen, axis=0)
-        values.append(between_excess(*map(counted, arms), P).value)  # type: ignore[call-arg]
+        values.append(between_excess(*map(counted, arms), P).excess)  # type: ignore[call-arg]
     assert np.mean(values) == pytest.approx(0, abs=1e-12)
 
 
@@ -217,7 +217,7 @@ def test_merged_counts_are_those_of_one_pass():
 
 def test_an_arm_with_fewer_than_two_users_has_no_pairs():
     one, none = counted(np.array([[3, 1]], dtype=np.int32)), ListCounts(2)
-    assert math.isnan(between_excess(one, one, P).within_baseline)
+    assert math.isnan(between_excess(one, one, P).baseline)
     assert between_excess(one, one, P).across == pytest.approx(1 - P**2)
     assert math.isnan(between_excess(one, none, P).across)
     assert find_shifted(one, none) == ()
@@ -238,11 +238,10 @@ def test_lists_of_another_length_are_refused(codes):
 def test_items_are_ordered_by_the_larger_difference_of_shares():
     baseline = counted(np.array([[0, 1], [0, 1], [1, 0], [2, 1]], dtype=np.int32))
     candidate = counted(np.array([[1, 0], [1, 5]], dtype=np.int32))
-    assert find_shifted(baseline, candidate, 3) == (
-        CodeExposure(code=1, lists=(4, 2), firsts=(1, 2)),
-        CodeExposure(code=0, lists=(3, 1), firsts=(2, 0)),
-        CodeExposure(code=5, lists=(0, 1), firsts=(0, 0)),
-    )
+    shifted = find_shifted(baseline, candidate, most=3)
+    assert [item.item for item in shifted] == ["1", "0", "5"]
+    assert [[*item.lists.values()] for item in shifted] == [[4, 2], [3, 1], [0, 1]]
+    assert [[*item.first.values()] for item in shifted] == [[1, 2], [2, 0], [0, 0]]
     assert find_shifted(baseline, baseline) == ()
 
 
@@ -307,6 +306,6 @@ def test_the_gate_judges_the_self_gap_by_pairs():
     scale = Scale(-1, 1)
     for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
         scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
-        sample = UserSample(count_scores(scale.to_unit(scores)))
-        (result,) = gate_samples({"all": sample}, scale, 0.05, 0.01)
+        sample = DrawnUsers(count_scores(scale.to_unit(scores)))
+        (result,) = judge_gate({"all": sample}, scale, 0.05, 0.01)
         assert result.verdict.value == verdict

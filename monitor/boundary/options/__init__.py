@@ -44,7 +44,7 @@ from monitor.boundary.options.problems import (
     Problems,
     Unusable,
     nearest_word,
-    suggestion,
+    write_suggestion,
 )
 from monitor.boundary.options.secret_files import expand_home, is_secret, with_secrets
 from monitor.boundary.redaction import display_url
@@ -331,7 +331,7 @@ class Options(BaseModel):
         The value of that similar key is marked as invalid.
         """
         keys = cls.file_keys()
-        hint = suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
+        hint = write_suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
         problems.add((*path, key), f"unknown key{hint}")
         meant = nearest_word(key, _names_by_key(cls))
         if meant is None:

@@ -61,6 +61,11 @@ class Problem:
     line: int | None = None
 
 
+def problem_of(key: str, message: str) -> Problem:
+    """A problem of one key, whose path is only this key."""
+    return Problem((key,), message)
+
+
 def dotted_path(path: KeyPath) -> str:
     """A key path as text: ``comparisons[0].rules[1].alert``.
 
@@ -83,18 +88,18 @@ def nearest_word(word: object, words: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def suggestion(word: object, words: Iterable[str]) -> str:
+def write_suggestion(word: object, words: Iterable[str]) -> str:
     """The text ``; did you mean "x"?`` if one of ``words`` is similar, else empty text."""
     nearest = nearest_word(word, words)
     return f'; did you mean "{nearest}"?' if nearest else ""
 
 
-def within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
+def problems_within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
     """The problems of a part of the document. Their paths begin with the path of the part."""
     return (replace(each, path=(*path, *each.path)) for each in problems)
 
 
-def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
+def find_duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
     """A problem for each entry that has the name of an earlier entry."""
     seen: set[Hashable] = set()
     for path, name in named:
@@ -119,7 +124,7 @@ class PlacedMapping(dict[str, Any]):
     path: KeyPath = ()
 
 
-def placed(entries: Mapping[str, Any], original: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_key_paths(entries: Mapping[str, Any], original: Mapping[str, Any]) -> Mapping[str, Any]:
     """``original`` with other entries, if it is a mapping of a document.
 
     Its path stays, so that problems of the entries are reported there. Any other mapping has no
@@ -157,7 +162,7 @@ class Problems:
         self.invalid.update(path[:length] for length in range(len(path) + 1))
 
 
-def validate(
+def validate_options(
     model: type[_ModelT], data: PlacedMapping, texts: Mapping[KeyPath, str], base_dir: str
 ) -> tuple[_ModelT | None, list[Problem]]:
     """The options in the document, and all problems. Invalid parts of the options are None.
@@ -172,12 +177,12 @@ def validate(
         try:
             return model.model_validate(data, context=context), list(problems.found)
         except ValidationError as error:
-            by_path = _nearest(error.errors(include_url=False), data)
+            by_path = _errors_by_path(error.errors(include_url=False), data)
         for path, errors in by_path.items():
             if path in texts and any(map(_wants_text, errors)):
                 _replace(data, path, texts[path])
                 continue
-            problems.add(path, _message(errors))
+            problems.add(path, _write_message(errors))
             if not _replace(data, path, Unusable()):
                 return None, list(problems.found)
 
@@ -204,7 +209,7 @@ def _replace(data: Any, path: KeyPath, value: object) -> bool:  # noqa: ANN401 -
     return False
 
 
-def _nearest(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Error]]:
+def _errors_by_path(errors: Iterable[_Error], data: object) -> dict[KeyPath, list[_Error]]:
     """Pydantic's errors by key path.
 
     If a value may have several forms, pydantic reports errors of every form. If a form has errors
@@ -234,16 +239,16 @@ def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
     return path
 
 
-def _message(errors: Sequence[_Error]) -> str | None:
+def _write_message(errors: Sequence[_Error]) -> str | None:
     """What to do about one value. None if its problem is reported already."""
-    *_, (text, _) = described = [_describe(error) for error in errors]
+    *_, (text, _) = described = [_describe_error(error) for error in errors]
     forms = [wanted for _, wanted in described if wanted]
     if len(forms) == len(errors):
         return "must be " + " or ".join(dict.fromkeys(forms))
     return text
 
 
-def _describe(error: _Error) -> tuple[str | None, str | None]:
+def _describe_error(error: _Error) -> tuple[str | None, str | None]:
     """What to do about one error, and the words after "must be", if any. No value is quoted."""
     kind = error["type"]
     context = error.get("ctx", {})
@@ -263,6 +268,6 @@ def _describe(error: _Error) -> tuple[str | None, str | None]:
         expected = str(context["expected"])
         choices = _LITERAL.findall(expected) or [expected.lower()]
         wanted = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))
-        wanted += suggestion(value, choices)
+        wanted += write_suggestion(value, choices)
     text = f"must be {wanted}" if wanted else f"is not valid: {error['msg']}"
     return text, wanted

@@ -14,11 +14,11 @@ from monitor.measures.frames.lists import (
     as_scores,
     checked_users,
     from_array,
+    list_first_names,
     read_column,
     read_matrix,
     read_rows,
     read_scores,
-    shown,
     take_field,
 )
 from monitor.measures.kernels.ragged import offsets_of
@@ -70,8 +70,8 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         raise InputError(
             f"{arm} has no column {columns.item!r} (one item in each row), no column "
             f"{items!r} (one list in each row), and no columns rec_0, rec_1 ... (one for each "
-            f"rank). It has {shown(frame.columns)}: give the names of its columns with item=, "
-            "rank= or items="
+            f"rank). It has {list_first_names(frame.columns)}: give the names of its columns with "
+            "item=, rank= or items="
         )
     return _read_ranked(frame, ranked, columns.user, arm)
 

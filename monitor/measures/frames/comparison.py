@@ -463,7 +463,7 @@ def _score_pairs(
             progress(len(rows))
     frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]])
     for place, arm in enumerate(Arm):
-        is_alone = np.ones(len(lists[place]), dtype=np.bool_)
+        is_alone = np.ones(len(lists[place]), dtype=bool)
         is_alone[pairs.rows[place]] = False
         frame.attrs[f"only_{arm}"] = tuple(lists[place].users[is_alone].tolist())
         frame.attrs[f"duplicated_{arm}"] = int(duplicated[place])

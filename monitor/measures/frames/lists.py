@@ -227,7 +227,7 @@ def as_scores(column: pd.Series, what: str) -> Floats:
     elif pandas_types.is_numeric_dtype(dtype) and not (
         pandas_types.is_bool_dtype(dtype) or pandas_types.is_complex_dtype(dtype)
     ):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return column.to_numpy(dtype=float, na_value=np.nan)
     else:
         wrong = column.tolist()
     first = f"{wrong[0]!r}" if wrong else f"the type {dtype}"
@@ -239,10 +239,10 @@ def as_scores(column: pd.Series, what: str) -> Floats:
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
     """Ids from Python's values. Raises an InputError that shows the first wrong value."""
-    return _checked(id_array(values), values, what)
+    return _require_no_null(id_array(values), values, what)
 
 
-def _checked(ids: pa.Array, values: Sequence[Any] | pa.Array, what: str) -> Ids:
+def _require_no_null(ids: pa.Array, values: Sequence[Any] | pa.Array, what: str) -> Ids:
     """The ids, which were read from ``values``. Raises InputError if an id is null."""
     if ids.null_count:
         value = values[pc.index(ids.is_null(), True).as_py()]
@@ -275,7 +275,7 @@ def from_array(values: Array | pd.Series, what: str) -> Ids:
     else:
         array = one_array(pa.array(column.array))
     try:
-        return _checked(id_column(array, what, "the call"), array, what)
+        return _require_no_null(id_column(array, what, "the call"), array, what)
     except SourceError:
         kind = "text that is not UTF-8" if is_text(array.type) else describe_type(array.type)
         advice: str = ColumnKind.IDS
@@ -375,6 +375,6 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
     return checked
 
 
-def shown(names: Iterable[Hashable]) -> str:
+def list_first_names(names: Iterable[Hashable]) -> str:
     """The first ten of these names as text, for an error."""
     return ", ".join(map(repr, list(names)[:10])) or "no columns"

@@ -15,7 +15,7 @@ from monitor.measures.frames.lists import (
     checked_users,
     from_array,
     from_objects,
-    shown,
+    list_first_names,
 )
 from monitor.measures.kernels.exposure import distinct_items
 from monitor.measures.kernels.labels import best_of_each
@@ -78,7 +78,7 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
         frame = frame[[item, "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
         raise InputError(
-            f"item_weights has columns {shown(frame.columns)}: rename two of them to "
+            f"item_weights has columns {list_first_names(frame.columns)}: rename two of them to "
             "'item' and 'weight', or give exactly two columns, first the items and then the weights"
         )
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]

@@ -166,7 +166,7 @@ def _values(frame: pd.DataFrame, name: Hashable) -> Floats:
             f"frame: column {name!r} has no scores: give the frame of compare_many, or drop "
             "the column"
         )
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return column.to_numpy(dtype=float, na_value=np.nan)
 
 
 def _segments(

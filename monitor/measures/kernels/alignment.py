@@ -16,8 +16,8 @@ from monitor.measures.kernels.engines.positions import (
     ALL_PAIRS_MAX_K,
     AlignedRanks,
     Ranks,
+    count_inversions,
     find_positions,
-    inversions,
 )
 from monitor.model.arrays import Array, Codes, Flags, Floats, Integers
 from monitor.model.immutable import immutable
@@ -113,7 +113,7 @@ class Alignment:
 
         Absent items are treated as tied items at the end of the candidate's list.
         """
-        return inversions(self.positions)
+        return count_inversions(self.positions)
 
     @cached_property
     def agreement(self) -> Ranks:

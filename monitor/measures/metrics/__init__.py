@@ -15,6 +15,8 @@ from monitor.measures.metrics.metric import Metric, Need, read_metric_kind, read
 from monitor.measures.metrics.scores import can_score, score_all
 from monitor.model.arrays import Integers
 from monitor.model.errors import MetricError
+from monitor.model.rules import Direction
+from monitor.model.statistics import DISTANCES, Statistic, parse_derived
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 """The metrics of a comparison whose configuration names none.
@@ -45,6 +47,16 @@ def parse(text: str) -> Metric:
     Raises MetricError if there is no such metric. The message of the error suggests a name.
     """
     return read_name(text, METRICS)
+
+
+def drift_direction(series: str, statistic: Statistic) -> Direction:
+    """Return how the statistic of a metric or derived series changes as lists drift apart."""
+    derived, name = parse_derived(series)
+    grows = derived in DISTANCES or not parse(name).higher_is_more_alike
+    if statistic.floor is not None:
+        # share_below(x) grows when scores become smaller.
+        grows = not grows
+    return Direction.ABOVE if grows else Direction.BELOW
 
 
 def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:

@@ -191,7 +191,7 @@ def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Cod
     Neighbours with equal scores are tied. NaN is never tied. Places after the end of a list have
     the score NaN. The scores do not change. If no items are tied, ``codes`` itself is returned.
     """
-    tied = np.zeros(codes.shape, dtype=np.bool_)
+    tied = np.zeros(codes.shape, dtype=bool)
     np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])
     if not tied.any():
         return codes

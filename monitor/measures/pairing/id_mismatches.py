@@ -14,7 +14,7 @@ from monitor.measures.kernels.exposure import distinct_items
 from monitor.measures.pairing.batches import CodedLists
 from monitor.measures.pairing.ids import ids_of
 from monitor.model.arrays import Integers
-from monitor.model.id_forms import speller
+from monitor.model.id_forms import make_speller
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
@@ -288,7 +288,7 @@ def _respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respellin
 
 
 def _spell_by(forms: Sequence[str | Mapping[str, str]]) -> Callable[[object], str]:
-    spell = speller(forms)
+    spell = make_speller(forms)
 
     def spell_one(item: object) -> str:
         text = str(item)

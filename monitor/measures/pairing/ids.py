@@ -42,7 +42,7 @@ def encode_ids(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
         coded = list(map(_encode_one, arms))
     codes, distinct_ids = zip(*coded, strict=True)
     shared, vocabulary = _encode_vocabularies(distinct_ids)
-    return list(map(_share, codes, shared)), vocabulary
+    return list(map(_recode_arm, codes, shared)), vocabulary
 
 
 def hash_ids(vocabulary: pd.Index) -> Hashes:
@@ -50,18 +50,18 @@ def hash_ids(vocabulary: pd.Index) -> Hashes:
 
     The hash of a whole number is the number itself, because `encode_ids` may use it as a code.
     """
-    if _kind(vocabulary) == "i":
+    if _kind_of_ids(vocabulary) == "i":
         return vocabulary.to_numpy().astype(np.uint64)
     texts = vocabulary.astype("str")
     hashes = pd.util.hash_array(texts.to_numpy(dtype=object), categorize=False)
-    is_whole = np.asarray(texts.str.fullmatch("0|-?[1-9][0-9]{0,17}"), dtype=np.bool_)
+    is_whole = np.asarray(texts.str.fullmatch("0|-?[1-9][0-9]{0,17}"), dtype=bool)
     hashes[is_whole] = texts[is_whole].astype(np.int64)
     return hashes
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
     """The code of each id in a vocabulary of `encode_ids`. It is -1 if the id is not there."""
-    if vocabulary is None and _kind(ids) == "i":
+    if vocabulary is None and _kind_of_ids(ids) == "i":
         numbers = np.asarray(ids)
         is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
         return np.where(is_code, numbers, -1).astype(np.int32)
@@ -98,7 +98,7 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
     """
     if present is wanted or present.equals(wanted):
         return np.arange(len(wanted), dtype=np.intp)
-    if not _kind(wanted) == _kind(present) == "text":
+    if not _kind_of_ids(wanted) == _kind_of_ids(present) == "text":
         return _positions(id_values(wanted), present)
     # Both arrays are coded in one pass, because an index of text would build a hash table of Python
     # objects.
@@ -108,7 +108,7 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
     return row_of[: len(wanted)]
 
 
-def _kind(ids: Ids | pd.Index) -> str:
+def _kind_of_ids(ids: Ids | pd.Index) -> str:
     """``i`` if all ids are integers, ``text`` if all are text, and ``other`` otherwise."""
     if isinstance(ids.dtype, pd.StringDtype):
         return "text"
@@ -134,7 +134,7 @@ def _text_as_code(text: str) -> int:
     return code if code < _CODE_LIMIT else -1
 
 
-def _share(codes: Array, shared: Codes) -> Integers:
+def _recode_arm(codes: Array, shared: Codes) -> Integers:
     """Replace one arm's codes by shared codes. The first arm's codes usually stay the same."""
     if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
         return codes
@@ -170,7 +170,7 @@ def _positions(wanted: Ids, present: pd.Index) -> Rows:
     The ids in ``present`` must be distinct.
     """
     index: pd.Index = pd.Index(wanted)
-    if not _kind(index) == _kind(present) == "i":
+    if not _kind_of_ids(index) == _kind_of_ids(present) == "i":
         index = index.astype("str")
         present = present.astype("str")
     return present.get_indexer(index)

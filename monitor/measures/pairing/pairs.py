@@ -152,9 +152,9 @@ def _outcome(
         positions = panel.users.get_indexer(failed)
         failure_codes = np.array(list(map(_CODES.get, pull.failures.values())), dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
-    is_short = np.zeros(len(panel), dtype=np.bool_)
+    is_short = np.zeros(len(panel), dtype=bool)
     is_short[has_row] = lengths < k  # duplicates are not counted
-    is_duplicated = np.zeros(len(panel), dtype=np.bool_)
+    is_duplicated = np.zeros(len(panel), dtype=bool)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
     return ArmOutcome(

@@ -129,7 +129,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     ``scores`` has one number for each item. Raises SourceError if no value of the items' type can
     be an id, or if the type of the scores is not a number.
     """
-    values, lengths, is_missing, is_odd = flatten(cells)
+    values, lengths, is_missing, is_odd = flatten_cells(cells)
     numbers = None
     is_malformed = is_odd.copy()
     if scores is not None:
@@ -139,7 +139,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     kept = None
     if no_item:
         kept = np.flatnonzero(~is_padding(values, items, no_item))
-        lengths = _count(lengths, kept)
+        lengths = _count_kept(lengths, kept)
     if k is not None and lengths.max(initial=0) > k:
         places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         first = np.flatnonzero(places < k)
@@ -173,12 +173,12 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     )
 
 
-def _count(lengths: Integers, kept: Integers) -> Integers:
+def _count_kept(lengths: Integers, kept: Integers) -> Integers:
     owners = np.repeat(np.arange(len(lengths)), lengths)[kept]
     return np.bincount(owners, minlength=len(lengths)).astype(np.int64)
 
 
-def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
+def flatten_cells(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
     """The values of all lists, the lengths of the lists, and two flags for each cell.
 
     The first flag is set if the cell is null, the second if it is any other value that is no list.
@@ -189,12 +189,12 @@ def flatten(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
             cells = cells.cast(pa.list_(cells.type.value_type))
         lengths = pc.list_value_length(cells).fill_null(0).to_numpy(zero_copy_only=False)
         is_null = cells.is_null().to_numpy(zero_copy_only=False)
-        no_odd = np.zeros(len(cells), dtype=np.bool_)
+        no_odd = np.zeros(len(cells), dtype=bool)
         return cells.flatten(), lengths.astype(np.int64), is_null, no_odd
     values: list[object] = []
     lengths = np.zeros(len(cells), dtype=np.int64)
-    is_missing = np.zeros(len(cells), dtype=np.bool_)
-    is_odd = np.zeros(len(cells), dtype=np.bool_)
+    is_missing = np.zeros(len(cells), dtype=bool)
+    is_odd = np.zeros(len(cells), dtype=bool)
     for row, cell in enumerate(cells):
         if isinstance(cell, list | tuple):
             values += cell
@@ -222,7 +222,7 @@ def numbers_of_lists(
             f"column {column!r} of {where} holds {describe_type(cells.type)}: it must hold lists "
             "of numbers"
         )
-    values, counts, _, _ = flatten(cells)
+    values, counts, _, _ = flatten_cells(cells)
     if isinstance(cells, pa.Array):
         flat, is_bad = number_column(values, column, where)
     else:
@@ -269,7 +269,7 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
         return table
     ids = one_array(pa.array(table.items))
     is_item = ~is_padding(ids, id_column(ids, "items", ""), no_item)
-    lengths = _count(np.diff(table.offsets), np.flatnonzero(is_item))
+    lengths = _count_kept(np.diff(table.offsets), np.flatnonzero(is_item))
     scores = None if table.scores is None else table.scores[is_item]
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)
 

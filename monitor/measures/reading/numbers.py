@@ -59,13 +59,13 @@ def number_column(
             is_number = bool(text) and _is_number(text)
             parsed.append(float(text) if is_number else nan)
             is_bad.append(bool(text) and not is_number)
-        return np.array(parsed, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
+        return np.array(parsed, dtype=float), np.array(is_bad, dtype=bool)
     if not is_numeric(kind):
         raise SourceError(
             f"column {column!r} of {where} holds {describe_type(kind)}: {ColumnKind.NUMBERS}"
         )
     numbers: Floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return numbers, np.zeros(len(numbers), dtype=np.bool_)
+    return numbers, np.zeros(len(numbers), dtype=bool)
 
 
 def _is_number(text: str) -> bool:
@@ -90,10 +90,10 @@ def numbers_of(values: Sequence[object]) -> tuple[Floats, Flags]:
     """
     if set(map(type, values)) <= {int, float, type(None)}:
         with suppress(OverflowError):
-            return np.array(values, dtype=np.float64), np.zeros(len(values), dtype=np.bool_)
+            return np.array(values, dtype=float), np.zeros(len(values), dtype=bool)
     numbers = list(map(_number, values))
-    is_bad = np.array([number is None for number in numbers], dtype=np.bool_)
-    return np.array(numbers, dtype=np.float64), is_bad
+    is_bad = np.array([number is None for number in numbers], dtype=bool)
+    return np.array(numbers, dtype=float), is_bad
 
 
 def _number(value: object) -> float | None:

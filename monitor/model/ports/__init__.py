@@ -223,7 +223,7 @@ class ScoreSink(Protocol):
     ) -> AbstractContextManager[Callable[[Scores], object]]:
         """Store the scores of this slot's run, with the facts in ``about``.
 
-        The caller passes each batch of users to the yielded function. At the end the scores replace
+        The caller passes each block of users to the yielded function. At the end the scores replace
         the scores of an earlier run of the slot. After an exception nothing has changed. Raises
         OutputError if the scores cannot be written.
         """
@@ -238,10 +238,10 @@ class ScoreSpool(Protocol):
     def add(self, scores: Scores) -> None:
         """Add the scores of further users."""
 
-    def batches(self) -> Iterator[Scores]:
+    def blocks(self) -> Iterator[Scores]:
         """Yield all scores, with ascending users. May be called again.
 
-        Each batch has all metrics. A missing score is NaN.
+        Each block has all metrics. A missing score is NaN.
         """
 
     def close(self) -> None:

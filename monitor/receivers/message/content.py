@@ -154,15 +154,15 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         why += _why_sentences(explained, explanation)
     # If only the change has an explanation, its text contains these lines already.
     if explained is None or explanation is not None:
-        why += _bound(run_briefing.models, _LONGEST_SENTENCE)
+        why += _bound_lines(run_briefing.models, _LONGEST_SENTENCE)
     concern = _find_concern(message)
     content = MessageContent(
         status=message.status,
         severity=message.severity,
         has_rules=has_rules(message),
-        title=_title(message, leads, named),
+        title=_write_title(message, leads, named),
         is_urgent=_is_urgent(message, concern),
-        situation=_situation(message, concern, leads[0], finding),
+        situation=_write_situation(message, concern, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -185,18 +185,18 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     )
 
 
-def _title(message: Message, leads: Sequence[Transition], named: Transition | None) -> str:
+def _write_title(message: Message, leads: Sequence[Transition], named: Transition | None) -> str:
     """A title such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``.
 
     If ``named`` is not None, it begins with the name of this alert.
     """
     first = leads[0]
-    verb = _verb(first, message)
-    alike = [change for change in leads if _verb(change, message) == verb]
+    verb = _write_verb(first, message)
+    alike = [change for change in leads if _write_verb(change, message) == verb]
     if named is not None:
         alike.insert(0, named)
     title = f"{_name_alerts(alike)} {verb} on {clean(message.comparison, _LONGEST_NAME)}"
-    extent = _extent(alike)
+    extent = _write_extent(alike)
     if extent != "all users":
         title += f" ({extent})"
     if message.is_repetition:
@@ -279,7 +279,7 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     return write_first_step(FaultKind.MISSING, concern.arms)
 
 
-def _situation(
+def _write_situation(
     message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
     """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
@@ -305,7 +305,7 @@ def _situation(
                 lines.append(first_step)
         if any(start.kind is RuleKind.DATABASE for start in firing):
             lines.append(WITHOUT_DATABASE)
-        return _bound(lines, _LONGEST_SENTENCE)
+        return _bound_lines(lines, _LONGEST_SENTENCE)
     if not has_rules(message):
         return ()
     ends = message.ends
@@ -313,14 +313,14 @@ def _situation(
     lines = [write_over(_segments_in(ends), since, max(end.at for end in ends))]
     if any(end.is_new_normal for end in ends):
         lines.append(NEW_LEVEL)
-    return _bound(lines, _LONGEST_SENTENCE)
+    return _bound_lines(lines, _LONGEST_SENTENCE)
 
 
 def _segments_in(changes: Sequence[Transition]) -> str:
     """The segments of the changes. Empty if one change is about all users."""
     if any(change.segment == ALL for change in changes):
         return ""
-    return _extent(changes)
+    return _write_extent(changes)
 
 
 def _segments_of(message: Message) -> set[str]:
@@ -337,7 +337,7 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
     ``first`` is the first change of the message. If another change has the same reason, the reason
     is not repeated.
     """
-    heading = f"{clean(change.alert, _LONGEST_NAME)} {_verb(change, message)}"
+    heading = f"{clean(change.alert, _LONGEST_NAME)} {_write_verb(change, message)}"
     segment = WHOLE_POPULATION
     if change.segment != ALL:
         segment = clean(change.segment, _LONGEST_FACT // 2)
@@ -355,7 +355,7 @@ def _change_content(change: Transition, message: Message, first: Transition) -> 
         reason = ""
     else:
         since = (since_label(change), format_second(change.since))
-        facts = [("segment", segment), *_figures(change), since, run]
+        facts = [("segment", segment), *_write_figures(change), since, run]
     return ChangeContent(
         heading=bounded_line(heading, _LONGEST_TITLE),
         reason=bounded_line(reason, _LONGEST_REASON),
@@ -381,10 +381,10 @@ def _further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str
         lines.append(f"This message also reports: {_count_alerts(rest)}.")
     if lasting:
         lines.append(f"Still firing: {_count_alerts(lasting)}.")
-    return _bound(lines, _LONGEST_REASON)
+    return _bound_lines(lines, _LONGEST_REASON)
 
 
-def _bound(lines: Iterable[str], limit: int) -> tuple[str, ...]:
+def _bound_lines(lines: Iterable[str], limit: int) -> tuple[str, ...]:
     return tuple(bounded_line(line, limit) for line in lines)
 
 
@@ -400,7 +400,7 @@ def _count_alerts(changes: Iterable[Transition]) -> str:
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     by_extent: dict[str, list[str]] = {}
     for alert, of_alert in ranked[:_NAMED]:
-        by_extent.setdefault(_extent(of_alert), []).append(clean(alert, _LONGEST_NAME))
+        by_extent.setdefault(_write_extent(of_alert), []).append(clean(alert, _LONGEST_NAME))
     named = "; ".join(f"{', '.join(names)} ({extent})" for extent, names in by_extent.items())
     return named + _and_others(len(ranked) - _NAMED)
 
@@ -422,7 +422,7 @@ def has_rules(message: Message) -> bool:
     return any(change.removed is None for change in message.changes)
 
 
-def _verb(change: Transition, message: Message) -> str:
+def _write_verb(change: Transition, message: Message) -> str:
     """What happened to the alert, in words."""
     if change.removed is not None:
         return "no longer watched"
@@ -445,13 +445,13 @@ def weight_of(change: Transition) -> tuple[object, ...]:
         not change.is_new_normal,
         change.segment != ALL,
         list(Severity).index(change.severity),
-        -_distance(change),
+        -_distance_from_threshold(change),
         change.alert,
         change.segment,
     )
 
 
-def _distance(change: Transition) -> float:
+def _distance_from_threshold(change: Transition) -> float:
     """How far the value is from its threshold.
 
     The distance is divided by half the width of the value's interval. Without an interval it is
@@ -466,7 +466,7 @@ def _distance(change: Transition) -> float:
     return abs(change.value - change.threshold) / unit
 
 
-def _figures(change: Transition) -> list[tuple[str, str]]:
+def _write_figures(change: Transition) -> list[tuple[str, str]]:
     # An alert on coverage already gives the figures in its reason.
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
@@ -501,7 +501,7 @@ def _name_alerts(changes: Sequence[Transition]) -> str:
     return clean(names[0], _LONGEST_NAME) + _and_others(len(names) - 1)
 
 
-def _extent(changes: Sequence[Transition]) -> str:
+def _write_extent(changes: Sequence[Transition]) -> str:
     """The segments of the changes, such as ``all users and 2 segments: country=DE, country=UK``."""
     segments = dict.fromkeys(change.segment for change in changes)
     parts = []
@@ -531,7 +531,7 @@ def _why_sentences(change: Transition, explanation: Explanation | None) -> tuple
         lines.append(LIMIT_OF_SELF_GAPS)
     elif change.metric != explanation.metric:
         lines.append(f"{explanation_title(explanation)}.")
-    return _bound(lines, _LONGEST_SENTENCE)
+    return _bound_lines(lines, _LONGEST_SENTENCE)
 
 
 def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool:
@@ -604,7 +604,7 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
     for item in clear[:MAX_ITEMS]:
         shares = f"{_percent(item.share_before)}{before}, {_percent(item.share_after)}{now}"
         lines.append(f"{_name_item(item)}: in {shares}")
-    return _bound(lines, _LONGEST_LINE)
+    return _bound_lines(lines, _LONGEST_LINE)
 
 
 def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
@@ -623,7 +623,7 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     lists = []
     for example in examples[:MAX_EXAMPLES]:
         user = bounded_line(example.user, _LONGEST_ITEM)
-        rows = tuple(_rows(example, titles))
+        rows = tuple(_side_by_side(example, titles))
         lists.append(SideBySide(user=user, heads=heads, rows=rows))
     return tuple(lists)
 
@@ -657,7 +657,9 @@ def _name_item(item: ExposedItem) -> str:
     return f"{clean(item.title, _LONGEST_ITEM)} ({item_id})" if item.title else item_id
 
 
-def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _side_by_side(
+    example: ExampleLists, titles: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
     def show(item: str, mark: str) -> str:
         title = clean(titles.get(item, item), _LONGEST_ITEM)
         return bounded_line(f"{title} ({mark})" if mark else title, _LONGEST_ITEM + 20)

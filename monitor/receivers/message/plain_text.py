@@ -17,20 +17,20 @@ def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
     links = [f"{name}: {url}" for name, url in content.links]
     parts = [
         "\n".join(content.situation),
-        _part("Why:", content.why),
-        _part("Commands:", content.commands),
-        _part("Links:", links),
-        _part(first.heading, reason + [f"{name}: {value}" for name, value in first.facts]),
+        _titled_part("Why:", content.why),
+        _titled_part("Commands:", content.commands),
+        _titled_part("Links:", links),
+        _titled_part(first.heading, reason + [f"{name}: {value}" for name, value in first.facts]),
         "\n".join([*(f"{change.heading}: {change.reason}" for change in others), *content.more]),
-        *(_part(f"{title}:", lines) for title, lines in content.details.items()),
-        *(_part(f"Lists of {each.user}:", list_lines(each)) for each in content.examples),
+        *(_titled_part(f"{title}:", lines) for title, lines in content.details.items()),
+        *(_titled_part(f"Lists of {each.user}:", list_lines(each)) for each in content.examples),
     ]
     if has_title:
         parts.insert(0, content.title)
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _part(title: str, lines: Sequence[str]) -> str:
+def _titled_part(title: str, lines: Sequence[str]) -> str:
     if not lines:
         return ""
     return "\n  ".join([title, *lines])
@@ -39,7 +39,7 @@ def _part(title: str, lines: Sequence[str]) -> str:
 def list_lines(example: SideBySide) -> list[str]:
     """Lines that show both lists in columns."""
     rows = [("", *example.heads), *example.rows]
-    rows = [(rank, _cut(left), _cut(right)) for rank, left, right in rows]
+    rows = [(rank, _cut_item(left), _cut_item(right)) for rank, left, right in rows]
     rank_width = max(len(rank) for rank, _, _ in rows)
     left_width = max(len(left) for _, left, _ in rows)
     return [
@@ -48,5 +48,5 @@ def list_lines(example: SideBySide) -> list[str]:
     ]
 
 
-def _cut(item: str) -> str:
+def _cut_item(item: str) -> str:
     return item if len(item) <= _WIDEST_ITEM else f"{item[: _WIDEST_ITEM - 11]}…{item[-10:]}"

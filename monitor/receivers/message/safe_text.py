@@ -71,11 +71,11 @@ def bounded_line(text: str, limit: int) -> str:
     order.
     """
     line = clean(text, limit)
-    if not any(map(_turns, line)):
+    if not any(map(_changes_direction, line)):
         return line
     # Leave room for the marks: there is at most one mark for two characters.
     marked = ""
-    for turns, run in groupby(clean(text, limit * 2 // 3), _turns):
+    for turns, run in groupby(clean(text, limit * 2 // 3), _changes_direction):
         marked += "".join(run) + _MARK * turns
     return marked
 
@@ -142,7 +142,7 @@ def _acknowledge_command(
     return actions.acknowledge_command(comparison, segments, alerts)
 
 
-def _turns(char: str) -> bool:
+def _changes_direction(char: str) -> bool:
     return char > "\u058f" and unicodedata.bidirectional(char) in _RIGHT_TO_LEFT
 
 

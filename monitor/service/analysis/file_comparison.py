@@ -114,7 +114,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     Raises InputError for an unreadable file, for files that have no users in common, or for a
     ``catalogue`` that is too small.
     """
-    comparison = _comparison(metrics, k, worst)
+    comparison = _make_comparison(metrics, k, worst)
     slot = utc_now()
     # The users of each file of lists. Their options are a part of the options of the lists.
     listed = [FileUsersOptions(**each.model_dump(include=_OF_USERS)) for each in lists]
@@ -139,7 +139,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     notes = [f"{reason} in {arm}: {note}" for (arm, reason), note in results.notes.items()]
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
-    run, sample = results.finish(slot)
+    run, subset = results.finish(slot)
     items = results.part.listed.count
     if catalogue is None:
         catalogue = items
@@ -148,7 +148,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
             f"--catalogue {catalogue} is too small: {items} different items are listed. Give the "
             "number of all items"
         )
-    pairs = sample.pairing.batch
+    pairs = subset.pairing.batch
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
     notes += _write_longer(lists, k, slot)
@@ -159,9 +159,9 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         catalogue_size=catalogue,
         length=length,
         by_chance=chance_scores(metrics, length, catalogue),
-        apart=break_down_changes(pairs, metrics[0], sample.segments),
-        distances=_distances(metrics[0], sample.scores),
-        shared=measure_arms(pairs, sample.segments, [parse_arm_metric(Lack.SHARED)]),
+        apart=break_down_changes(pairs, metrics[0], subset.segments),
+        distances=_distances(metrics[0], subset.scores),
+        shared=measure_arms(pairs, subset.segments, [parse_arm_metric(Lack.SHARED)]),
         notes=(*notes, *answers.lacks, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
@@ -249,7 +249,7 @@ def _require_pairs(
     raise InputError("; ".join(parts))
 
 
-def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
+def _make_comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
     """Return a comparison of all users that stores no scores and has no rules."""
     measuring = MeasuringPlan(
         k=k,

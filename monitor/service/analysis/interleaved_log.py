@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.measures.reading.ids import id_column
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import InputError
 from monitor.model.instants import utc_now
 from monitor.model.unreadable import require_readable

@@ -49,7 +49,7 @@ def interpret_summary(
         distance = _compare_trainings(mean, error, identical, trainings)
     scale = identical - by_chance
     return Interpretation(
-        likeness=_classify((mean - by_chance) / scale, abs(error / scale)),
+        likeness=_classify_likeness((mean - by_chance) / scale, abs(error / scale)),
         metric=summary.metric,
         users=summary.n,
         mean=mean,
@@ -103,7 +103,7 @@ def find_common_list_shares(scores: Sequence[ArmScore]) -> list[ArmScore]:
     return notable
 
 
-def _classify(share: float, error: float) -> Likeness:
+def _classify_likeness(share: float, error: float) -> Likeness:
     """Classify a mean on a scale from 0 (random lists) to 1 (identical lists)."""
     low = share - _ERRORS * error
     high = share + _ERRORS * error

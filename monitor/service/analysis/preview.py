@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 
-from monitor.alerts.unmatched import find_unmatched
+from monitor.alerts.unmatched_names import find_unmatched
 from monitor.model.errors import ConfigError, MonitorError, SourceError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
@@ -15,11 +15,11 @@ from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, Findings, items_of
 from monitor.model.unpaired import UnpairedFindings
+from monitor.pipeline.id_spellings import compare_users
+from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pull import Arms, draw_panel
-from monitor.pipeline.respelled import compare_users
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.runner import WatchedComparison
 from monitor.sources import SampleOptions
@@ -109,17 +109,17 @@ def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iter
         if Arm.CANDIDATE in arms.listed:
             users = arms.users.users(slot, ()).users
             candidate_users = arms.listed[Arm.CANDIDATE].users(slot, ()).users
-            yield _match(IdKind.USER, users, candidate_users)
+            yield _count_matching(IdKind.USER, users, candidate_users)
     if evidence:
         items: list[str] = []
         candidate_items: list[str] = []
         for lists in evidence:
             items += lists.baseline
             candidate_items += lists.candidate
-        yield _match(IdKind.ITEM, items, candidate_items)
+        yield _count_matching(IdKind.ITEM, items, candidate_items)
 
 
-def _match(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
+def _count_matching(ids: IdKind, baseline: Iterable[str], candidate: Iterable[str]) -> Match:
     baseline_ids = set(baseline)
     matching = baseline_ids & set(candidate)
     return Match(ids=ids, matching=len(matching), of=len(baseline_ids))

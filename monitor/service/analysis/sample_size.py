@@ -38,7 +38,7 @@ from monitor.statistics.reference.prediction import WINDOW, compute_reference
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
-from monitor.statistics.unpaired.far import far_share
+from monitor.statistics.unpaired.far_lists import far_share
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 
@@ -98,7 +98,7 @@ def read_plan_inputs(
         segments=(segment,),
         min_users=2,
     )
-    inputs, runs = _read(RuleSeries(rule, segment), newest_runs(comparison, history))
+    inputs, runs = _read_figures(RuleSeries(rule, segment), newest_runs(comparison, history))
     if inputs is None:
         raise ConfigError(
             f"{runs} healthy runs of {comparison.name} have {name} in {segment}, but "
@@ -131,7 +131,7 @@ def read_rule_inputs(
         derived, metric_of_gap = parse_derived(rule.metric)
         judged = metric_of_gap if derived in GAPS else rule.metric
         if name is None or name == judged:
-            inputs, _ = _read(RuleSeries(rule, segment), past)
+            inputs, _ = _read_figures(RuleSeries(rule, segment), past)
             if inputs is not None:
                 all_inputs.append(replace(inputs, rule=rule, alpha=float(alpha)))
     return all_inputs
@@ -153,11 +153,18 @@ def _series_of(rules: Iterable[SeriesRuleT], figures: Figures) -> list[RuleSerie
     return series
 
 
-def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[int, int] | None:
+@immutable
+class EarlyStop:
+    """How many users ``stop_when: decided`` would have asked in the newest ok run."""
+
+    needed: int
+    users: int  # the number of users of the run
+
+
+def estimate_early_stop(comparison: Comparison, history: SqlHistory) -> EarlyStop | None:
     """Estimate how many users ``stop_when: decided`` would have asked in the newest ok run.
 
-    Returns this number and the run's number of users. Returns None if the comparison cannot stop
-    early, or if it stops early already.
+    Returns None if the comparison cannot stop early, or if it stops early already.
     """
     rules = comparison.judging.similarity_rules
     size = comparison.measuring.sample
@@ -174,7 +181,7 @@ def users_until_decided(comparison: Comparison, history: SqlHistory) -> tuple[in
     # A run ends when its last rule is certain. This is the mean over the random orders.
     share = float(np.max(shares, axis=0).mean()) if shares else 1.0
     users = max((each.n for each in figures.summaries.values()), default=0)
-    return round(share * users), users
+    return EarlyStop(needed=round(share * users), users=users)
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
@@ -196,7 +203,7 @@ def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
     return shares
 
 
-def _read(
+def _read_figures(
     series: RuleSeries[SimilarityRule], past: Sequence[PastRun]
 ) -> tuple[PlanInputs | None, int]:
     """Return the figures of the series, and the number of healthy runs. The figures may be None."""
@@ -224,7 +231,7 @@ def _read(
         wander=wander,
         learned=int(reference.runs[0]),
         users=int(np.median(users)),
-        worst=_worst(series.rule.metric, healthy),
+        worst=_worst_score(series.rule.metric, healthy),
         of_candidate=_read_candidate(series, figures),
     )
     return inputs, len(healthy)
@@ -245,7 +252,7 @@ def _read_candidate(series: RuleSeries[SimilarityRule], figures: Iterable[Figure
     return float(np.median(values)) if values else None
 
 
-def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
+def _worst_score(metric: str, healthy: Sequence[Summary]) -> float | None:
     """Return the score of disjoint lists, or the usual 5th percentile if that score is unknown."""
     disjoint = parse(parse_derived(metric)[1]).disjoint
     if disjoint is not None and math.isfinite(disjoint):

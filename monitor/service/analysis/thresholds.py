@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.measures.metrics import Metric, Need, parse
+from monitor.measures.metrics import Metric, Need, drift_direction, parse
 from monitor.model.alerts import Transition
 from monitor.model.arrays import Floats
 from monitor.model.errors import ConfigError
@@ -66,7 +66,7 @@ def configured_comparison(
 
     ``every`` replaces the accepted time between two false alerts.
     """
-    options = pick_comparison({each.name: each for each in settings.comparisons}, name)
+    options = pick_comparison(settings.comparisons_by_name, name)
     comparison = to_comparison(options)
     interval = to_schedule(options).interval
     if every is None:
@@ -97,12 +97,12 @@ def suggest_thresholds(
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
         segments=list(dict.fromkeys(series.segment for series in looks)),
-        looks={_name(series.rule): 1.0 for series in looks},
+        looks={_name_alert(series.rule): 1.0 for series in looks},
     )
     suggestions = []
     for series in looks:
-        worst = _worst(series.rule, comparison.measuring.k)
-        suggestions.append(_suggest(series, past, budget, interval, worst))
+        worst = _worst_value(series.rule, comparison.measuring.k)
+        suggestions.append(_suggest_threshold(series, past, budget, interval, worst))
     return _with_caught(comparison, _uniquely_named(suggestions), history)
 
 
@@ -141,11 +141,11 @@ def _uniquely_named(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     return named
 
 
-def _name(rule: SimilarityRule) -> str:
+def _name_alert(rule: SimilarityRule) -> str:
     return f"{rule.statistic} of {rule.metric}"
 
 
-def _worst(rule: SimilarityRule, k: int) -> float:
+def _worst_value(rule: SimilarityRule, k: int) -> float:
     """Return the value of the rule's statistic if all lists are as different as possible."""
     low, high = parse(rule.metric).bounds(k)
     if rule.is_share:
@@ -178,7 +178,7 @@ def _all_series(
         for statistic in parsed:
             for segment in wanted:
                 if segment in stored:
-                    series.append(RuleSeries(_rule(name, metric, statistic, segment), segment))
+                    series.append(RuleSeries(_make_rule(name, metric, statistic, segment), segment))
     if not series:
         raise ConfigError(
             f"no run of {comparison.name} has summaries of {', '.join(segments)}: change --segment"
@@ -186,20 +186,17 @@ def _all_series(
     return series
 
 
-def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
+def _make_rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
     """Return a rule that watches for lists that become less similar, still without a threshold.
 
     ``name`` is the word for the metric in the names of alerts.
     """
-    falls = metric.higher_is_more_alike
-    if statistic.floor is not None:
-        falls = not falls  # share_below(x) rises if the scores fall
-    direction = Direction.BELOW if falls else Direction.ABOVE
+    direction = drift_direction(str(metric), statistic)
     subject = str(statistic) if segment == ALL else f"{statistic} {segment}"
     alert = name
     for word in re.findall(r"[A-Za-z0-9]+", subject):
         alert += word[0].upper() + word[1:]
-    change = "Drop" if falls else "Rise"
+    change = "Drop" if direction is Direction.BELOW else "Rise"
     return SimilarityRule(
         alert=alert[: 100 - len(change)] + change,
         metric=str(metric),
@@ -209,7 +206,7 @@ def _rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> Simi
     )
 
 
-def _suggest(
+def _suggest_threshold(
     look: RuleSeries[SimilarityRule],
     past: Sequence[PastRun],
     budget: Budget,
@@ -230,7 +227,7 @@ def _suggest(
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
-    share = budget.share(series.segment, _name(look.rule))
+    share = budget.share(series.segment, _name_alert(look.rule))
     largest = np.nanmax(errors, axis=0)
     threshold = propose_thresholds(
         reference, largest, share, direction=series.rule.direction, worst=worst

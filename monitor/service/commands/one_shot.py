@@ -50,6 +50,14 @@ DATABASE_PATIENCE_S = 10.0
 
 
 @immutable
+class DueSlot:
+    """A slot of a comparison that a replay runs."""
+
+    slot: datetime
+    watched: WatchedComparison
+
+
+@immutable
 class OneShot:
     """Runs slots for commands. A daemon may use the same database.
 
@@ -112,13 +120,13 @@ class OneShot:
         end: datetime,
         *,
         again: bool = False,
-    ) -> list[tuple[datetime, WatchedComparison]]:
+    ) -> list[DueSlot]:
         """Return the slots from ``start`` to ``end``, both included, in the order of time.
 
         Raises ConfigError for slots in the future, and for slots that only ``again`` may replace.
         """
         self._require_past(end, "--until")
-        slots: list[tuple[datetime, WatchedComparison]] = []
+        slots: list[DueSlot] = []
         for watched in select_watched(self.wiring.watched, comparison, again=again):
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 raise ConfigError(
@@ -126,23 +134,26 @@ class OneShot:
                     "period: replay it in parts"
                 )
             answered = self._answered_runs(watched, start, end)
-            if answered and not again:
-                raise ConfigError(_write_answered(watched, answered, again=False))
             if answered:
-                self.say(_write_answered(watched, answered, again=True))
-            slots += ((slot, watched) for slot in watched.schedule.between(start, end))
-        return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
+                notice = _write_answered(watched, answered, again=again)
+                if not again:
+                    raise ConfigError(notice)
+                self.say(notice)
+            for slot in watched.schedule.between(start, end):
+                slots.append(DueSlot(slot=slot, watched=watched))
+        return sorted(slots, key=lambda due: (due.slot, due.watched.comparison.name))
 
-    def replay(
-        self, slots: list[tuple[datetime, WatchedComparison]], *, is_announced: bool
-    ) -> Iterator[RunResult]:
+    def replay(self, slots: Sequence[DueSlot], *, is_announced: bool) -> Iterator[RunResult]:
         """Run these slots in order.
 
         The transitions of a run have the time of its slot. They are sent to receivers only if
         ``is_announced``.
         """
-        for slot, watched in slots:
-            result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
+        for due in slots:
+            judged_at = SlotClock(due.slot)
+            result = self._run(
+                due.watched, due.slot, is_announced=is_announced, judged_at=judged_at
+            )
             # Drop the large parts of each result, because a long period would need too much memory.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
@@ -323,10 +334,9 @@ def open_one_shot(
     ):
         if reconciles:
             adapt_store(wiring, store, SystemClock())
-        intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         for receiver in wiring.receivers:
             if isinstance(receiver, Alertmanager):
-                receiver.intervals = intervals
+                receiver.intervals = wiring.policy.intervals
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)

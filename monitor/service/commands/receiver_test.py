@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain
 
 from monitor.model.alerts import State, Transition
 from monitor.model.errors import ConfigError, DeliveryError
@@ -79,8 +78,8 @@ def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver
     if name is not None:
         entries = tuple(entry for entry in entries if name in entry.receiver_names)
     if not entries:
-        names = chain.from_iterable(entry.receiver_names for entry in settings.receivers)
-        raise ConfigError(f"no receiver named {name!r}: choose one of {', '.join(names)}")
+        names = ", ".join(settings.receiver_names)
+        raise ConfigError(f"no receiver named {name!r}: choose one of {names}")
     receivers = open_receivers(entries, external_url=settings.external_url)
     return [receiver for receiver in receivers if name in (None, receiver.name)]
 

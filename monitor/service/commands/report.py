@@ -6,11 +6,10 @@ This module stores nothing. It asks sources only for titles, as the command `sho
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 
 from monitor.model.errors import ConfigError
-from monitor.pipeline.titles import pull_titles
+from monitor.pipeline.item_titles import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.composition import TitleCache, Wiring, open_comparison
 from monitor.settings.configuration import Settings
@@ -32,19 +31,16 @@ def report_of(
 ) -> str:
     """Return the report as HTML, see `make_report`."""
     watched = {}
-    comparisons = {}
-    for options in settings.comparisons:
-        if options.name == name:
-            watched[name] = open_comparison(options, settings)
-            comparisons[name] = watched[name].comparison
+    if name in settings.comparisons_by_name:
+        watched[name] = open_comparison(settings.comparisons_by_name[name], settings)
+    comparisons = {key: each.comparison for key, each in watched.items()}
     wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
-    receivers = list(chain.from_iterable(entry.receiver_names for entry in settings.receivers))
     with opened_store(settings.database) as store:
         site = Site(
             store=store,
             clock=SystemClock(),
             comparisons=lambda: comparisons,
-            receivers=lambda: receivers,
+            receivers=lambda: settings.receiver_names,
             titles=TitleCache(lambda: wiring),
         )
         return make_report(site, name, slot=slot, since=since, until=until)
@@ -61,8 +57,8 @@ def titles_of(
     Returns no titles if the configuration is unusable or has no source of titles.
     """
     with suppress(ConfigError):
-        for options in load_settings(config).comparisons:
-            if options.name == name and options.item_titles is not None:
-                titles, _ = pull_titles(open_item_titles(options.item_titles), slot, items)
-                return titles
+        options = load_settings(config).comparisons_by_name.get(name)
+        if options is not None and options.item_titles is not None:
+            titles, _ = pull_titles(open_item_titles(options.item_titles), slot, items)
+            return titles
     return {}

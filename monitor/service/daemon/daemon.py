@@ -47,7 +47,7 @@ from monitor.service.runner import Runner, do_nothing
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import unopened_store
-from monitor.web.access import read_access
+from monitor.web.access import Access, read_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
 from monitor.web.pages.site import ScheduledRun, Status
@@ -64,6 +64,13 @@ STANDBY_PATIENCE = 3
 """A standby reports an outage after this many times `database_alert_after`."""
 
 log = structlog.get_logger(__name__)
+
+
+def _read_access(settings: Settings, old: Access | None) -> Access:
+    """Read the web configuration file of the settings. ``old`` is the access in use, if any."""
+    return read_access(
+        settings.access, file_name=settings.web_config_file, hosts=settings.host_names, old=old
+    )
 
 
 class Daemon:
@@ -119,11 +126,7 @@ class Daemon:
         """
         with ExitStack() as opened:
             settings = load_settings(self._config)
-            access = read_access(
-                settings.access,
-                file_name=settings.web_config_file,
-                hosts=settings.host_names,
-            )
+            access = _read_access(settings, old=None)
             self._wiring = open_wiring(
                 settings, on_ping=partial(self._publisher.count, "pings_total")
             )
@@ -337,12 +340,7 @@ class Daemon:
         with self._changing:
             try:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
-                access = read_access(
-                    settings.access,
-                    file_name=settings.web_config_file,
-                    hosts=settings.host_names,
-                    old=self._web.access,
-                )
+                access = _read_access(settings, old=self._web.access)
                 new = open_wiring(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
                     adapt_store(new, self.store, self._clock)
@@ -432,13 +430,15 @@ class Daemon:
 
     def unready(self) -> str | None:
         """Return why the service cannot work now, or None if it can."""
-        if (outage := self._database.outage) is not None:
+        outage = self._database.outage
+        if outage is not None:
             return outage.reason
         try:
             self.store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
-        if trouble := self._role.leadership.trouble:
+        trouble = self._role.leadership.trouble
+        if trouble is not None:
             return trouble
         if self._jobs.latest.all is None:
             return "nothing has been read from the database yet"

@@ -39,9 +39,10 @@ class DeliveryTurns:
         except MonitorError as error:
             name = self.sender.receiver.name
             log.warning("receiver not notified", receiver=name, reason=str(error))
-            self._rest(FAILED_REST_S)
+            pause_s = FAILED_REST_S
             if isinstance(error, DeliveryError):
-                self._rest(max(FAILED_REST_S, asked_pause_s(error.retry_after_s)))
+                pause_s = max(pause_s, asked_pause_s(error.retry_after_s))
+            self._rest(pause_s)
 
     def _deliver(self) -> None:
         """Send due deliveries, then repetitions, then alerts that the receiver forgets.

@@ -213,11 +213,12 @@ class DaemonJobs:
         result = None
         with errors_logged("run not done", comparison=name):
             history = self.runner.store.history
-            newest = self.runner.patiently(partial(history.runs, comparison=name, limit=1))
-            if newest and newest[0].slot > now + SKEW:
-                self._accept_clock(newest[0], slot)
-            elif newest:
-                skipped = count_skipped(watched.schedule, newest[0], slot, due)
+            runs = self.runner.patiently(partial(history.runs, comparison=name, limit=1))
+            newest = runs[0] if runs else None
+            if newest is not None and newest.slot > now + SKEW:
+                self._accept_clock(newest, slot)
+            elif newest is not None:
+                skipped = count_skipped(watched.schedule, newest, slot, due)
             result = self.runner.run(watched, slot, receivers=wiring.receiver_names)
         if result is not None:
             for reason, count in skipped.items():
@@ -317,6 +318,7 @@ class DaemonJobs:
             # This comes last, so that the abandoned runs are published too.
             self.latest.refresh(names)
         if abandoned:
+            # The slots of abandoned runs are free now, so try to run the newest slots.
             for name in names:
                 self.scheduler.run_now(name)
         if leads:

@@ -4,7 +4,6 @@ The other daemons are standbys until the lease is free.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -218,13 +217,14 @@ class DaemonRole:
             return True
         # First abandon the runs of an earlier leader, so that their slots are free.
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
-        for comparison in Counter(abandoned).elements():
+        for comparison, count in abandoned.items():
             log.warning(
-                "run of an earlier leader abandoned",
+                "runs of an earlier leader abandoned",
                 comparison=comparison,
+                runs=count,
                 leader=lease.before,
             )
-            self._publisher.count("runs_total", comparison, RunStatus.ABANDONED)
+            self._publisher.count("runs_total", comparison, RunStatus.ABANDONED, value=count)
         adapt_store(wiring, self._store, self._clock)
         self._led = lease
         return True

@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from monitor.alerts.machine import INSTALLATION
+from monitor.alerts.state_machine import INSTALLATION
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
@@ -161,7 +161,8 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         return False
     _record_end(store, database)
     database.answered()
-    if (exposed := exposure(store.database.url)) is not None:
+    exposed = exposure(store.database.url)
+    if exposed is not None:
         log.warning("every account can read the database", reason=exposed)
     return True
 
@@ -250,7 +251,7 @@ class OutageAlert:
             )
             return
         state.unsure = None
-        state.start = next(iter(message.firing), None)
+        state.start = message.firing[0] if message.firing else None
         state.sent_s = clock.monotonic()
         publisher.count("notifications_total", name, "sent")
         log.warning("receiver notified of the outage", receiver=name, status=message.status)

@@ -24,10 +24,10 @@ from monitor.model.rules import Comparison
 from monitor.model.runs import Watermark
 from monitor.service.gate.question import (
     EACH,
+    DrawnRun,
+    DrawnSegment,
     Question,
     RunSelection,
-    SampledRun,
-    SampledSegment,
     UsersAt,
     make_question,
     read_run,
@@ -35,13 +35,13 @@ from monitor.service.gate.question import (
 )
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
-from monitor.statistics.sequential.gate import UserSample, count_scores, gate_samples
+from monitor.statistics.sequential.gate import DrawnUsers, count_scores, judge_gate
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.gate import write_census, write_no_runs, write_verdict
 
 _CACHED_S = 600
 _MOST_CACHED = 32
-_NOBODY = SampledSegment(unit=np.empty(0), missing=0)
+_NOBODY = DrawnSegment(unit=np.empty(0), missing=0)
 
 
 @immutable
@@ -108,7 +108,7 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
     return GateVerdict.INCONCLUSIVE, GateReason.TOO_FEW
 
 
-def decide(
+def decide_gate(
     history: SqlHistory,
     settings: Settings,
     question: Question,
@@ -122,8 +122,7 @@ def decide(
     """
     users_at = None
     if question.needs_panel:
-        names = [each.name for each in settings.comparisons]
-        options = settings.comparisons[names.index(question.comparison.name)]
+        options = settings.comparisons_by_name[question.comparison.name]
         source = open_users(options.users, options.baseline)
         users_at = partial(source.users, dimensions=tuple(options.users.segments))
     return judge_stored(history, question, clock, users_at, most_looks=most_looks)
@@ -146,7 +145,7 @@ def judge_stored(
     Raises InputError for a segment that no run has, and for scores out of range.
     """
     selected = select_runs(history, question)
-    sampled, left_out = _sample(selected, history, question, users_at)
+    sampled, left_out = _read_runs(selected, history, question, users_at)
     looks = 1
     if question.is_census:
         # Every run asks the same users, so each run is one more look at these users.
@@ -155,11 +154,11 @@ def judge_stored(
     course = {}
     if sampled:
         names = _segment_names(question, sampled)
-        segments = _judge(question, sampled, names, looks)
+        segments = _judge_runs(question, sampled, names, looks)
         # Judge again as if only the runs up to some slot were stored, at ``most_looks`` slots.
         ends = {math.ceil(len(sampled) * step / most_looks) for step in range(1, most_looks + 1)}
         for end in sorted(ends):
-            course[sampled[end - 1].run.slot] = _judge(question, sampled[:end], names, looks)
+            course[sampled[end - 1].run.slot] = _judge_runs(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
     if segments:
         sentence = write_verdict(verdict, segments, question.margin)
@@ -184,14 +183,14 @@ def judge_stored(
     )
 
 
-def _sample(
+def _read_runs(
     selected: RunSelection, history: SqlHistory, question: Question, users_at: UsersAt | None
-) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
+) -> tuple[tuple[DrawnRun, ...], Mapping[LeftOut, int]]:
     """Read the drawn users of the selected runs, oldest run first.
 
     Also return how many runs are left out for which reason.
     """
-    sampled: list[SampledRun] = []
+    sampled: list[DrawnRun] = []
     unscored = 0
     for run in reversed(selected.runs):
         sample = read_run(run, history, question, users_at)
@@ -210,22 +209,20 @@ def _sample(
     return tuple(reversed(sampled)), left_out
 
 
-def _judge(
-    question: Question, runs: Sequence[SampledRun], names: Sequence[str], looks: int
+def _judge_runs(
+    question: Question, runs: Sequence[DrawnRun], names: Sequence[str], looks: int
 ) -> tuple[GateResult, ...]:
     """Judge the users of all these runs together, in each of the named segments."""
-    samples = {}
+    drawn = {}
     for name in names:
         parts = [run.segments.get(name, _NOBODY) for run in runs]
         excesses = np.concatenate([part.unit for part in parts])
-        samples[name] = UserSample(count_scores(excesses), sum(part.missing for part in parts))
+        drawn[name] = DrawnUsers(count_scores(excesses), sum(part.missing for part in parts))
     share = alpha_share(question, looks)
-    return gate_samples(
-        samples, question.excess.scale, question.margin, question.alpha, share=share
-    )
+    return judge_gate(drawn, question.excess.scale, question.margin, question.alpha, share=share)
 
 
-def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[str]:
+def _segment_names(question: Question, sampled: Sequence[DrawnRun]) -> list[str]:
     """Return the segments to judge. Raises InputError for a segment that no run has."""
     stored: dict[str, None] = {}
     for run in sampled:
@@ -248,7 +245,7 @@ def _segment_names(question: Question, sampled: Sequence[SampledRun]) -> list[st
     return list(dict.fromkeys(chosen))
 
 
-def _judged_run(sampled: SampledRun) -> JudgedRun:
+def _judged_run(sampled: DrawnRun) -> JudgedRun:
     all_users = sampled.segments[ALL]
     return JudgedRun(
         run_id=sampled.run.id,
@@ -344,7 +341,7 @@ class GateAnswers:
             with self._judging:
                 answer = self._answers.get(key)  # another thread may have stored it
                 if answer is None:
-                    certificate = decide(self._history, settings, question, self._clock)
+                    certificate = decide_gate(self._history, settings, question, self._clock)
                     answer = describe_certificate(certificate)
                 answers = [*self._answers.items(), (key, answer)]
                 self._answers = dict(answers[-_MOST_CACHED:])

@@ -251,7 +251,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
     require_level(alpha)
     question = Question(
         comparison=comparison,
-        metric=_choose(comparison, metric),
+        metric=_choose_metric(comparison, metric),
         margin=margin,
         alpha=alpha,
         segments=tuple(dict.fromkeys(segments)) or (ALL,),
@@ -269,7 +269,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
     return question
 
 
-def _choose(comparison: Comparison, name: str | None) -> Metric:
+def _choose_metric(comparison: Comparison, name: str | None) -> Metric:
     """Return the metric with this name, or the first one. Raises InputError if it is not measured."""
     metrics = comparison.measuring.metrics
     if name is None:
@@ -336,7 +336,7 @@ def _why_left_out(run: Run, question: Question) -> LeftOut | None:
 
 
 @immutable
-class SampledSegment:
+class DrawnSegment:
     """The drawn users of one segment in one run.
 
     ``unit`` is the excess of each user with a score, scaled to [0, 1]. ``missing`` is the number of
@@ -348,16 +348,16 @@ class SampledSegment:
 
 
 @immutable
-class SampledRun:
+class DrawnRun:
     """A run, with its drawn users by segment."""
 
     run: Run
-    segments: Mapping[str, SampledSegment]
+    segments: Mapping[str, DrawnSegment]
 
 
 def read_run(
     run: Run, history: History, question: Question, users_at: UsersAt | None
-) -> SampledRun | None:
+) -> DrawnRun | None:
     """Read the scores of the rotating users, or return None if the metric was not measured.
 
     A user with an undefined score is treated as a user without a score.
@@ -377,9 +377,9 @@ def read_run(
     asked = {ALL: run.asked or 0}
     finished = history.finished_run(run.id) if question.needs_panel else None
     if users_at is not None and finished is not None and finished.coverage is not None:
-        panel = _panel(run, history, question, scores.users, users_at)
+        panel = _read_panel(run, history, question, scores.users, users_at)
         for row in finished.coverage.rows:
-            rows_of[row.segment] = _rows(panel, row.segment, scores.users)
+            rows_of[row.segment] = _rows_of_segment(panel, row.segment, scores.users)
             asked[row.segment] = row.asked
     is_judged = np.ones(len(everyone), dtype=bool)
     if not question.is_census:
@@ -394,13 +394,13 @@ def read_run(
         # them are counted as rotating users, so that the bounds are never too narrow.
         unscored = asked[name] - len(rows)
         judged = excesses[rows][is_judged[rows]]
-        segments[name] = _sampled_segment(judged, unscored, excess.scale)
-    return SampledRun(run=run, segments=segments)
+        segments[name] = _drawn_segment(judged, unscored, excess.scale)
+    return DrawnRun(run=run, segments=segments)
 
 
 def _read_arms(
     run: Run, history: History, question: Question, users_at: UsersAt | None
-) -> SampledRun | None:
+) -> DrawnRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
     Users without a list of before are no pairs, because nothing can be said about them. If a larger
@@ -419,9 +419,9 @@ def _read_arms(
         coverage = {row.segment: row for row in finished.coverage.rows}
     members: dict[str, Rows] = {ALL: np.arange(len(scores.users), dtype=np.intp)}
     if users_at is not None and question.needs_panel:
-        panel = _panel(run, history, question, scores.users, users_at)
+        panel = _read_panel(run, history, question, scores.users, users_at)
         for segment in coverage:
-            members[segment] = _rows(panel, segment, scores.users)
+            members[segment] = _rows_of_segment(panel, segment, scores.users)
     segments = {}
     for segment, rows in members.items():
         # The seed gives the same run the same pairs.
@@ -430,8 +430,8 @@ def _read_arms(
         lost = _lost_share(coverage[segment]) if segment in coverage else 0.0
         # If the share ``lost`` of all pairs is missing, the stored pairs are the rest.
         missing = round(lost / (1.0 - lost) * len(pairs)) if lost < 1.0 else 0
-        segments[segment] = SampledSegment(unit=excess.scale.to_unit(pairs), missing=missing)
-    return SampledRun(run=run, segments=segments)
+        segments[segment] = DrawnSegment(unit=excess.scale.to_unit(pairs), missing=missing)
+    return DrawnRun(run=run, segments=segments)
 
 
 def _lost_share(row: CoverageRow) -> float:
@@ -445,14 +445,14 @@ def _lost_share(row: CoverageRow) -> float:
     return max(0.0, shares[Arm.CANDIDATE] - shares[Arm.BASELINE])
 
 
-def _sampled_segment(excesses: Floats, unscored: int, scale: Scale) -> SampledSegment:
+def _drawn_segment(excesses: Floats, unscored: int, scale: Scale) -> DrawnSegment:
     """Return a segment with these excesses of its users. ``unscored`` more users have no excess."""
     has_score = ~np.isnan(excesses)
     missing = max(unscored + int((~has_score).sum()), 0)
-    return SampledSegment(unit=scale.to_unit(excesses[has_score]), missing=missing)
+    return DrawnSegment(unit=scale.to_unit(excesses[has_score]), missing=missing)
 
 
-def _panel(
+def _read_panel(
     run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
 ) -> Panel:
     """Return the panel that the run drew, from its stored lists or drawn again.
@@ -464,9 +464,11 @@ def _panel(
         return stored.panel
     # If the source has not changed, this draws the same users again.
     panel = draw_users(users_at(run.slot), question.comparison, run.slot)
+    has_changed = not scored.isin(panel.users).all()
     # In an unpaired comparison, users that switched arms are users of the source, but not asked.
-    is_other = len(panel.segments[ALL]) != run.asked and not question.is_unpaired
-    if is_other or not scored.isin(panel.users).all():
+    if not question.is_unpaired and len(panel.segments[ALL]) != run.asked:
+        has_changed = True
+    if has_changed:
         raise InputError(
             f"the segments of the run of {format_instant(run.slot)} are lost, because the "
             "source's users have changed. Set keep_lists: all to store the newest run's segments, "
@@ -475,7 +477,7 @@ def _panel(
     return panel
 
 
-def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
+def _rows_of_segment(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
     """Return the rows of the segment's users among ``scored``, in ascending order."""
     if segment not in panel.segments:  # the segment had too few users, so it is not in the panel
         return np.empty(0, dtype=np.intp)

@@ -15,7 +15,7 @@ from monitor.boundary.deadline import (
     interrupted_at,
     interrupted_by_signals,
 )
-from monitor.boundary.scratch import scratch_database, sql_text
+from monitor.boundary.temporary_database import scratch_database, sql_text
 from monitor.measures.reading.ids import (
     MAX_ID_LENGTH,
     id_column,
@@ -24,7 +24,7 @@ from monitor.measures.reading.ids import (
     one_array,
 )
 from monitor.measures.reading.lists import parse_cell, parse_column
-from monitor.measures.reading.tally import unreadable_of
+from monitor.measures.reading.unreadable_values import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
 from monitor.model.unpaired import ARM_COLUMN

@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from monitor.boundary.deadline import Deadline, OverdueError
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.scratch import room_trouble
+from monitor.boundary.temporary_database import room_trouble
 from monitor.model.errors import SourceError
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 

@@ -21,8 +21,8 @@ from typing import IO, Any, TypeVar
 import pyarrow.parquet
 
 from monitor.boundary.foreign_errors import file_cause, store_cause
-from monitor.boundary.scratch import no_temporary_folder
 from monitor.boundary.slot_templates import fill_slot
+from monitor.boundary.temporary_database import no_temporary_folder
 from monitor.model.errors import SourceError
 from monitor.sources.file import STORES, FileOptions
 from monitor.sources.tables import MissingTableError

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from monitor.boundary.scratch import sql_text
+from monitor.boundary.temporary_database import sql_text
 from monitor.measures.reading.ids import describe_type, is_list, is_text
 from monitor.model.errors import SourceError
 from monitor.sources.columns import require_columns, root_of

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
 from monitor.boundary.deadline import Deadline, OverdueError
-from monitor.boundary.scratch import sql_text
 from monitor.boundary.slot_templates import fill_slot
+from monitor.boundary.temporary_database import sql_text
 from monitor.measures.reading.ids import one_array
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable

@@ -27,7 +27,7 @@ from monitor.boundary.options import (
     web_url_of,
 )
 from monitor.boundary.options.one_of import OneOf
-from monitor.boundary.options.problems import placed
+from monitor.boundary.options.problems import with_key_paths
 from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.boundary.web_proxy import Proxy
@@ -293,7 +293,7 @@ class HttpSourceOptions(HttpOptions):
     def _prepared(cls, data: Mapping[str, Any], base: str | None) -> Mapping[str, Any]:
         if not isinstance(data.get("profile"), str):
             return data
-        return placed(with_profile(data, base), data)
+        return with_key_paths(with_profile(data, base), data)
 
     def _problems(self) -> Iterator[str]:
         templates = f"{self.address} {json.dumps(self.body, default=str)}"

@@ -18,7 +18,7 @@ from monitor.boundary.deadline import (
 from monitor.boundary.foreign_errors import redis_cause
 from monitor.boundary.slot_templates import fill_slot
 from monitor.measures.reading.lists import parse_json
-from monitor.measures.reading.tally import Tally
+from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest

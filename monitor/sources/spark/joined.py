@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from monitor.boundary.deadline import Deadline
 from monitor.measures.reading.ids import MAX_ID_LENGTH, id_column, one_array
-from monitor.measures.reading.tally import unreadable_of
+from monitor.measures.reading.unreadable_values import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.ports import Measurer
 from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.options import format_duration
-from monitor.measures.reading.tally import Tally, unreadable_of
+from monitor.measures.reading.unreadable_values import Tally, unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest

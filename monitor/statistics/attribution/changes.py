@@ -12,6 +12,7 @@ from monitor.measures.kernels import PAD, blocks
 from monitor.measures.kernels.exposure import compact_codes, weigh_changes
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import Change, ExampleLists, UserGroup
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, PairBatch
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
 
@@ -23,6 +24,31 @@ STILL_LISTED = 0.02
 CHANGES = tuple(Change)
 ChangeKinds: TypeAlias = npt.NDArray[np.int8]
 """The kind of change of each pair, int8 (n,), as an index in `CHANGES`."""
+
+
+@immutable
+class ItemCounts:
+    """How many users had each item in their former list, and have it in their present list.
+
+    Each array has the shape (items,).
+    """
+
+    items: Codes
+    before: Integers
+    now: Integers
+
+    @property
+    def weighed_changes(self) -> Floats:
+        """How much the number of users of each item changed, weighed as in `exposure_jump`."""
+        return weigh_changes(self.before, self.now)
+
+
+@immutable
+class RemovedItems:
+    """Items that hardly any user has now, and the share of places in former lists they filled."""
+
+    items: Codes
+    exposure: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,46 +131,48 @@ class OwnLists:
         return np.where(is_there, is_first.argmax(axis=1), -1)
 
     @cached_property
-    def item_counts(self) -> tuple[Codes, Integers, Integers]:
-        """All items, their numbers of former lists, and their numbers of present lists.
-
-        Each array has the shape (items,). Only users with lists in both runs are counted.
-        """
+    def item_counts(self) -> ItemCounts:
+        """The users of each item, among the users with lists in both runs."""
         has_both = (self.former_lengths > 0) & (self.present_lengths > 0)
-        former, present, items = compact_codes(self.former[has_both], self.present[has_both])
-        return items, _count_items(former, len(items)), _count_items(present, len(items))
-
-    @property
-    def weighed_changes(self) -> Floats:
-        """How much the number of lists of each item changed, weighed as in `exposure_jump`."""
-        _, before, after = self.item_counts
-        return weigh_changes(before, after)
+        return _count_users(self.former[has_both], self.present[has_both])
 
     @property
     def has_most_moved(self) -> Flags:
-        """Whether the user's list gained or lost the item with the largest weighed change."""
-        items, before, after = self.item_counts
-        if not len(items):
-            return np.zeros(len(self.present_lengths), dtype=np.bool_)
-        change = after - before
-        most_moved = int(np.argmax(self.weighed_changes))
-        was_there = (self.former == items[most_moved]).any(axis=1)
-        is_there = (self.present == items[most_moved]).any(axis=1)
-        has_changed: Flags = is_there & ~was_there
-        if change[most_moved] < 0:
-            has_changed = was_there & ~is_there
-        return has_changed
+        """Whether the list gained the item that most users gained, or lost the item that most lost.
 
-    def find_removed(self, least_lists: int) -> tuple[Codes, float]:
-        """Return the items that were in at least ``least_lists`` lists and that were removed.
-
-        The second value is the share of all places in the former lists that these items filled.
+        It is the item with the largest weighed change. The number of its users rose or fell.
         """
-        former, present, items = compact_codes(self.former, self.present)
-        before = _count_items(former, len(items))
-        after = _count_items(present, len(items))
-        is_removed = (before >= least_lists) & (after <= STILL_LISTED * before)
-        return items[is_removed], float(before[is_removed].sum() / max(1, before.sum()))
+        counts = self.item_counts
+        if not len(counts.items):
+            return np.zeros(len(self.present_lengths), dtype=bool)
+        most_moved = int(np.argmax(counts.weighed_changes))
+        item = counts.items[most_moved]
+        was_there = (self.former == item).any(axis=1)
+        is_there = (self.present == item).any(axis=1)
+        if counts.now[most_moved] < counts.before[most_moved]:
+            return np.asarray(was_there & ~is_there)
+        return np.asarray(is_there & ~was_there)
+
+    def find_removed(self, least_users: int) -> RemovedItems:
+        """Return the items that at least ``least_users`` users had, and that hardly any has now."""
+        counts = _count_users(self.former, self.present)
+        has_gone = counts.now <= STILL_LISTED * counts.before
+        is_removed = (counts.before >= least_users) & has_gone
+        places = counts.before[is_removed].sum()
+        return RemovedItems(
+            items=counts.items[is_removed],
+            exposure=float(places / max(1, counts.before.sum())),
+        )
+
+
+def _count_users(former_lists: Codes, present_lists: Codes) -> ItemCounts:
+    """Return the users of each item. A list has an item at most once."""
+    former, present, items = compact_codes(former_lists, present_lists)
+    return ItemCounts(
+        items=items,
+        before=_count_items(former, len(items)),
+        now=_count_items(present, len(items)),
+    )
 
 
 def _count_items(codes: Codes, items: int) -> Integers:
@@ -365,13 +393,14 @@ def group_users(  # noqa: PLR0913 - what is known of the users
         )
         groups.append(group)
 
-    def growth(group: UserGroup) -> float:
-        # This is (share - share_before) * distance / share, where distance / share is the mean. The
-        # distance is a factor because otherwise a group with small changes of many lists would come
-        # before a group with replaced lists.
-        return group.distance * (1 - (group.share_before or 0.0) / group.share)
+    return tuple(sorted(groups, key=_growth, reverse=True))
 
-    return tuple(sorted(groups, key=growth, reverse=True))
+
+def _growth(group: UserGroup) -> float:
+    # This is (share - share_before) * distance / share, where distance / share is the mean distance
+    # of a user. The distance is a factor because otherwise a group with small changes of many lists
+    # would come before a group with replaced lists.
+    return group.distance * (1 - (group.share_before or 0.0) / group.share)
 
 
 def _most_typical_first(parts: Parts, rows: Rows) -> Rows:

@@ -237,7 +237,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
     # The segments with the greatest F1 come first.
     names = [name for name in scores if name != ALL and scores[name] > 0]
-    names.sort(key=scores.__getitem__, reverse=True)
+    names.sort(key=lambda name: -scores[name])
     best = ALL
     if names and scores[names[0]] >= _BETTER * scores[ALL]:
         best = names[0]

@@ -1,13 +1,14 @@
 """Finds the fault that explains a drop best, or reports that users are without a list."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from monitor.model.arrays import Flags, Rows
-from monitor.model.explanation import FaultKind, Finding
+from monitor.model.explanation import SIMILAR_FAULTS, FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
@@ -73,19 +74,21 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     lost_by_segment = {name: row.count_lost(arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
     users = everybody.asked
-    expected = (usual or 0.0) * users
-    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(expected))
-    if lost - expected < least_excess:
+    usually_lost = (usual or 0.0) * users
+    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(usually_lost))
+    if lost - usually_lost < least_excess:
         return None
     segment = _find_segment_of_lost(rows, lost_by_segment)
     lost_there = lost_by_segment[segment]
     users_there = rows[segment].asked
-    detail = {"empty": everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0) / lost}
+    empty = everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0)
+    detail = {"empty": empty / lost}
     if usual is not None:
         detail["before"] = usual  # "before" is the key in stored explanations
+    arms = [each for each in Arm if everybody.count_lost(each) >= lost / 2]
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if everybody.count_lost(each) >= lost / 2),
+        arms=tuple(arms),
         segment=segment,
         segment_share=lost_there / users_there,
         users=lost,
@@ -177,18 +180,25 @@ def find_fault(scene: Scene) -> Fault | None:
 
 
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether the suspicion only repeats a more specific suspicion of the same arm.
+    """Whether the suspicion only repeats a more specific suspicion.
 
-    For example, if lists became shorter, their items seem to be replaced too. The suspicion is
-    covered if the more specific fault hit nearly all of its users.
+    There are two cases:
+
+    - A more specific fault of the same arm hit nearly all of its users. For example, if lists
+      became shorter, their items seem to be replaced too.
+    - Both arms have the same fault. For example, if both arms put one item first, their lists
+      become more similar.
     """
+    specific = [other for other in suspicions if other.kind not in _MODEL_KINDS]
+    if suspicion.kind in SIMILAR_FAULTS:
+        arms_by_kind = defaultdict(set)
+        for other in specific:
+            arms_by_kind[other.kind].add(other.arm)
+        return set(Arm) in arms_by_kind.values()
     if suspicion.kind not in _MODEL_KINDS:
         return False
-    for other in suspicions:
-        is_specific = other.arm is suspicion.arm and other.kind not in _MODEL_KINDS
-        if is_specific and other.hit[suspicion.hit].mean() >= _NEARLY_ALL:
-            return True
-    return False
+    of_arm = [other for other in specific if other.arm is suspicion.arm]
+    return any(other.hit[suspicion.hit].mean() >= _NEARLY_ALL for other in of_arm)
 
 
 def _select_finding(
@@ -235,24 +245,28 @@ def _share(finding: Finding) -> float:
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
     """Return a suspicion with its segment, its number of users, and its share of the drop."""
     # Users that cannot be judged are assumed to behave like the users that can be judged.
-    judged_rows = {name: rows[suspicion.judged[rows]] for name, rows in scene.segments.items()}
+    judged_segments = {}
+    for name, members in scene.segments.items():
+        judged_segments[name] = members[suspicion.judged[members]]
     segment = suspicion.segment
     if segment == ALL:
-        segment = find_place(suspicion.hit, suspicion.usual, judged_rows)
+        segment = find_place(suspicion.hit, suspicion.usual, judged_segments)
     rows = rows_of_place(segment, scene.segments)
-    judged = rows_of_place(segment, judged_rows)
+    judged = rows_of_place(segment, judged_segments)
     # Many new items also change the order of the common items. Then the new items are the fault.
     if suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
     if suspicion.habit is None:
         # ``hit`` shows exactly who was hit, also outside of the segment.
         share = float(suspicion.hit[judged].mean())
-        users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_rows[ALL])
+        users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
     else:
         share = _estimate_share(suspicion.habit, suspicion, scene, judged)
         users = share * len(rows)
     likely_hit = _select_likely_hit(suspicion, scene, rows, share)
     is_order = suspicion.kind is FaultKind.REORDERED
+    # The number of users is exact if exactly all users of the segment are hit.
+    hits_segment = suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
@@ -262,29 +276,29 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_share_of_drop(likely_hit, scene, is_order=is_order),
         detail=suspicion.detail,
-        is_exact=bool(suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)),
+        is_exact=bool(hits_segment),
     )
 
 
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
     """Return the users that were probably hit, (n,).
 
-    ``share`` is the share of the users in ``rows`` that was hit. If nearly all were hit, all users
-    in ``rows`` are returned. All habits except `Habit.MOVED` show which users were hit. How far a
-    list moved does not show this, because some healthy lists move as far. But hit lists move
-    farther on average. So the users whose lists moved farthest are returned.
+    ``share`` is the share of the users in ``rows`` that was hit.
     """
     if share >= _NEARLY_ALL:
         likeliest = rows
     elif suspicion.habit is Habit.MOVED:
+        # Some healthy lists move as far as hit lists, so ``hit`` does not show who was hit. But hit
+        # lists move farther on average, so the users whose lists moved farthest are the likeliest.
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
         farthest_first = rows[np.argsort(-bins, kind="stable")]
         likeliest = farthest_first[: round(share * len(rows))]
     else:
+        # All other habits show who was hit.
         return suspicion.hit
-    hit = np.zeros(len(scene.batch), dtype=np.bool_)
-    hit[likeliest] = True
-    return hit
+    likely_hit = np.zeros(len(scene.batch), dtype=bool)
+    likely_hit[likeliest] = True
+    return likely_hit
 
 
 def _estimate_share(
@@ -354,23 +368,24 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     """Return the share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    The mean change of the other users is subtracted from the change of each hit user. With
-    ``is_order``, only the changed order of lists counts.
+    ``growth`` is how much a user's distance between both lists grew. The mean growth of the other
+    users is subtracted from the growth of each hit user.
     """
     if scene.changes is None or scene.drop is None:
         return None
     parts = scene.changes.parts
-    change = parts.order if is_order else parts.total
-    is_known = ~np.isnan(change)
-    hit_change = change[is_known & hit]
-    other_change = change[is_known & ~hit]
-    if not len(hit_change):
+    growth = parts.order if is_order else parts.total
+    is_known = ~np.isnan(growth)
+    growth_of_hit = growth[is_known & hit]
+    growth_of_others = growth[is_known & ~hit]
+    if not len(growth_of_hit):
         return 0.0
-    beyond_others = hit_change.mean()
-    if len(other_change):
-        beyond_others -= other_change.mean()
-    # The drop is the mean change, so the drop times the number of users is the total change.
-    share = float(beyond_others) * len(hit_change) / (int(is_known.sum()) * scene.drop)
+    growth_by_fault = growth_of_hit.mean()
+    if len(growth_of_others):
+        growth_by_fault -= growth_of_others.mean()
+    # Similarity drops by as much as the distance grows. So the drop is the mean growth, and the
+    # drop times the number of users is the total growth. Both numbers are positive.
+    share = float(growth_by_fault) * len(growth_of_hit) / (int(is_known.sum()) * scene.drop)
     return min(1.0, max(0.0, share))
 
 

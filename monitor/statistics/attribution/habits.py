@@ -110,35 +110,35 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     ``bins`` has the bin of each user for one habit, see `bin_lists`. Users with the bin -1 cannot
     be judged and are left out. ``usual`` has the usual share of each bin.
 
-    For each bin, ``present`` is the present share of users in this bin or above it, and
-    ``usually`` is the usual share. The ``surplus`` of the bin is present - factor * usually. The
-    ``factor`` is `_WANDERS`, or `_HARDLY_WANDERS` if there are few bins. Only bins are considered
-    whose present share is significantly above the usual share. The bin with the greatest surplus
-    is selected. None if no such bin has a surplus above 0, if there is only one
-    bin, or if no user can be judged.
+    For each bin, ``above`` is the present share of users in this bin or above it, and
+    ``usually_above`` is the usual share. Only bins are considered in which ``above`` is
+    significantly greater. The bin is selected in which ``above`` exceeds the greatest normal share
+    most. This share is a multiple of ``usually_above``. None if no bin exceeds it, if there is only
+    one bin, or if no user can be judged.
     """
     judged = bins[bins >= 0]
     if not len(judged):
         return None
-    present, usually = _tails(share_bins(judged), usual)
-    if len(present) == 1:
+    above, usually_above = _tails(share_bins(judged), usual)
+    if len(above) == 1:
         return None
-    factor = _HARDLY_WANDERS if len(present) <= _FEW_BINS else _WANDERS
-    most_usual = factor * usually
-    surplus = present - most_usual
-    least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually)) / len(judged)
-    surplus[present - usually < least_rise] = -np.inf
+    factor = _HARDLY_WANDERS if len(above) <= _FEW_BINS else _WANDERS
+    greatest_normal = factor * usually_above
+    surplus = above - greatest_normal
+    rise = above - usually_above
+    least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually_above)) / len(judged)
+    surplus[rise < least_rise] = -np.inf
     # All users are in the first bin or above it, so this bin is left out.
     least = 1 + int(np.argmax(surplus[1:]))
     if surplus[least] <= 0:
         return None
     return Outliers(
         least=least,
-        usual=float(most_usual[least]),
+        usual=float(greatest_normal[least]),
         # Reversing a list moves it from bin b to bin BINS - b. So it gets into a bin >= least if it
         # was in a bin <= BINS - least.
         reversed_share=float(sum(usual[: BINS - least + 1])),
-        hit_share=float((present - usually)[least] / (1 - usually[least])),
+        hit_share=float(rise[least] / (1 - usually_above[least])),
     )
 
 
@@ -231,14 +231,13 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     is_own = hit_users[:, np.newaxis] == other_users
     common_before[is_own] = 0
     common_now[is_own] = 0
-    own_share = lists.kept_share[hit_users].mean()
-    # Another user's list is as far from the user's former list as the lists of any two users are
-    # from each other.
+    # Shares of a user's former list: what is in the new list, what would be in another user's list,
+    # and what is usually kept.
+    kept_share = lists.kept_share[hit_users].mean()
     strangers_share = common_before.mean() / lists.former_lengths[hit_users].mean()
     ordinary = lists.kept_share[~hit & ~np.isnan(lists.kept_share)]
     usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
-    least_own_share = strangers_share + _STILL_OWN * (usual_share - strangers_share)
-    if own_share > least_own_share:
+    if kept_share > strangers_share + _STILL_OWN * (usual_share - strangers_share):
         return FaultKind.REPLACED
     most_common_now = common_now.max(axis=1).mean()
     most_common_before = common_before.max(axis=1).mean()

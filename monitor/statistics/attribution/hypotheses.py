@@ -30,6 +30,9 @@ _LEAST_USERS = 5
 # Nearly the same lists and interleaved lists are reported for at least this share of the users of a
 # segment, because in some healthy runs both trainings happen to be alike.
 _LEAST_ALIKE = 0.05
+# If at least this share of the users has lists that are like the other arm's, these users explain
+# why lists became more alike. If fewer do, the lists of all users are compared.
+_MANY_ALIKE = 0.25
 # If the lists of at least this share of the users became more alike, those of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
@@ -54,8 +57,9 @@ _TIMES_SHIFTED = 2
 # Lists are shifted only if the items that were added or removed in front differ from user to user.
 # So no item is that of more than this share of the users.
 _MOST_COMMON = 0.5
-# The other items must have moved by at least this part of the number of items in front.
-_LEAST_MOVE = 0.5
+# The other items must have moved by at least this part of the number of items in front. It is 1/3,
+# because in a list of 5 items of which 3 are gone, new items come between the other items.
+_LEAST_MOVE = 1 / 3
 # In a list in random order, this share of the pairs of items is in reversed order.
 _TURNED_AT_RANDOM = 0.5
 # At most about this many lists are read to find by how many places lists are shifted.
@@ -150,9 +154,9 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         similar = [_find_similar(scene, kind) for kind in _SIMILAR]
-        if not any(similar):
-            similar = [_find_all_alike(scene, scene.changes)]
         suspicions += similar
+        if not any(each is not None and each.hit.mean() >= _MANY_ALIKE for each in similar):
+            suspicions.append(_find_all_alike(scene, scene.changes))
     suspicions += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
@@ -200,8 +204,9 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
     suspicions = []
     newly_shared = is_shared & ~was_shared
-    if _is_increase(newly_shared, was_shared & ~is_shared, least):
-        everybody = np.ones(len(codes), dtype=np.bool_)
+    no_longer_shared = was_shared & ~is_shared
+    if _is_increase(newly_shared, no_longer_shared, least):
+        everybody = np.ones(len(codes), dtype=bool)
         suspicion = Suspicion(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
         )
@@ -226,7 +231,7 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
     was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
-    everybody = np.ones(len(codes), dtype=np.bool_)
+    everybody = np.ones(len(codes), dtype=bool)
     few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
     suspicion = _describe_shared(scene, few, group)
     return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
@@ -286,15 +291,15 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
-    users = rows[bins[rows] == 1]
-    # Users come first if their lists were different in the earlier run.
-    users = users[np.argsort(bins_before[users], kind="stable")]
-    count = int((bins_before[users] != 1).sum())
+    similar = rows[bins[rows] == 1]
+    # The users whose lists were not similar in the earlier run come first.
+    newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
+    hit_users = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
-        count = round(outliers.hit_share * len(rows))
-    hit = np.zeros(len(bins), dtype=np.bool_)
-    hit[users[:count]] = True
+        hit_users = round(outliers.hit_share * len(rows))
+    hit = np.zeros(len(bins), dtype=bool)
+    hit[newly_similar_first[:hit_users]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
     return Suspicion(
@@ -307,28 +312,32 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
 
 
 def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Find all users, if the two lists of most users became more similar. Else None.
+    """Suspect that the lists of all users became more similar, if those of most users did.
 
-    If nearly all lists look interleaved, they are, even if many of them usually look so.
+    If nearly all lists look interleaved, the suspicion is that they are interleaved. None if the
+    mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
         return None
-    bins = _bin_likeness(scene.batch, changes.is_known)
-    bins_before = _bin_likeness(changes.former, changes.is_known)
+    everybody = changes.is_known
+    bins = _bin_likeness(scene.batch, everybody)
+    bins_before = _bin_likeness(changes.former, everybody)
     if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
         return None
-    everybody = changes.is_known
-    suspicion = Suspicion(
-        kind=FaultKind.ALIKE,
+    kind = FaultKind.ALIKE
+    # The lists are more alike than before, but need not be nearly the same.
+    detail = {"is_more_alike": 1.0}
+    looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if looks_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+        kind = FaultKind.INTERLEAVED
+        detail = {}
+    return Suspicion(
+        kind=kind,
         arm=_changed_more(scene, everybody),
         hit=everybody,
         judged=everybody,
-        detail={"is_slight": 1.0},
+        detail=detail,
     )
-    is_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if is_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
-        suspicion = replace(suspicion, kind=FaultKind.INTERLEAVED, detail={})
-    return suspicion
 
 
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
@@ -388,17 +397,19 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     None if there are hardly more such users than users with longer lists.
     """
     _, lengths = scene.batch.of(arm)
-    _, usual_lengths = _lists_before(scene, arm)
-    is_judged = usual_lengths > 0
-    is_shorter = is_judged & (lengths > 0) & (lengths < usual_lengths)
-    is_longer = is_judged & (lengths > usual_lengths)
+    _, lengths_before = _lists_before(scene, arm)
+    is_judged = lengths_before > 0
+    is_shorter = is_judged & (lengths > 0) & (lengths < lengths_before)
+    is_longer = is_judged & (lengths > lengths_before)
     if not _is_increase(is_shorter, is_longer):
         return None
+    # Duplicates are removed from lists, and this makes them shorter. If all lists with duplicates
+    # are among the shorter lists, they are this share of the shorter lists.
+    from_duplicates = _share_duplicated(scene, arm) / float(is_shorter.mean())
     detail = {
         "now": float(np.median(lengths[is_shorter])),
-        "before": float(np.median(usual_lengths[is_shorter])),
-        # The share of the shorter lists that the removal of duplicates can explain at most.
-        "duplicated": min(1.0, _share_duplicated(scene, arm) / float(is_shorter.mean())),
+        "before": float(np.median(lengths_before[is_shorter])),
+        "duplicated": min(1.0, from_duplicates),
     }
     return Suspicion(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
@@ -443,16 +454,16 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     None if such items filled few places of the former lists, or if other items changed too.
     """
     lists = changes.lists[arm]
-    frequent_items, frequent_share = lists.find_removed(_LISTED)
+    frequent = lists.find_removed(_LISTED)
     # The items that the other arm's lists lost in this run show how many usually disappear.
-    _, usual_share = changes.lists[arm.other].find_removed(_LISTED)
-    least_share = _LEAST_REMOVED + _TIMES_USUAL * usual_share
-    if frequent_share < least_share or len(frequent_items) < _LEAST_ITEMS:
+    usual = changes.lists[arm.other].find_removed(_LISTED)
+    least_exposure = _LEAST_REMOVED + _TIMES_USUAL * usual.exposure
+    if frequent.exposure < least_exposure or len(frequent.items) < _LEAST_ITEMS:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
-    removed, share = lists.find_removed(_RARELY_LISTED)
-    is_removed = np.isin(lists.former, removed)
+    removed = lists.find_removed(_RARELY_LISTED)
+    is_removed = np.isin(lists.former, removed.items)
     # If the lists lost many other items too, they changed for another reason.
     if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
@@ -461,7 +472,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
         arm=arm,
         hit=np.asarray(is_removed.any(axis=1)),
         judged=changes.is_known,
-        detail={"items": float(len(removed)), "exposure": share},
+        detail={"items": float(len(removed.items)), "exposure": removed.exposure},
     )
 
 
@@ -471,52 +482,58 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     If some items rose and others fell, one direction is used: that of the item with the largest
     weighed change. None if there are no such items, or if other items changed too.
     """
-    lists = changes.lists[arm]
-    items, lists_before, lists_now = lists.item_counts
-    users = int(changes.is_known.sum())
-    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
-    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
-    usual_users = users * sum(usual_share_moved)
-    least_change = max(_TIMES_MOVED * usual_users, _LEAST_USERS + _MORE * math.sqrt(usual_users))
-    weighed = lists.weighed_changes
+    counts = changes.lists[arm].item_counts
+    weighed = counts.weighed_changes
+    least_change = _least_item_change(scene, changes, arm)
     if weighed.max(initial=0.0) < least_change:
         return None
     most_moved = int(np.argmax(weighed))
-    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
-    is_moved = (weighed >= least_change) & ((lists_now > lists_before) == has_risen)
-    count_before = np.isin(lists.former, items[is_moved]).sum(axis=1)
-    count_now = np.isin(lists.present, items[is_moved]).sum(axis=1)
-    hit = count_now > count_before if has_risen else count_now < count_before
-    hit &= changes.is_known
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(count_now - count_before)):
+    rises = counts.now > counts.before
+    has_risen = bool(rises[most_moved])
+    is_moved = (weighed >= least_change) & (rises == has_risen)
+    moved = _count_gained(changes.lists[arm], counts.items[is_moved])
+    if not has_risen:
+        moved = -moved
+    hit = changes.is_known & (moved > 0)
+    if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
         return None
-    kind, detail = _describe_moved(lists, is_moved, most_moved, users)
-    return Suspicion(kind=kind, arm=arm, hit=hit, judged=changes.is_known, detail=detail)
-
-
-def _describe_moved(
-    lists: OwnLists, is_moved: Flags, most_moved: int, users: int
-) -> tuple[FaultKind, dict[str, float]]:
-    """Return the kind and the detail of the fault of the items that moved.
-
-    The kind is `ITEMS_GONE` if the items fell, and if at most `STILL_LISTED` of their places are
-    left. Otherwise it is `ITEMS_RISEN` or `ITEMS_FALLEN`. ``is_moved`` (items,) marks the items.
-    ``most_moved`` is the row of the item that moved most. ``users`` is the number of users whose
-    changes are known.
-    """
-    _, lists_before, lists_now = lists.item_counts
-    has_risen = bool(lists_now[most_moved] > lists_before[most_moved])
-    detail = {"items": float(is_moved.sum())}
-    places_before = lists_before[is_moved].sum()
-    places_now = lists_now[is_moved].sum()
-    if not has_risen and places_now <= STILL_LISTED * places_before:
+    users = int(changes.is_known.sum())
+    # Healthy lists gain and lose such items about equally often.
+    by_chance = changes.is_known & (moved < 0)
+    kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
+    detail = {
+        "items": float(is_moved.sum()),
+        "before": float(counts.before[most_moved] / users),
+        "now": float(counts.now[most_moved] / users),
+    }
+    places_before = counts.before[is_moved].sum()
+    if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         kind = FaultKind.ITEMS_GONE
-        detail["exposure"] = float(places_before / max(1, lists_before.sum()))
-    else:
-        kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
-        detail["before"] = float(lists_before[most_moved] / users)
-        detail["now"] = float(lists_now[most_moved] / users)
-    return kind, detail
+        exposure = float(places_before / max(1, counts.before.sum()))
+        detail = {"items": detail["items"], "exposure": exposure}
+    return Suspicion(
+        kind=kind,
+        arm=arm,
+        hit=hit,
+        judged=changes.is_known,
+        usual=float(by_chance.sum()) / users,
+        detail=detail,
+    )
+
+
+def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+    """Return the weighed change from which an item is at fault. It is a number of users."""
+    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
+    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
+    usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
+    return max(_TIMES_MOVED * usual_users, _LEAST_USERS + _MORE * math.sqrt(usual_users))
+
+
+def _count_gained(lists: OwnLists, items: Codes) -> Integers:
+    """Return how many of these items each user's list gained, (n,). Lost items count as -1."""
+    count_before = np.isin(lists.former, items).sum(axis=1)
+    count_now = np.isin(lists.present, items).sum(axis=1)
+    return np.asarray(count_now - count_before)
 
 
 def _keeps_rest(
@@ -542,26 +559,32 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     None if there are hardly more such users than usual, or if the items in front are the same for
     many users. None also if the items behind did not move, were replaced, or changed their order.
     """
+    lists = changes.lists[arm]
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
         suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if suspicion is None:
             continue
         hit = suspicion.hit
-        # ``with_front`` are the lists that have the items in front.
-        lists = changes.lists[arm]
-        with_front, without_front = lists.former[hit], lists.present[hit]
-        if habit is Habit.FIRST_NEW:
-            with_front, without_front = without_front, with_front
-        _, users_by_first = np.unique(with_front[:, 0], return_counts=True)
-        differs_by_user = users_by_first.max() <= _MOST_COMMON * users_by_first.sum()
+        if habit is Habit.FIRST_GONE:
+            with_front, without_front = lists.former[hit], lists.present[hit]
+        else:
+            with_front, without_front = lists.present[hit], lists.former[hit]
+        if _has_common_first(with_front):
+            continue
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
-        is_shifted = differs_by_user and _median_move(places) >= _LEAST_MOVE * in_front
-        is_shifted = is_shifted and _keeps_order(scene, lists, suspicion)
-        if is_shifted and _keeps_rest(scene, changes, arm, hit, in_front):
+        has_moved = _median_move(places) >= _LEAST_MOVE * in_front
+        keeps_rest = _keeps_rest(scene, changes, arm, hit, in_front)
+        if has_moved and keeps_rest and _keeps_order(scene, lists, suspicion):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
             return replace(suspicion, detail=detail)
     return None
+
+
+def _has_common_first(lists: Codes) -> bool:
+    """Whether more than `_MOST_COMMON` of the lists have the same first item."""
+    _, users_by_first = np.unique(lists[:, 0], return_counts=True)
+    return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
 def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
@@ -700,7 +723,7 @@ def _find_by_habit(
         return None
     segment, outliers = largest
     rows = scene.segments[segment]
-    hit = np.zeros(len(bins), dtype=np.bool_)
+    hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
     return Suspicion(
         kind=kind,

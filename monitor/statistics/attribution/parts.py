@@ -143,7 +143,7 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
         # The alignment has k rows. Farther behind, all lists of the block are padded. An item that
         # the other list does not have is at the position k.
         k = alignment.k
-        was_common = np.zeros(before_cut.candidate[rows].shape, dtype=np.bool_)
+        was_common = np.zeros(before_cut.candidate[rows].shape, dtype=bool)
         is_common = np.zeros_like(was_common)
         was_common[:, :k] = (alignment.positions < k).T
         is_common[:, :k] = (alignment.candidate_positions < k).T
@@ -202,15 +202,8 @@ def _share_of_order(replacing: Floats, moving: Floats) -> Floats:
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:
     """Return the batch with the baseline's lists in place of the candidate's lists."""
-    scores = batch.scores
-    weights = batch.weights
-    return replace(
-        batch,
-        candidate=batch.baseline,
-        candidate_lengths=batch.baseline_lengths,
-        scores=scores and ByArm(baseline=scores.baseline, candidate=scores.baseline),
-        weights=weights and ByArm(baseline=weights.baseline, candidate=weights.baseline),
-    )
+    twice = replace(batch, candidate=batch.baseline, candidate_lengths=batch.baseline_lengths)
+    return _change_values(twice, lambda values: replace(values, candidate=values.baseline))
 
 
 def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
@@ -225,13 +218,21 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
     def cut(values: ByArm) -> ByArm:
         return replace(values, candidate=np.where(is_inside, values.candidate, np.nan))
 
-    return replace(
+    cut_batch = replace(
         batch,
         candidate=np.where(is_inside, batch.candidate, np.int32(PAD)),
         candidate_lengths=np.minimum(batch.candidate_lengths, lengths),
-        scores=batch.scores and cut(batch.scores),
-        weights=batch.weights and cut(batch.weights),
     )
+    return _change_values(cut_batch, cut)
+
+
+def _change_values(batch: PairBatch, change: Callable[[ByArm], ByArm]) -> PairBatch:
+    """Return the batch with changed scores of items and changed weights, if it has any."""
+    if batch.scores is not None:
+        batch = replace(batch, scores=change(batch.scores))
+    if batch.weights is not None:
+        batch = replace(batch, weights=change(batch.weights))
+    return batch
 
 
 def _with_copies(batch: PairBatch) -> PairBatch:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Flags, Floats, Integers
 from monitor.model.immutable import immutable
@@ -56,8 +55,8 @@ class Reference:
 
 
 def compute_reference(
-    values: ArrayLike,
-    errors: ArrayLike,
+    values: Floats,
+    errors: Floats,
     *,
     phases: Sequence[Phases] = (),
     alerts: PastAlerts | None = None,
@@ -74,13 +73,11 @@ def compute_reference(
     variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986). If all sampling
     errors are equal, the limits by Student's t are exact.
     """
-    past = np.asarray(values, dtype=np.float64)
-    past_errors = np.asarray(errors, dtype=np.float64)
     # A run is used if its value is finite and its sampling error is finite and at least 0.
-    has_error = np.isfinite(past_errors) & (past_errors >= 0)
-    past = np.where(np.isfinite(past) & has_error, past, np.nan)
+    has_error = np.isfinite(errors) & (errors >= 0)
+    past = np.where(np.isfinite(values) & has_error, values, np.nan)
     if alerts is None:
-        none = np.zeros(past.shape, dtype=np.bool_)
+        none = np.zeros(past.shape, dtype=bool)
         alerts = PastAlerts(healthy=~none, alerting=none, firing=none)
     seasonal = remove_seasons(past, phases, alerts.alerting, side)
     levels = find_levels(seasonal.values, alerts)
@@ -89,8 +86,8 @@ def compute_reference(
         # were shifted to one level.
         seasonal = remove_seasons(past + levels.shift, phases, alerts.alerting, side)
     used_values = np.where(levels.is_used, seasonal.values, np.nan)
-    past_errors = np.where(np.isnan(used_values), np.nan, past_errors)
-    moments = measure_moments(*keep_newest(used_values, past_errors, WINDOW))
+    used_errors = np.where(np.isnan(used_values), np.nan, errors)
+    moments = measure_moments(*keep_newest(used_values, used_errors, WINDOW))
     # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
     left = 1.0 - seasonal.paid
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
@@ -106,7 +103,7 @@ def compute_reference(
         df=moments.df * left,
         runs=moments.runs,
         used_values=used_values,
-        errors=past_errors,
+        errors=used_errors,
         since=levels.since,
         has_moved=levels.has_moved,
         before=levels.before,
@@ -126,7 +123,7 @@ class Prediction:
     df: Floats
 
 
-def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Prediction:
+def predict(reference: Reference, errors_now: Floats, share: Floats | float) -> Prediction:
     """Compute the prediction limits of the next run.
 
     ``errors_now`` has the sampling errors of the next run, (m,). ``share`` is the chance of a false
@@ -134,8 +131,8 @@ def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Pr
     center, and extra sampling variance. The last term is added only if the next run has a larger
     sampling variance than past runs.
     """
-    scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
-    reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
+    scale, df = _scale(reference, errors_now)
+    reach = -scipy.special.stdtrit(df, share) * scale
     reach = np.where(np.isnan(reach), np.inf, reach)
     center = np.nan_to_num(reference.center)
     return Prediction(low=center - reach, high=center + reach, scale=scale, df=df)
@@ -143,8 +140,8 @@ def predict(reference: Reference, errors_now: ArrayLike, share: ArrayLike) -> Pr
 
 def compute_p_values(
     reference: Reference,
-    values_now: ArrayLike,
-    errors_now: ArrayLike,
+    values_now: Floats,
+    errors_now: Floats,
     *,
     direction: Direction = Direction.BELOW,
 ) -> Floats:
@@ -153,21 +150,19 @@ def compute_p_values(
     A p-value is the chance that a healthy run is at least as far from the center as this run, on
     the side of ``direction``. NaN if the reference or the run has no value.
     """
-    scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
+    scale, df = _scale(reference, errors_now)
     sign = 1.0 if direction is Direction.BELOW else -1.0
-    p: Floats = scipy.special.stdtr(
-        df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale
-    )
+    p: Floats = scipy.special.stdtr(df, sign * (values_now - reference.center) / scale)
     return p
 
 
-def z_of_p_value(p: ArrayLike) -> Floats:
+def z_of_p_value(p: Floats) -> Floats:
     """Convert a one-sided p-value to a standard normal z. A small p gives a large z.
 
     z is finite even for p = 0 and p = 1.
     """
     most = 1.0 - np.finfo(np.float64).epsneg
-    z: Floats = -scipy.special.ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, most))
+    z: Floats = -scipy.special.ndtri(np.clip(p, LEAST_P, most))
     return z
 
 

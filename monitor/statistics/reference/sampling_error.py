@@ -61,16 +61,16 @@ def to_angle(share: ArrayLike, users: ArrayLike) -> tuple[Floats, Floats]:
     For x users the angle is arcsin sqrt((x + 3/8) / (n + 3/4)). Its error is 1 / (2 sqrt(n + 1/2))
     (Anscombe 1948). On this scale Student's t is valid for rare shares too.
     """
-    n = np.asarray(users, dtype=np.float64)
-    affected = np.asarray(share, dtype=np.float64) * n
+    n = np.asarray(users, dtype=float)
+    affected = np.asarray(share, dtype=float) * n
     # The angle is never 0, because no run proves that a fault is impossible.
     return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
 
 
 def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
     """Convert an angle back to a share of n users, in [0, 1]."""
-    n = np.asarray(users, dtype=np.float64)
-    bounded = np.clip(np.asarray(angle, dtype=np.float64), 0.0, np.pi / 2)
+    n = np.asarray(users, dtype=float)
+    bounded = np.clip(np.asarray(angle, dtype=float), 0.0, np.pi / 2)
     share: Floats = np.clip(((n + 0.75) * np.sin(bounded) ** 2 - 0.375) / n, 0.0, 1.0)
     return share
 
@@ -80,8 +80,8 @@ def to_count(angle: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
 
     They are whole numbers or NaN.
     """
-    users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
-    counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
+    users = np.rint(0.25 / np.square(np.asarray(error, dtype=float)) - 0.5)
+    counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=float)) ** 2 - 0.375)
     return np.maximum(counts, 0.0), users
 
 

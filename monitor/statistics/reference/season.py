@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.model.immutable import immutable
@@ -98,7 +97,7 @@ def remove_seasons(
     would alert a week after sudden similarity, because then normal lists are less similar.
     """
     if alerting is None:
-        alerting = np.zeros(values.shape, dtype=np.bool_)
+        alerting = np.zeros(values.shape, dtype=bool)
     if side is None:
         side = np.zeros(values.shape[1])
     total = _without_season(values)
@@ -128,7 +127,7 @@ def _remove(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Se
         return _without_season(values)
     past = phases.past[:runs]
     names, rows = np.unique(past, return_inverse=True)
-    member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
+    member = (rows[:, np.newaxis] == np.arange(len(names))).astype(float)
     # All runs of one day are one recurrence of the weekday.
     blocks = np.flatnonzero(np.diff(past, prepend=-1))
     patterns = _find_patterns(values, phases, rows, blocks, alerting)
@@ -233,10 +232,10 @@ def _find_patterns(
     """
     runs = len(rows)
     series = values.shape[1]
-    faults, outdated, stays = (np.zeros((runs, series), dtype=np.bool_) for _ in range(3))
+    faults, outdated, stays = (np.zeros((runs, series), dtype=bool) for _ in range(3))
     least = np.full(series, LEAST_IN_PHASE)
     echo = np.full(series, np.nan)
-    is_new = np.zeros(series, dtype=np.bool_)
+    is_new = np.zeros(series, dtype=bool)
     with_alerts = np.flatnonzero(alerting.any(axis=0))
     if with_alerts.size:
         cycle = runs * (rows.max() + 1) / len(blocks)
@@ -299,8 +298,8 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
     Returns which runs of such a phase are older than these blocks, (runs, m), and which blocks
     these are, (blocks, m).
     """
-    outdated = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_)
-    recurring = np.zeros(ill.shape, dtype=np.bool_)
+    outdated = np.zeros((len(rows), ill.shape[1]), dtype=bool)
+    recurring = np.zeros(ill.shape, dtype=bool)
     for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
         of_phase = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(of_phase) + 1 - RECURRING):
@@ -358,7 +357,7 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     return falls
 
 
-def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
+def correlate(values: Floats, chance: Floats | float = 1e-3) -> Floats:
     """Cautious estimate of the lag-1 correlation of past runs, (m,), in [0, MOST_CORRELATION].
 
     ``values`` have the shape (runs, m), oldest first. Runs with NaN are ignored.
@@ -367,8 +366,7 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     histories are shrunk towards PRIOR_CORRELATION. Then standard errors are added. Their number
     grows as the ``chance`` of a false alert becomes smaller. A negative correlation becomes 0.
     """
-    past = np.asarray(values, dtype=np.float64)
-    near = pull_in(past, find_median(past))
+    near = pull_in(values, find_median(values))
     products = near[1:] * near[:-1]
     pairs = np.sum(~np.isnan(products), axis=0)
     power = np.nansum(near**2, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)
@@ -383,15 +381,14 @@ def correlate(values: ArrayLike, chance: ArrayLike = 1e-3) -> Floats:
     return correlation
 
 
-def discount(z: ArrayLike, correlation: ArrayLike) -> Floats:
+def discount(z: Floats, r: Floats) -> Floats:
     """Multiply z by sqrt((1 - r) / (1 + r)), so that it can be summed over correlated runs.
 
-    Here r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r)
+    r >= 0 is the lag-1 correlation. A sum over an autoregressive series has (1 + r) / (1 - r)
     times the variance of a sum over independent runs. This is an approximation that simulations
     confirm.
     """
-    r = np.asarray(correlation, dtype=np.float64)
-    discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
+    discounted: Floats = z * np.sqrt((1.0 - r) / (1.0 + r))
     return discounted
 
 
@@ -423,7 +420,7 @@ def no_evidence(series: int) -> TrendEvidence:
     return TrendEvidence(mass=empty, rise=empty, since=np.zeros(empty.shape, dtype=np.intp))
 
 
-def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
+def update_evidence(evidence: TrendEvidence, z: Floats) -> TrendEvidence:
     """Update the evidence by one more run with ``z`` (m,). A NaN changes nothing.
 
     z is positive on the side that alerts. It is cut to MOST_Z. For a drift of size d, the evidence
@@ -436,7 +433,7 @@ def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The promise is about the mean time.
     It does not limit the number of false alerts in a lifetime.
     """
-    now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
+    now = np.minimum(z, MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
     step = np.nan_to_num(drifts * now - drifts**2 / 2)
     has_value = ~np.isnan(now)
@@ -448,7 +445,7 @@ def update_evidence(evidence: TrendEvidence, z: ArrayLike) -> TrendEvidence:
     return TrendEvidence(mass=mass, rise=rise, since=since)
 
 
-def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
+def count_suspects(evidence: TrendEvidence, alpha: Floats) -> Integers:
     """How many of the newest runs may be part of a drift, (m,). The reference leaves them out.
 
     These are all runs since the likeliest start of a drift. The number is 0 if the drift's
@@ -457,4 +454,4 @@ def count_suspects(evidence: TrendEvidence, alpha: ArrayLike) -> Integers:
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]
     rise = np.take_along_axis(evidence.rise, best, axis=0)[0]
     since = np.take_along_axis(evidence.since, best, axis=0)[0]
-    return np.where(rise >= -np.log(np.asarray(alpha, dtype=np.float64)) / 2, since, 0)
+    return np.where(rise >= -np.log(alpha) / 2, since, 0)

@@ -121,7 +121,7 @@ def _limits(most: int) -> Floats:
 
     A limit is 0 if there are too few values for outliers.
     """
-    n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
+    n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=float)
     t = -scipy.special.stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
     return np.concatenate((np.zeros(LEAST_RUNS_FOR_OUTLIERS), limits))
@@ -241,13 +241,13 @@ def find_levels(values: Floats, past: PastAlerts) -> Levels:
     scan = _Scan(values[:, columns], is_used[:, columns], past.settled - 1)
     alerting = past.alerting[:, columns]
     firing = past.firing[:, columns]
-    far = np.zeros(firing.shape, dtype=np.bool_) if past.far is None else past.far[:, columns]
+    far = np.zeros(firing.shape, dtype=bool) if past.far is None else past.far[:, columns]
     for row in range(len(values)):
         is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
         scan.step(row, alerting[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
         for start, following in past.accepted:
             if row == following - 1:
-                scan.begin(np.ones(columns.size, dtype=np.bool_), start, row, is_accepted=True)
+                scan.begin(np.ones(columns.size, dtype=bool), start, row, is_accepted=True)
     scanned = scan.finish(values[:, columns])
     levels.shift[:, columns] = scanned.shift
     levels.is_used[:, columns] = scanned.is_used
@@ -274,8 +274,8 @@ class _Scan:
         self.enough = enough
         self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
         self.healed = np.full(series, LAST + 1)
-        self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
-        self.has_moved = np.zeros(series, dtype=np.bool_)
+        self.is_open, self.total = np.zeros(series, dtype=bool), np.zeros(series)
+        self.has_moved = np.zeros(series, dtype=bool)
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
 
     def step(self, row: int, alerting: Flags, firing: Flags, far: Flags) -> None:

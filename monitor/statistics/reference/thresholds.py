@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
 
 from monitor.model.arrays import Floats
 from monitor.model.errors import InputError
@@ -96,8 +95,8 @@ class Threshold:
 
 def propose_thresholds(
     reference: Reference,
-    errors: ArrayLike,
-    share: ArrayLike,
+    errors: Floats,
+    share: Floats | float,
     *,
     direction: Direction,
     worst: float,
@@ -113,7 +112,7 @@ def propose_thresholds(
     The chance is an average over histories and runs. A single threshold may alert more often, but
     all thresholds together have this rate.
     """
-    prediction = predict(reference, errors, np.asarray(share, dtype=np.float64))
+    prediction = predict(reference, errors, share)
     sign = -1.0
     limit = prediction.low
     if direction is Direction.ABOVE:

@@ -89,7 +89,7 @@ class Scale:
         Raises InputError if a score is NaN, or if it is outside of the range. A score may be
         outside by as much as rounding can cause.
         """
-        unit = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
+        unit = (np.asarray(values, dtype=float) - self.low) / (self.high - self.low)
         is_inside = (unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING)
         if not is_inside.all():
             first = np.asarray(values)[~is_inside][0]
@@ -147,11 +147,11 @@ class ScoreCounts:
 def count_scores(unit: Floats) -> ScoreCounts:
     """Count scores on [0, 1], of any shape."""
     values, counts = np.unique(unit, return_counts=True)
-    return ScoreCounts(values.astype(np.float64), counts.astype(np.float64))
+    return ScoreCounts(values.astype(float), counts.astype(float))
 
 
 @dataclass(frozen=True)
-class UserSample:
+class DrawnUsers:
     """Users drawn at random: their known scores on [0, 1], and the number of missing scores."""
 
     scored: ScoreCounts
@@ -289,7 +289,7 @@ def _round_up(scores: ScoreCounts) -> ScoreCounts:
         return scores
     # Scores are rounded up, since higher scores can only raise the upper bound.
     values, cells = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
-    return ScoreCounts(values, np.bincount(cells, weights=scores.counts).astype(np.float64))
+    return ScoreCounts(values, np.bincount(cells, weights=scores.counts).astype(float))
 
 
 def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
@@ -302,9 +302,9 @@ def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.
     outside of (0, 1).
     """
     require_level(alpha)
-    evidence = np.asarray(log_evidence, dtype=np.float64)
+    evidence = np.asarray(log_evidence, dtype=float)
     count = len(evidence)
-    is_rejected = np.zeros(count, dtype=np.bool_)
+    is_rejected = np.zeros(count, dtype=bool)
     if not count:
         return is_rejected
     order = np.argsort(-evidence, kind="stable")
@@ -315,8 +315,8 @@ def reject_nulls(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.
     return is_rejected
 
 
-def gate_samples(
-    samples: Mapping[str, UserSample],
+def judge_gate(
+    drawn: Mapping[str, DrawnUsers],
     scale: Scale,
     margin: float,
     alpha: float,
@@ -339,12 +339,12 @@ def gate_samples(
     require_level(alpha)
     level = alpha * share
     limit = scale.margin(margin)
-    below = [log_capital(sample.most, limit) for sample in samples.values()]
-    above = [log_capital(sample.least.flipped(), 1 - limit) for sample in samples.values()]
+    below = [log_capital(users.most, limit) for users in drawn.values()]
+    above = [log_capital(sample.least.flipped(), 1 - limit) for sample in drawn.values()]
     is_safe = reject_nulls(below, level)
     is_breach = reject_nulls(above, level)
     results = []
-    for place, (segment, sample) in enumerate(samples.items()):
+    for place, (segment, sample) in enumerate(drawn.items()):
         verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
         if is_safe[place]:
             verdict = GateVerdict.SAFE
@@ -370,16 +370,16 @@ def gate_samples(
     return tuple(results)
 
 
-def _explain_open(sample: UserSample, margin: float, level: float) -> GateReason:
+def _explain_open(users: DrawnUsers, margin: float, level: float) -> GateReason:
     """Return why there is no verdict. Scores are missing, or there are too few users."""
-    if not sample.scored.n:
+    if not users.scored.n:
         return GateReason.NO_DATA
-    if not sample.missing:
+    if not users.missing:
         return GateReason.TOO_FEW
     # Missing scores prevent a verdict in two cases. In the first case, the margin is between the
     # two means. In the second case, some values of the missing scores would give a verdict.
-    would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
-    would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
-    if would_be_safe or would_be_breach or sample.least.mean < margin < sample.most.mean:
+    would_be_safe = log_capital(users.least, margin) >= -math.log(level)
+    would_be_breach = log_capital(users.most.flipped(), 1 - margin) >= -math.log(level)
+    if would_be_safe or would_be_breach or users.least.mean < margin < users.most.mean:
         return GateReason.NO_DATA
     return GateReason.TOO_FEW

@@ -7,16 +7,16 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   planned split? The split is off if the result is at least `split.LIMIT`.
 - `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
 - `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps for people, from the
-  `AffectedUsers` of each arm. `far.far_floor(disjoint, identical)` is the score below which a list
-  is far.
+  `AffectedUsers` of each arm. `far_lists.far_floor(disjoint, identical)` is the score below which
+  a list is far.
 - `gaps.angle_gap(baseline, candidate) -> Gap`: the same gaps as angles, for learned limits.
 - `outcomes.relative_difference(baseline, candidate, width) -> Difference`: how much an outcome such
   as clicks differs, from the `OutcomeMoments` of each arm. `outcomes.half_width(users, days)` is
   the width.
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
-  `between.between_excess(baseline, candidate, p) -> BetweenSimilarities`: how much less alike
-  two users of different arms are than two users of one arm.
-- `exposure.find_shifted(baseline, candidate, most) -> tuple[CodeExposure, ...]`: the items whose
+  `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
+  of different arms are than two users of one arm.
+- `exposure.find_shifted(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
   exposure differs most, from two `ListCounts`.
 - `arms_differed.compare_before(codes, is_candidate, hashes) -> BeforeCheck`: did the arms differ
   before the test began?

@@ -63,7 +63,7 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> BeforeC
     p. With fewer than 1 / LIMIT users, p is always above LIMIT.
     """
     order = np.argsort(hashes, kind="stable")[:MOST_USERS]
-    arms = is_candidate[order].astype(np.float64)
+    arms = is_candidate[order].astype(float)
     users = len(order)
     if not 0 < arms.sum() < users:
         return BeforeCheck(p=math.nan, users=users)
@@ -122,5 +122,5 @@ def _hash(codes: Integers) -> tuple[Integers, Floats]:
     mixed = codes.astype(np.int64).astype(np.uint64) * _MULTIPLIER
     mixed = (mixed ^ (mixed >> np.uint64(29))) * _MULTIPLIER
     coordinates = (mixed >> np.uint64(56)).astype(np.int64)
-    signs = ((mixed >> np.uint64(55)) & np.uint64(1)).astype(np.float64)
+    signs = ((mixed >> np.uint64(55)) & np.uint64(1)).astype(float)
     return coordinates, 2 * signs - 1

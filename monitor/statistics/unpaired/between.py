@@ -11,7 +11,8 @@ import numpy as np
 
 from monitor.model.arrays import Codes, Floats, Integers
 from monitor.model.errors import InputError
-from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL
+from monitor.model.unpaired import BetweenExcess
 
 
 @dataclass(slots=True)
@@ -63,18 +64,12 @@ class ListCounts:
         return np.pad(self.counts, ((0, missing), (0, 0)))
 
 
-@immutable
-class BetweenSimilarities:
-    """Mean similarities of pairs of users, by truncated RBO. NaN if there is no pair."""
-
-    within_baseline: float  # two different users of the baseline
-    within_candidate: float  # two different users of the candidate
-    across: float  # one user of each arm
-    value: float  # mean of the first two values, minus the third
-
-
-def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> BetweenSimilarities:
+def between_excess(
+    baseline: ListCounts, candidate: ListCounts, p: float, segment: str = ALL
+) -> BetweenExcess:
     """How much more alike two users of one arm are than two users of different arms.
+
+    ``segment`` names the segment of the users. A value is NaN if there is no pair of users.
 
     The similarity of two lists is RBO summed to depth k, ``rbo_truncated``. X_d is the number of
     items that are among the first d of both lists. The highest value is 1 - p^k::
@@ -103,15 +98,12 @@ def between_excess(baseline: ListCounts, candidate: ListCounts, p: float) -> Bet
     items = max(len(baseline.counts), len(candidate.counts))
     of_baseline = baseline.up_to(items)
     of_candidate = candidate.up_to(items)
-    within_baseline = _mean(of_baseline, baseline.users, p)
-    within_candidate = _mean(of_candidate, candidate.users, p)
     shared = _products(of_baseline, of_candidate)
-    across = _weigh(shared, baseline.users * candidate.users, p)
-    return BetweenSimilarities(
-        within_baseline=within_baseline,
-        within_candidate=within_candidate,
-        across=across,
-        value=(within_baseline + within_candidate) / 2 - across,
+    return BetweenExcess(
+        segment=segment,
+        baseline=_mean(of_baseline, baseline.users, p),
+        candidate=_mean(of_candidate, candidate.users, p),
+        across=_weigh(shared, baseline.users * candidate.users, p),
     )
 
 

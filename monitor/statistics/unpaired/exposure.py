@@ -1,31 +1,28 @@
 """Finds the items that one arm lists more often than the other arm."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from monitor.model.immutable import immutable
+from monitor.model.rankings import Arm
+from monitor.model.unpaired import ItemExposure
 from monitor.statistics.unpaired.between import ListCounts
 
 MOST_ITEMS = 50
 
 
-@immutable
-class CodeExposure:
-    """How many lists of each arm have an item. The baseline is first."""
-
-    code: int
-    lists: tuple[int, int]
-    firsts: tuple[int, int]  # lists with the item at the first place
-
-
 def find_shifted(
-    baseline: ListCounts, candidate: ListCounts, most: int = MOST_ITEMS
-) -> tuple[CodeExposure, ...]:
+    baseline: ListCounts,
+    candidate: ListCounts,
+    name: Callable[[int], str] = str,
+    most: int = MOST_ITEMS,
+) -> tuple[ItemExposure, ...]:
     """The items whose exposure differs most between the arms, the largest difference first.
 
     An item's difference is that of its share of the arms' lists, or that of its share of first
     places. The larger one counts. Items with equal differences are ordered by code. Items without a
     difference are left out, so the result may have fewer than ``most`` items. It is empty if an arm
-    has no users.
+    has no users. ``name`` returns the id of a code.
     """
     if not baseline.users or not candidate.users:
         return ()
@@ -39,12 +36,12 @@ def find_shifted(
     of_firsts = firsts[0] * candidate.users - firsts[1] * baseline.users
     difference = np.maximum(np.abs(of_lists), np.abs(of_firsts))
     order = np.argsort(-difference, kind="stable")[:most]
-    found = []
+    shifted = []
     for code in order[difference[order] > 0].tolist():
-        item = CodeExposure(
-            code=code,
-            lists=(int(lists[0, code]), int(lists[1, code])),
-            firsts=(int(firsts[0, code]), int(firsts[1, code])),
+        item = ItemExposure(
+            item=name(code),
+            lists=dict(zip(Arm, lists[:, code].tolist(), strict=True)),
+            first=dict(zip(Arm, firsts[:, code].tolist(), strict=True)),
         )
-        found.append(item)
-    return tuple(found)
+        shifted.append(item)
+    return tuple(shifted)

@@ -46,7 +46,7 @@ def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
 
 
 def count_far(summary: Summary, share: Statistic) -> AffectedUsers:
-    """How many users of this summary have a far list. ``share`` is that of `far.far_share`."""
+    """How many users of this summary have a far list. ``share`` is the result of `far_share`."""
     affected = round((summary.value(str(share)) or 0.0) * summary.n)
     return AffectedUsers(affected=affected, users=summary.n)
 

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
-from monitor.alerts.unmatched import find_unmatched_silences
+from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
@@ -182,7 +182,7 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     for change in site.store.pages.incident_changes([start.key for start in starts]):
         by_incident[change.incident].append(change)
     # The changes of an incident may have been deleted since its start was read.
-    return tuple(_incident(changes, firing) for changes in by_incident.values() if changes)
+    return tuple(_make_incident(changes, firing) for changes in by_incident.values() if changes)
 
 
 def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
@@ -208,7 +208,7 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
     reasons = latest.reasons if latest else ()
-    details = _incident(transitions, firing)
+    details = _make_incident(transitions, firing)
     command = ""
     if details.silence_matchers:
         interval = site.policy().intervals.get(comparison)
@@ -241,7 +241,7 @@ def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tup
 def read_ended(site: Site, end: Transition) -> Incident | None:
     """Return the incident that ended with this change, or None if its changes were deleted."""
     changes = site.store.pages.incident(str(end.incident)).transitions
-    return _incident(changes, {}) if changes else None
+    return _make_incident(changes, {}) if changes else None
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
@@ -261,13 +261,13 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
     for change_positions, answers in newest_groups:
         at = answers[0].at
         receivers = tuple(answer.receiver for answer in answers)
-        for message in _compose(site, history.transitions, change_positions, at):
+        for message in _compose_again(site, history.transitions, change_positions, at):
             text = site.message_text(message)
             sent.append(SentMessage(at=at, receivers=receivers, text=text))
     return tuple(sent)
 
 
-def _compose(
+def _compose_again(
     site: Site,
     changes: Sequence[Transition],
     positions: Sequence[int],
@@ -302,7 +302,9 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
     return frozenset(str(change.dedup_key) for change in changes)
 
 
-def _incident(changes: Sequence[Transition], firing: Mapping[str | None, AlertState]) -> Incident:
+def _make_incident(
+    changes: Sequence[Transition], firing: Mapping[str | None, AlertState]
+) -> Incident:
     """Make an incident from its changes, and from the states of firing alerts.
 
     ``firing`` has these states by dedup key. The changes may have any order, and contain

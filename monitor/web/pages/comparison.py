@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from monitor.alerts.unmatched import may_concern
+from monitor.alerts.unmatched_names import may_concern
 from monitor.measures.presentation import score_by_chance
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
@@ -148,20 +148,22 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     )
     if latest is None:
         return page
-    explanation = latest.explanation
-    ended = latest.last_end if not firing else None
-    return replace(
+    page = replace(
         page,
         state=state_of(latest),
         reason=latest.reason,
         slot=latest.slot,
-        sentence=explanation.sentence if explanation else None,
-        since=explanation.since if explanation else None,
-        ended_incident=read_ended(site, ended) if ended else None,
-        by_chance=score_by_chance(page.metric, latest) if page.metric else None,
         arm_scores=latest.arm_scores,
         unpaired=latest.unpaired,
     )
+    explanation = latest.explanation
+    if explanation is not None:
+        page = replace(page, sentence=explanation.sentence, since=explanation.since)
+    if page.metric is not None:
+        page = replace(page, by_chance=score_by_chance(page.metric, latest))
+    if latest.last_end is not None and not firing:
+        page = replace(page, ended_incident=read_ended(site, latest.last_end))
+    return page
 
 
 def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
@@ -173,7 +175,7 @@ def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
     return {name: records.get(name, ReceiverHealth()) for name in names}
 
 
-def _choose(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
+def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
     """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others."""
     name = query.path["name"]
     configured = site.comparison(name)
@@ -206,14 +208,14 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     """Read the chosen metric in each run of the period, and what happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
-    choice = _choose(site, query, latest, period)
+    choice = _choose_series(site, query, latest, period)
     name = choice.comparison
-    metric = choice.metric
     segment = choice.segment
+    metric = choice.metric or ""  # without a metric the run measured nothing
     configured = site.comparison(name)
     pages = site.store.pages
     points = pages.series(
-        SeriesKey(name, metric or "", segment),
+        SeriesKey(name, metric, segment),
         alert=find_rule_on_drop(configured, metric),
         since=since,
         until=until,
@@ -223,10 +225,10 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     step = max(1, math.ceil(len(points) / _DETAILS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
-    if metric:
-        stored = pages.histograms([*slots], metric, segment)
+    for run_id, histogram in pages.histograms([*slots], metric, segment).items():
         # A gap between the arms is one value, so it has no histogram over users.
-        histograms = {run_id: each for run_id, each in stored.items() if each.counts}
+        if histogram.counts:
+            histograms[run_id] = histogram
     segment_means = _read_segment_means(site, choice, until)
     # An alert of the period may have ended after the period.
     changes = pages.changes(name, segment, since=since, until=max(until, now))
@@ -260,7 +262,7 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     )
     # A gap between the arms rises if the arms drift apart, and similarity falls.
     derived, _ = parse_derived(choice.metric)
-    change = _rise if derived in GAPS else _fall
+    change = _rise_of_mean if derived in GAPS else _fall_of_mean
     return sorted((each for each in means if each.segment != ALL), key=change, reverse=True)
 
 
@@ -359,7 +361,7 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
                 yield rule.alert, rule.limit.value
 
 
-def _fall(part: SegmentMeans) -> float:
+def _fall_of_mean(part: SegmentMeans) -> float:
     """Return how far the newest mean is below the median of the earlier means. -1 if unknown."""
     *earlier, newest = part.means
     earlier_means = sorted(mean for mean in earlier if mean is not None)
@@ -368,10 +370,10 @@ def _fall(part: SegmentMeans) -> float:
     return earlier_means[len(earlier_means) // 2] - newest
 
 
-def _rise(part: SegmentMeans) -> float:
+def _rise_of_mean(part: SegmentMeans) -> float:
     """Return how far the newest mean is above the median of the earlier means. -1 if unknown."""
     means = tuple(None if mean is None else -mean for mean in part.means)
-    return _fall(replace(part, means=means))
+    return _fall_of_mean(replace(part, means=means))
 
 
 def alert_spans(

@@ -96,11 +96,11 @@ def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
     counts = dict.fromkeys(map(str, ComparisonState), 0)
     for row in rows.values():
         counts[row.state] += 1
-    ordered = sorted(rows.values(), key=_rank)
+    ordered = sorted(rows.values(), key=_rank_of_row)
     return Overview(rows=tuple(ordered), counts=counts, daemon=daemon, at=now)
 
 
-def _rank(row: ComparisonRow) -> tuple[int, int, int, str]:
+def _rank_of_row(row: ComparisonRow) -> tuple[int, int, int, str]:
     """Return the sort key: the state, the severity, the number of firing alerts, the name."""
     severity = len(_SEVERITIES)
     if row.firing:
@@ -173,11 +173,11 @@ def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
                 acknowledged_by=of_alert[0].acknowledged_by,
             )
         )
-    firing.sort(key=_urgency)
+    firing.sort(key=_rank_of_firing)
     return tuple(firing)
 
 
-def _urgency(firing: Firing) -> tuple[int, bool, datetime]:
+def _rank_of_firing(firing: Firing) -> tuple[int, bool, datetime]:
     """Return the sort key: the severity, whether it is only about segments, the begin."""
     return _SEVERITIES.index(firing.severity), firing.segments[0] != ALL, firing.since
 

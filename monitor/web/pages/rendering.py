@@ -209,7 +209,7 @@ def show_instant(value: datetime | None) -> str:
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
-def _table(
+def _write_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     caption: str = "",
@@ -247,11 +247,11 @@ def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     getters = [*map(attrgetter, names)]
     rows = []
     for value in objects:
-        rows.append(tuple(_show(getter(value)) for getter in getters))
+        rows.append(tuple(_write_cell(getter(value)) for getter in getters))
     return rows
 
 
-def _show(value: object) -> str:
+def _write_cell(value: object) -> str:
     """Write a value of a table cell."""
     if value is None:
         return "-"
@@ -376,7 +376,7 @@ def _templates() -> jinja2.Environment:
         "write_health": write_health,
         "write_receivers": write_receivers,
         "coverage_rows": _coverage_rows,
-        "table": _table,
+        "table": _write_table,
         "link_to": link_to,
         "linked_rows": linked_rows,
         "comparison_url": addresses.comparison_url,

@@ -71,27 +71,18 @@ def make_report(
         run = _newest_run(site, name, until)
     else:
         run = _finished_run_at(site, name, slot)
+    stored = site.store.alerts.transitions(comparison=name, limit=None)
+    transitions = [transition for transition in stored if transition.slot <= run.slot]
     slots = {run.slot}
-    # The last transition of each alert up to the run. Transitions come in their order.
-    last_transitions = {}
-    for transition in site.store.alerts.transitions(comparison=name, limit=None):
-        if transition.slot <= run.slot:
-            last_transitions[transition.alert, transition.segment] = transition
-            if transition.is_start and since is not None and transition.slot >= since:
+    if since is not None:
+        for transition in transitions:
+            if transition.is_start and transition.slot >= since:
                 slots.add(transition.slot)
-    # The states of the run are those of now, so they are set back to those after the run.
-    past_states = []
-    for state in run.states:
-        if state.judged_slot == run.slot:
-            past_states.append(state)
-        else:
-            last = last_transitions.get((state.alert, state.segment))
-            past_states.append(_state_after(last, state))
-    run_with_past_states = replace(run, states=tuple(past_states))
+    past_run = replace(run, states=_states_after(run, transitions))
     # Pages show the newest run of the site. This site has the reported run as its newest, so its
     # pages show what they showed after that run.
-    past_site = replace(site, latest=lambda: (run_with_past_states,), prefix="")
-    sections = _sections(past_site, run_with_past_states, since, sorted(slots)[-MOST_RUNS:])
+    past_site = replace(site, latest=lambda: (past_run,), prefix="")
+    sections = _sections(past_site, past_run, since, sorted(slots)[-MOST_RUNS:])
     return in_one_file(f"{name} at {show_instant(run.slot)}", sections)
 
 
@@ -117,6 +108,21 @@ def _finished_run_at(site: Site, name: str, slot: datetime) -> LatestRun:
             "rankwatch runs shows its end"
         )
     return newest[0]
+
+
+def _states_after(run: LatestRun, transitions: Iterable[Transition]) -> tuple[AlertState, ...]:
+    """Return the alerts' states after the run. Those in ``run`` are the states of now.
+
+    ``transitions`` are those up to the run, in their order.
+    """
+    last = {(transition.alert, transition.segment): transition for transition in transitions}
+    states = []
+    for state in run.states:
+        if state.judged_slot == run.slot:
+            states.append(state)
+        else:
+            states.append(_state_after(last.get((state.alert, state.segment)), state))
+    return tuple(states)
 
 
 def _state_after(last: Transition | None, state: AlertState) -> AlertState:

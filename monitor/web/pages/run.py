@@ -55,29 +55,44 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
     if before is not None:
         means = pages.means(before.id)
     evidence = site.store.history.evidence(run.id)
-    representative = [user for user in evidence if user.kind == EvidenceKind.REPRESENTATIVE]
+    worst = []
+    representative = []
+    unchanged = []
+    for user in evidence:
+        if user.kind == EvidenceKind.WORST:
+            worst.append(user)
+        elif user.baseline == user.candidate:
+            unchanged.append(user)
+        else:
+            representative.append(user)
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
     explanation = run.explanation
     moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
-    differing = [each.item for each in run.unpaired.items] if run.unpaired else []
+    titled_items = items_of(evidence)
+    if run.unpaired is not None:
+        titled_items = titled_items.union(exposure.item for exposure in run.unpaired.items)
     return RunPage(
         comparison=name,
         run=run,
-        previous_slot=before.slot if before else None,
-        next_slot=after.slot if after else None,
+        previous_slot=_slot_of(before),
+        next_slot=_slot_of(after),
         is_same_input=run.has_input_of(before),
         mean_changes=_mean_changes(run.summaries, means),
-        worst=tuple(user for user in evidence if user.kind == EvidenceKind.WORST),
-        representative=tuple(user for user in representative if user.baseline != user.candidate),
-        unchanged=tuple(user for user in representative if user.baseline == user.candidate),
-        titles=site.titles(name, slot, items_of(evidence).union(differing)),
+        worst=tuple(worst),
+        representative=tuple(representative),
+        unchanged=tuple(unchanged),
+        titles=site.titles(name, slot, titled_items),
         urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
         incident=starts[0].incident if starts else None,
     )
+
+
+def _slot_of(run: Run | None) -> datetime | None:
+    return None if run is None else run.slot
 
 
 def _with_results(site: Site, run: Run) -> FinishedRun:
@@ -155,7 +170,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     name = query.path["name"]
     user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
-    run = _run(site, name, query.chosen.get("slot"))
+    run = _read_run(site, name, query.chosen.get("slot"))
     pages = site.store.pages
     lists = pages.user_lists(run.id, user)
     slot = run.slot
@@ -185,8 +200,8 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         comparison=name,
         user=user,
         run=run,
-        previous_slot=before.slot if before else None,
-        next_slot=after.slot if after else None,
+        previous_slot=_slot_of(before),
+        next_slot=_slot_of(after),
         lists=lists,
         moves=find_item_moves(lists, titles) if lists else (),
         titles=titles,
@@ -212,25 +227,28 @@ def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLis
 
 
 def find_item_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
-    """Return how each item moved. Items that are only in the baseline's list come last."""
-    baseline = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
-    candidate = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
+    """Return how each item moved from the baseline's list to the candidate's list.
+
+    The candidate's items come first, in their order. Items that only the baseline has follow.
+    """
+    baseline_ranks = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
+    candidate_ranks = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []
-    for item in candidate | baseline:
-        before = baseline.get(item)
-        after = candidate.get(item)
+    for item in dict.fromkeys([*lists.candidate, *lists.baseline]):
+        baseline_rank = baseline_ranks.get(item)
+        candidate_rank = candidate_ranks.get(item)
         move = Move(
             item=item,
             title=titles.get(item),
-            baseline=before,
-            candidate=after,
-            change=describe_move(before, after),
+            baseline=baseline_rank,
+            candidate=candidate_rank,
+            change=describe_move(baseline_rank, candidate_rank),
         )
         moves.append(move)
     return tuple(moves)
 
 
-def _run(site: Site, name: str, slot: datetime | None) -> Run:
+def _read_run(site: Site, name: str, slot: datetime | None) -> Run:
     """Return the run of this slot, or the newest run if ``slot`` is None."""
     if slot is not None:
         return site.run_at(name, slot)

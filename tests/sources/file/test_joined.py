@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT, comparison, rule
-from monitor.boundary import scratch
+from monitor.boundary import temporary_database
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
-from monitor.pipeline.accumulator import SAMPLED_USERS
+from monitor.pipeline.accumulator import SUBSET_USERS
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
@@ -171,13 +171,13 @@ def arms_of(baseline, candidate, users=None, again=None):
     )
 
 
-def measure(arms, batch_users=10_000, slot=SLOT, sampled_users=SAMPLED_USERS, **changes):
+def measure(arms, batch_users=10_000, slot=SLOT, subset_users=SUBSET_USERS, **changes):
     plan, watch = (
         replace(PLAN, measuring=replace(PLAN.measuring, **changes)),
         Stopwatch(StillClock()),
     )
     return measure_slot(
-        plan, arms, slot, Memory(), watch, batch_users=batch_users, sampled_users=sampled_users
+        plan, arms, slot, Memory(), watch, batch_users=batch_users, subset_users=subset_users
     )
 
 
@@ -391,10 +391,10 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert sum(len(batch.candidate.rankings) for batch in answers.batches(5000)) == len(users)
         assert list(spill.iterdir())
     with small_disk(tmp_path / "small", "2m") as disk:
-        for folder, most in ((disk, scratch.SPILL), (spill, "2MB")):
+        for folder, most in ((disk, temporary_database.SPILL), (spill, "2MB")):
             assert list(folder.iterdir()) == []
             monkeypatch.setattr(tempfile, "tempdir", str(folder))
-            monkeypatch.setattr(scratch, "SPILL", most)
+            monkeypatch.setattr(temporary_database, "SPILL", most)
             with (
                 pytest.raises(SourceError, match=r"is full|more than 2MB"),
                 source.read(asked) as answers,

@@ -152,7 +152,7 @@ def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spar
 @pytest.mark.usefixtures("shared")
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark, files):
     both = (arms_of(*files), there(spark, files))
-    runs = [measure(arms, 70, keep_scores=5, keep_lists=6, sampled_users=50).run for arms in both]
+    runs = [measure(arms, 70, keep_scores=5, keep_lists=6, subset_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3

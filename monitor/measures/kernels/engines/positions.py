@@ -127,7 +127,7 @@ def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> Array:
     return keys
 
 
-def inversions(ranks: Ranks) -> Integers:
+def count_inversions(ranks: Ranks) -> Integers:
     """The number of pairs i < j with ``ranks[i] > ranks[j]`` in each column of (k, n)."""
     # 255 ranks have at most 255 * 254 / 2 inversions, which fit into 16 bits.
     dtype = np.int16 if len(ranks) <= _BYTE_MAX_K else np.int64

@@ -12,7 +12,7 @@ from monitor.measures.kernels.alignment import (
     derive_once,
     divide,
 )
-from monitor.measures.kernels.engines.positions import inversions, rank_dtype
+from monitor.measures.kernels.engines.positions import count_inversions, rank_dtype
 from monitor.measures.kernels.kendall.weighted import Tied, find_tied, rank_tied
 from monitor.model.arrays import Array, Floats, Integers
 
@@ -208,7 +208,7 @@ def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
         _count_runs(keys // (k + 1), z),
         _count_runs(np.sort(candidate, axis=0), z),
         _count_runs(keys, z),
-        inversions(candidate.astype(rank_dtype(k))).astype(np.int64),
+        count_inversions(candidate.astype(rank_dtype(k))).astype(np.int64),
     )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.boundary import scratch
+from monitor.boundary import temporary_database
 from monitor.boundary.deadline import BackgroundCall, Deadline
-from monitor.boundary.scratch import scratch_database
+from monitor.boundary.temporary_database import scratch_database
 
 pytestmark = pytest.mark.usefixtures("own_databases")
 
@@ -28,7 +28,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path, monkey
         os.utime(folder, (made_at, made_at))
     used = os.open(tmp_path / "rankwatch-spill-used", os.O_RDONLY)
     fcntl.flock(used, fcntl.LOCK_EX)
-    scratch._remove_leftovers.cache_clear()
+    temporary_database._remove_leftovers.cache_clear()
 
     with scratch_database("60MB"):
         found = {path.name for path in tmp_path.iterdir()}
@@ -41,7 +41,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path, monkey
 def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with scratch_database("60MB"):
-        scratch._remove_folders()
+        temporary_database._remove_folders()
         assert list(tmp_path.iterdir()) == []
 
 
@@ -58,7 +58,7 @@ def test_what_another_account_puts_into_the_temporary_folder_stops_no_run(
     make[kind](odd)
     os.utime(odd, (0, 0))
     os.utime(elsewhere, (0, 0))
-    scratch._remove_leftovers.cache_clear()
+    temporary_database._remove_leftovers.cache_clear()
 
     def use():
         with scratch_database("60MB") as database:

@@ -40,23 +40,25 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     base = path.absolute().parent
     document = parse_yaml(text, str(path))
     names = comparison_names(_entries(document))
-    url: Any = document.data.get("database")
-    has_problem = any(
-        problem.path[:1] == ("database",) or problem.path[-1:] == ("name",)
-        for problem in document.problems
-    )
-    has_names = bool(names) and None not in names
-    if isinstance(url, str) and has_names and not has_problem:
+    if names and None not in names and not _has_problem(document):
         # An invalid URL is reported by the complete check below.
         with suppress(ConfigError):
-            database = absolute_url(SecretStr(url), base)
+            database = absolute_url(SecretStr(document.data["database"]), base)
             return DatabaseSettings(database=database, comparison_names=tuple(names))
     # This import is slow, and only needed to report problems.
     from monitor.settings.loader import parse_settings  # noqa: PLC0415
 
     settings = parse_settings(text, name=str(path), base_dir=base)
-    configured = tuple(each.name for each in settings.comparisons)
+    configured = tuple(settings.comparisons_by_name)
     return DatabaseSettings(database=settings.database, comparison_names=configured)
+
+
+def _has_problem(document: YamlDocument) -> bool:
+    """Whether the document has no database, or a problem with it or with a name."""
+    for problem in document.problems:
+        if problem.path[:1] == ("database",) or problem.path[-1:] == ("name",):
+            return True
+    return not isinstance(document.data.get("database"), str)
 
 
 def load_comparison_names(path: Path) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from factories import SLOT, comparison, rule, state
 from monitor.alerts.notification_policy import Matcher
-from monitor.alerts.unmatched import (
+from monitor.alerts.unmatched_names import (
     find_unmatched,
     find_unmatched_silences,
     named_segments,

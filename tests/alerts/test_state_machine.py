@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import factories
 from factories import DAY, SLOT, comparison, rule, transition
-from monitor.alerts.machine import INSTALLATION, Evaluation, advance, retire_alerts
+from monitor.alerts.state_machine import INSTALLATION, Evaluation, advance, retire_alerts
 from monitor.model.alerts import Outcome, State, Verdict
 from monitor.model.rules import Severity
 from tables import cells

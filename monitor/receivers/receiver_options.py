@@ -132,7 +132,7 @@ class BaseReceiver:
         self.external_url = external_url
 
 
-def repeated(
+def repeating_treatment(
     every: timedelta | None,
     updates: Updates = Updates.NONE,
     *,
