@@ -13,11 +13,9 @@ from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
-from monitor.model.immutable import immutable
-from monitor.model.ports import Source
-from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
+from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
-from monitor.model.runs import PullRequest, Scores
+from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import (
@@ -29,7 +27,7 @@ from monitor.pipeline.pull import (
     join_all,
     pull_all,
 )
-from monitor.pipeline.user_batches import PanelPull, cut_panel
+from monitor.pipeline.user_batches import cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
@@ -86,54 +84,29 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
-    pulled: list[PanelPull] = []
 
     def ask(arm: Arm, arms: Arms) -> SourceAnswers:
-        rows = rows_of_arm[arm]
-        before = _PulledOnce(source=arms.baseline, panel=everybody, rows=rows, pulled=pulled)
-        of_arm = replace(arms, baseline=before, candidate=unpaired.lists[arm])
-        return _pull(users, of_arm, cut_panel(everybody, rows), users.seconds_left())
+        of_arm = replace(arms, candidate=unpaired.lists[arm])
+        return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
 
     first = ask(Arm.BASELINE, users.arms)
-    lacks = dict.fromkeys(first.lacks)  # the candidate adds to these
 
     def batches(size: int) -> Iterator[UserBatch]:
         for batch in first.batches(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
-        lacks.update(dict.fromkeys(answers.lacks))
+        first.add(answers)
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
 
     return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
-        lacks=lacks.keys(),
+        lacks=first.lacks,
         weights=first.weights,
         relevance=None,
     )
-
-
-@immutable
-class _PulledOnce:
-    """A source of lists that is asked once for all users of a panel. Port: Source.
-
-    It returns the lists of the users in ``rows``. ``pulled`` has all lists as soon as they have
-    been pulled.
-    """
-
-    source: Source
-    panel: Panel
-    rows: Rows
-    pulled: list[PanelPull]
-
-    def pull(self, request: PullRequest) -> Pull:
-        """The lists of the users in ``rows``, who are the users of the request."""
-        if not self.pulled:
-            everybody = replace(request, users=self.panel.users)
-            self.pulled.append(PanelPull(self.panel, self.source.pull(everybody)))
-        return self.pulled[0].take(self.rows)
 
 
 def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
@@ -155,11 +128,6 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         return _pull(users, asked_arms, part, deadline.remaining_s)
 
     first = ask(0, ends[0], arms)
-    # The later rounds add to these.
-    lacks = dict.fromkeys(first.lacks)
-    doubts = dict.fromkeys(first.doubts)
-    seconds = {**first.seconds}
-    gaps = {**first.gaps}
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
@@ -168,12 +136,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
-            lacks.update(dict.fromkeys(answers.lacks))
-            doubts.update(dict.fromkeys(answers.doubts))
-            for arm, seconds_of_round in answers.seconds.items():
-                seconds[arm] += seconds_of_round
-            for what, gaps_of_round in answers.gaps.items():
-                gaps[what] = gaps.get(what, []) + gaps_of_round
+            first.add(answers)
             for batch in answers.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
@@ -181,10 +144,6 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         first,
         asked=replace(first.asked, count=len(panel.segments[ALL])),
         batches=batches,
-        lacks=lacks.keys(),
-        doubts=doubts.keys(),
-        seconds=seconds,
-        gaps=gaps,
         scored=judged_scores.add,
     )
 
