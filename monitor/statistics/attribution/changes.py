@@ -39,7 +39,7 @@ class ItemCounts:
 
     @property
     def weighed_changes(self) -> Floats:
-        """How much the number of users of each item changed, weighed as in `exposure_jump`."""
+        """How much the number of users of each item changed, see `weigh_changes`."""
         return weigh_changes(self.before, self.now)
 
 
@@ -145,11 +145,11 @@ class OwnLists:
         counts = self.item_counts
         if not len(counts.items):
             return np.zeros(len(self.present_lengths), dtype=bool)
-        most_moved = int(np.argmax(counts.weighed_changes))
-        item = counts.items[most_moved]
+        most_moved_index = int(np.argmax(counts.weighed_changes))
+        item = counts.items[most_moved_index]
         was_there = (self.former == item).any(axis=1)
         is_there = (self.present == item).any(axis=1)
-        if counts.now[most_moved] < counts.before[most_moved]:
+        if counts.now[most_moved_index] < counts.before[most_moved_index]:
             return np.asarray(was_there & ~is_there)
         return np.asarray(is_there & ~was_there)
 
@@ -282,9 +282,11 @@ def _widen(codes: Codes, k: int) -> Codes:
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     """Return the cost of the arm's change from its former to its present lists, by part.
 
-    It is the mean of two cases. In the first case the other arm has its former lists, and in the
-    second case its present lists. In both cases the other arm's lists are the baseline of the
-    scored pairs. So ``score`` must swap the arms if ``lists`` are the baseline's.
+    The scored pairs have the other arm's lists in the baseline's place. So ``score`` must swap the
+    arms if ``lists`` are the baseline's.
+
+    The cost is the mean of two cases. In the first case the other arm has its former lists, and in
+    the second case its present lists.
     """
     before = PairBatch(
         baseline=other.former,
@@ -301,16 +303,20 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
 
     over_former = share_steps(walk, score)
     over_present = share_steps(walk, score_with_present)
-    return _add(over_former, over_present, weight=0.5)
+    return _mean(over_former, over_present)
 
 
-def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
-    """Return the sum of the parts, times ``weight``."""
+def _add(first: Parts, second: Parts) -> Parts:
     return Parts(
-        membership=weight * (first.membership + second.membership),
-        order=weight * (first.order + second.order),
-        length=weight * (first.length + second.length),
+        membership=first.membership + second.membership,
+        order=first.order + second.order,
+        length=first.length + second.length,
     )
+
+
+def _mean(first: Parts, second: Parts) -> Parts:
+    total = _add(first, second)
+    return Parts(membership=total.membership / 2, order=total.order / 2, length=total.length / 2)
 
 
 def classify_changes(batch: PairBatch) -> ChangeKinds:

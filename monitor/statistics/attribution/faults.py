@@ -283,19 +283,18 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
 def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
     """Return the users that were probably hit, (n,).
 
-    ``share`` is the share of the users in ``rows`` that was hit.
+    ``rows`` has the users of the finding's segment. ``share`` is the share of these that was hit.
     """
-    if share >= _NEARLY_ALL:
-        likeliest = rows
-    elif suspicion.habit is Habit.MOVED:
+    likeliest = rows
+    if share < _NEARLY_ALL:
+        # All habits but this one show who was hit.
+        if suspicion.habit is not Habit.MOVED:
+            return suspicion.hit
         # Some healthy lists move as far as hit lists, so ``hit`` does not show who was hit. But hit
         # lists move farther on average, so the users whose lists moved farthest are the likeliest.
         bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
         farthest_first = rows[np.argsort(-bins, kind="stable")]
         likeliest = farthest_first[: round(share * len(rows))]
-    else:
-        # All other habits show who was hit.
-        return suspicion.hit
     likely_hit = np.zeros(len(scene.batch), dtype=bool)
     likely_hit[likeliest] = True
     return likely_hit

@@ -45,9 +45,9 @@ def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
     return Gap(value=baseline.mean - candidate.mean, error=error)
 
 
-def count_far(summary: Summary, share: Statistic) -> AffectedUsers:
-    """How many users of this summary have a far list. ``share`` is the result of `far_share`."""
-    affected = round((summary.value(str(share)) or 0.0) * summary.n)
+def count_far(summary: Summary, far_statistic: Statistic) -> AffectedUsers:
+    """How many users of this summary have a far list. ``far_statistic`` is made by `far_share`."""
+    affected = round((summary.value(str(far_statistic)) or 0.0) * summary.n)
     return AffectedUsers(affected=affected, users=summary.n)
 
 
