@@ -74,7 +74,7 @@ class MemoryRequest:
     # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False
     # Whether the run needs the split that the last run planned. Only unpaired comparisons do
-    wants_planned_share: bool = False
+    wants_planned_baseline_share: bool = False
 
 
 @immutable
@@ -98,7 +98,7 @@ class Memory:
     # Slot and explanation of the last runs with status ok, newest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()
     # The share of users that the last run planned for the baseline, in an unpaired comparison
-    planned_share: float | None = None
+    planned_baseline_share: float | None = None
     # Names in active silences that match nothing and may be meant for this comparison
     unmatched: tuple[UnmatchedName, ...] = ()
     # A sentence for each part that is left out because the stored data is damaged

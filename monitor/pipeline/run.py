@@ -42,7 +42,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         series={rule.alert: judged_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
-        wants_planned_share=comparison.measuring.unpaired is not None,
+        wants_planned_baseline_share=comparison.measuring.unpaired is not None,
     )
 
 

@@ -175,11 +175,11 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
     Raises SourceError if the users cannot be read in time, or if the split has changed.
     """
     sources = users.arms.unpaired
-    planned_share = users.memory.planned_share
+    planned_baseline_share = users.memory.planned_baseline_share
     if sources is None:
         raise ValueError(f"{users.comparison.name} is a paired comparison")
-    if planned_share not in (None, plan.baseline_share):
-        raise SourceError(write_changed_split(plan.baseline_share, planned_share))
+    if planned_baseline_share not in (None, plan.baseline_share):
+        raise SourceError(write_changed_split(plan.baseline_share, planned_baseline_share))
     late = "the users that were assigned to the arms did not arrive before the run's deadline"
     with users.stopwatch.stage("users"):
         read = partial(sources.assigned.assigned, users.slot)

@@ -107,10 +107,7 @@ def admit_states(
 ) -> tuple[list[AlertState], list[Transition]]:
     """Return the states that may replace the stored states, and the transitions to these states.
 
-    A new state is admitted if it was not judged for an earlier slot than the stored one. If the
-    alert has new transitions, the first one must also begin at the stored ``state``. Otherwise
-    ``state`` and ``dedup_key`` must be those of the stored one. ``new_transitions`` are in the
-    order in which they happened. An alert without a stored state counts as quiet.
+    `_may_replace` has the rule. ``new_transitions`` are in the order in which they happened.
     """
     first_transitions: dict[AlertKey, Transition] = {}
     for transition in new_transitions:
@@ -118,7 +115,7 @@ def admit_states(
     admitted = []
     for state in states:
         alert = key_of(state)
-        if _follows(stored.get(alert), state, first_transitions.get(alert)):
+        if _may_replace(stored.get(alert), state, first_transitions.get(alert)):
             admitted.append(state)
     alerts = set(map(key_of, admitted))
     return admitted, [transition for transition in new_transitions if key_of(transition) in alerts]
@@ -221,23 +218,28 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
     return from_rows(Transition, connection.execute(query))
 
 
-def _follows(
-    before: AlertState | None, state: AlertState, first_transition: Transition | None
+def _may_replace(
+    stored: AlertState | None, new: AlertState, first_transition: Transition | None
 ) -> bool:
-    """Return whether the state may replace the stored state ``before``. See `admit_states`.
+    """Return whether the new row of an alert may replace the stored row.
 
-    ``first_transition`` is the first new transition of the alert, if there is one.
+    - The new row must not be judged for an earlier slot than the stored row.
+    - The alert's first new transition must begin at the stored state. The key of the firing is not
+      compared, because the transition may have changed it.
+    - Without a transition, the state and the key of the firing must be the stored ones.
+
+    An alert without a stored row is quiet and has no key.
     """
-    state_before = State.QUIET
-    key_before = None
-    if before is not None:
-        if state.judged_slot < before.judged_slot:
+    stored_state = State.QUIET
+    stored_key = None
+    if stored is not None:
+        if new.judged_slot < stored.judged_slot:
             return False
-        state_before = before.state
-        key_before = before.dedup_key
+        stored_state = stored.state
+        stored_key = stored.dedup_key
     if first_transition is not None:
-        return first_transition.from_state is state_before
-    return state.state is state_before and state.dedup_key == key_before
+        return first_transition.from_state is stored_state
+    return new.state is stored_state and new.dedup_key == stored_key
 
 
 def _with_new_keys(

@@ -165,7 +165,7 @@ class SqlHistory:
 
 
 def _with_results(connection: Connection, finished: Sequence[Run]) -> tuple[FinishedRun, ...]:
-    """Return these runs with all results, in the same order."""
+    """Return these runs with coverage, summaries, arm scores and explanation, in the same order."""
     ids = [run.id for run in finished]
     coverage_by_run = run_results.coverage_by_run(connection, ids)
     summaries_by_run = run_results.items_by_run(connection, Summary, ids)

@@ -52,8 +52,9 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             anew_since=_anew_since(connection, request, past),
             last_ok=run_results.newest_run(connection, comparison, _is_earlier_ok(request)),
         )
-        if request.wants_planned_share:
-            memory = replace(memory, planned_share=_planned_share(connection, request))
+        if request.wants_planned_baseline_share:
+            planned_baseline_share = _planned_baseline_share(connection, request)
+            memory = replace(memory, planned_baseline_share=planned_baseline_share)
         # Only a run requests splits. Commands that read earlier runs need none of these fields.
         if request.splits:
             memory = replace(
@@ -172,10 +173,11 @@ def _anew_since(
     return connection.scalar(first) or request.before
 
 
-def _planned_share(connection: Connection, request: MemoryRequest) -> float | None:
-    """Return the planned share in the newest earlier run of the configuration that has one.
+def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> float | None:
+    """Return the planned share of users in the baseline arm.
 
-    The run may have any status. Returns None if there is no such run.
+    It is from the newest earlier unpaired run of the configuration, with any status. Returns None
+    if there is no such run.
     """
     query = (
         select(runs.c.unpaired)

@@ -72,7 +72,8 @@ _TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
 def replace_results(connection: Connection, result: RunResult) -> None:
     """Replace the results of an earlier attempt by the results of this run.
 
-    This also deletes the lists of the earlier attempt. `store_lists` stores the new lists later.
+    They include lessons, which are the numbers that later runs learn from. The lists of the earlier
+    attempt are deleted too. `store_lists` stores the new lists later.
     """
     run_id = result.claim.run_id
     for table in RUN_TABLES:
@@ -86,7 +87,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     if explanation is not None:
         row = {"run_id": run_id, "sentence": explanation.sentence, "details": explanation}
         connection.execute(explanations.insert().values(row))
-    packed_lessons = lesson_row(result.expectations)
+    packed_lessons = _pack_lessons(result.expectations)
     if packed_lessons:
         connection.execute(lessons.insert().values(run_id=run_id, **packed_lessons))
     if result.scores is not None:
@@ -171,7 +172,7 @@ def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[
     return {run_id: explanation for run_id, explanation in connection.execute(query) if explanation}
 
 
-def lesson_row(expectations: Iterable[Expectation]) -> Mapping[str, object]:
+def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     """Return the lessons of one run as values of ``about`` and ``numbers``, two columns of a row.
 
     The row is empty if no expectation names its series.
@@ -205,7 +206,7 @@ def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
 
 
 def _unpack_lessons(about: _About, numbers: bytes) -> dict[str, Lesson]:
-    """Return the lessons in these bytes by alert: the reverse of `lesson_row`.
+    """Return the lessons in these bytes by alert: the reverse of `_pack_lessons`.
 
     Returns no lessons if the number of bytes does not fit ``about``.
     """

@@ -270,9 +270,9 @@ def test_a_log_with_a_half_character_is_refused_and_its_user_is_not_quoted(tmp_p
 def test_a_split_that_changes_within_a_test_is_refused(tmp_path):
     """The same runs would be judged by another plan. A new `since` is another test."""
     place = write_log("parquet", tmp_path, log_rows())
-    memory = Memory(planned_share=0.5)
+    memory = Memory(planned_baseline_share=0.5)
 
-    assert measured(place, memory=replace(memory, planned_share=0.67)).unpaired is not None
+    assert measured(place, memory=replace(memory, planned_baseline_share=0.67)).unpaired is not None
     with pytest.raises(SourceError, match=r"earlier runs of this test planned 0.5: restore"):
         measured(place, memory=memory)
 
