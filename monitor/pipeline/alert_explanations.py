@@ -215,47 +215,49 @@ def add_explanations(
 ) -> tuple[Transition, ...]:
     """Add the explanation and the changes of models to the transitions with which alerts begin.
 
-    Alerts on similarity always get the explanation. Other alerts get it if the finding says more
-    than the alert's reason. If there is no explanation, the finding is about users without a list.
+    An alert begins if its new state is pending or firing. Alerts on similarity always get the
+    explanation. Other alerts get it if the finding says more than the alert's reason. Without an
+    explanation, the finding is about users without a list.
     """
     finding = _find_lost(findings) if explanation is None else explanation.finding
     explained = []
-    for change in transitions:
+    for transition in transitions:
         text = None
-        is_wanted = change.kind is RuleKind.SIMILARITY or _adds_to(change, finding)
-        if is_wanted and change.to_state is not State.QUIET:
-            text = _write_cause(change, explanation, finding)
-        if text is not None:
-            headline = change.headline if finding is None else write_cause(finding)
-            text = " ".join((text, *write_models(findings.models, findings.slot)))
-            change = replace(change, explanation=text, headline=headline)  # noqa: PLW2901
-        explained.append(change)
+        is_wanted = transition.kind is RuleKind.SIMILARITY or _adds_to(transition, finding)
+        if is_wanted and transition.to_state is not State.QUIET:
+            text = _explain_alert(transition, explanation, finding)
+        if text is None:
+            explained.append(transition)
+            continue
+        headline = transition.headline if finding is None else write_cause(finding)
+        text = " ".join((text, *write_models(findings.models, findings.slot)))
+        explained.append(replace(transition, explanation=text, headline=headline))
     return tuple(explained)
 
 
-def _write_cause(
-    change: Transition,
+def _explain_alert(
+    transition: Transition,
     explanation: Explanation | None,
     finding: Finding | None,
 ) -> str | None:
-    """Write the cause of this alert: the explanation, or why users have no list.
+    """Return the text that explains this alert, or that says which users have no list.
 
     Alerts on similarity get the explanation if there is one. None if there is nothing to say.
     """
-    is_explained = explanation is not None and change.kind is RuleKind.SIMILARITY
+    is_explained = explanation is not None and transition.kind is RuleKind.SIMILARITY
     if finding is not None and finding.kind is FaultKind.MISSING and not is_explained:
         return write_finding_alone(finding)
     if explanation is None:
         return None
-    return write_alert_text(explanation, parse_derived(change.metric)[1], change.segment)
+    return write_alert_text(explanation, parse_derived(transition.metric)[1], transition.segment)
 
 
-def _adds_to(change: Transition, finding: Finding | None) -> bool:
-    """Return whether the finding says more than the reason of this change."""
-    if finding is None or change.is_about_test:
+def _adds_to(transition: Transition, finding: Finding | None) -> bool:
+    """Return whether the finding says more than the reason of this transition."""
+    if finding is None or transition.is_about_test:
         return False
-    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or change.segment != ALL:
+    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or transition.segment != ALL:
         return True
     # The reason of an alert on coverage already counts all users without a list, and the reason of
     # an alert on a failed run already names the cause.
-    return change.kind is RuleKind.CONDITION and change.statistic != Condition.ERROR
+    return transition.kind is RuleKind.CONDITION and transition.statistic != Condition.ERROR

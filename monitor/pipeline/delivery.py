@@ -381,6 +381,8 @@ class OutboxSender:
         After a temporary failure this is sooner than after ``every``. Any failure is raised.
         """
         now = self.clock.now()
+        # It is set if an earlier attempt may have arrived. All deliveries of a message have the same.
+        key_before = deliveries[0].message_key
         # The key is stored before the message is sent. If this process is killed then, the next
         # process sends the message with the same key, and the receiver can discard it.
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
@@ -397,8 +399,8 @@ class OutboxSender:
                 draw=self.draw(),
                 retry_after_s=error.retry_after_s,
             )
-            # A message that cannot have arrived has no key, and neither have its deliveries.
-            may_be_known = error.may_be_known or deliveries[0].message_key is not None
+            # If no attempt can have arrived, the stored key is deleted.
+            may_be_known = error.may_be_known or key_before is not None
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise

@@ -81,17 +81,21 @@ class RuleSeries(Generic[RuleT_co]):
         return figure.n if isinstance(figure, Summary) else figure.users
 
     def _count_far(self, figures: Figures) -> tuple[AffectedUsers, AffectedUsers] | None:
-        """Count the users with far lists, the baseline's first. None if this is not a far gap."""
+        """Count the users whose lists are far from their earlier lists, the baseline's first.
+
+        None if the rule does not judge a far gap, if the metric cannot say which lists are far, or
+        if the run did not compare an arm's lists with earlier ones.
+        """
         derived, name = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:
             return None
+        far_statistic = far_share(parse(name))
         counts = []
         for series in SELF_SERIES.values():
             summary = figures.summaries.get((self.segment, series.of(name)))
-            share = far_share(parse(name))
-            if summary is None or share is None:
+            if summary is None or far_statistic is None:
                 return None
-            counts.append(count_far(summary, share))
+            counts.append(count_far(summary, far_statistic))
         baseline, candidate = counts
         return baseline, candidate
 

@@ -199,15 +199,18 @@ def _find_cause(
     *,
     shows_items: bool,
 ) -> Fault | None:
-    """Find the fault, or None. If differently spelled ids explain it, find their spelling instead.
+    """Return the fault, or None if nothing explains what happened.
 
-    Without ``shows_items``, the result has no examples of ids.
+    If differently spelled ids explain what happened, the fault is their spelling. Without
+    ``shows_items``, the result has no examples of ids.
     """
     fault = find_fault(scene)
     finding = None if fault is None else fault.finding
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
+    # If both arms are respelled, there is no other arm. If only one is, it is an arm with the fault,
+    # because `find_respelled` tests no other arms. For a fault of both arms the value is None.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged

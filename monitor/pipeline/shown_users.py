@@ -157,16 +157,18 @@ def ordinary_evidence(
 ) -> list[Evidence]:
     """Return the lists of the ``count`` users with scores nearest to the median, nearest first.
 
-    ``scores`` has the score of each user of the subset. The worst users are left out. So are scores
-    by the ``failed`` metrics.
+    ``scores`` has the score of each user of the run's random subset. The worst users are left out.
+    So are scores by the ``failed`` metrics.
     """
-    worst_users = user_index(users["user"].filter(users["worst_similarity"].is_valid()))
+    is_worst = users["worst_similarity"].is_valid()
+    worst_users = user_index(users["user"].filter(is_worst))
     values = scores.mask(scores.index.isin(worst_users)).to_numpy()
     ordinary = user_column(scores.index[ordinary_rows(values, count, median)])
-    # The table is filtered first, because `take` would copy all lists.
-    users = users.filter(pc.is_in(users["user"], value_set=ordinary))
-    users = users.take(pc.index_in(ordinary, value_set=users["user"]))
-    return _evidence_of(users, EvidenceKind.REPRESENTATIVE, failed)
+    # The table is filtered first, because `take` joins the table's chunks and so copies all lists.
+    ordinary_users = users.filter(pc.is_in(users["user"], value_set=ordinary))
+    # The users are taken in the order of ``ordinary``.
+    nearest_first = ordinary_users.take(pc.index_in(ordinary, value_set=ordinary_users["user"]))
+    return _evidence_of(nearest_first, EvidenceKind.REPRESENTATIVE, failed)
 
 
 def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -> list[Evidence]:
