@@ -139,7 +139,7 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
             path = ("receivers", index, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from find_duplicates(names, NAME_TAKEN.format("receiver"))
-    # If a receiver is invalid, its name is not known here. So check no references.
+    # A receiver is None if it is invalid. Then its name is not known, so check no references.
     if settings.receivers is not None and None not in receivers:
         yield from _check_references(settings, receivers_by_name(receivers))
 
@@ -148,7 +148,7 @@ def _check_references(settings: Partial, receivers: Collection[str]) -> Iterator
     """Report names in routes and fallbacks that are not among the names of ``receivers``."""
     names: list[tuple[KeyPath, str]] = []
     for index, route in enumerate(settings.routes or ()):
-        if route is not None:
+        if route is not None:  # None is an invalid route
             for position, name in enumerate(route.receivers):
                 names.append((("routes", index, "receivers", position), name))
     for name, fallback in (settings.fallbacks or {}).items():
@@ -219,7 +219,7 @@ def _missing_sources(comparison: Partial) -> Iterator[Problem]:
 
 
 def _check_schedule(comparison: Partial) -> Iterator[Problem]:
-    """Report keys of the schedule that are missing or exclude each other, and bad durations."""
+    """Report keys that are missing, exclude each other or need another key, and bad durations."""
     # `has` says whether the file has the key, even with an invalid value. The attribute of an
     # invalid key is None.
     every = comparison.every
@@ -245,14 +245,14 @@ def _check_schedule(comparison: Partial) -> Iterator[Problem]:
         yield problem_of("offset", f"must be shorter than every: {format_duration(every)}")
     if every and every < SHORTEST_INTERVAL:
         yield problem_of("every", f"must be at least {format_duration(SHORTEST_INTERVAL)}")
-        return
+        return  # the hours and the deadline are compared with a valid interval only
     has_times = every is not None or comparison.cron is not None
     # The time zone has a default, so it is None only if it is invalid.
     if has_times and comparison.timezone is not None:
-        yield from _hours_and_deadline(comparison)
+        yield from _check_hours_and_deadline(comparison)
 
 
-def _hours_and_deadline(comparison: Partial) -> Iterator[Problem]:
+def _check_hours_and_deadline(comparison: Partial) -> Iterator[Problem]:
     """Report hours without a slot, and a deadline that is not shorter than the interval."""
     try:
         interval = to_schedule(comparison).interval

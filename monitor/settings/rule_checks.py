@@ -162,7 +162,7 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
     These are an outcome that is not measured, a missing margin, a margin that is not beyond 0, and
     a value for resolving that does not fit the margin. A rule with both ``below`` and ``above`` is
-    judged by ``below`` only, because `_check_excluded_keys` reports it.
+    checked only as ``below``, because `_check_excluded_keys` reports it.
     """
     unpaired = comparison.unpaired
     outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
@@ -176,10 +176,14 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
         return
-    is_below = rule.has("below")
-    side = "below" if is_below else "above"
-    margin = getattr(rule, side)
-    if margin is not None and (margin >= 0 if is_below else margin <= 0):
+    # A margin is None if it is invalid.
+    if rule.has("below"):
+        side = "below"
+        is_healthy_side = rule.below is not None and rule.below >= 0
+    else:
+        side = "above"
+        is_healthy_side = rule.above is not None and rule.above <= 0
+    if is_healthy_side:
         yield problem_of(
             side,
             "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "

@@ -96,10 +96,10 @@ def read_access(
     hosts: frozenset[str] = frozenset(),
     old: Access | None = None,
 ) -> Access:
-    """Read the certificates that a web configuration file names, and return its access.
+    """Return who may connect and read, by the options of a web configuration file.
 
-    ``hosts`` are names of this server in lower case. If ``old`` has the same users, the passwords
-    that it verified stay verified.
+    The certificates that the options name are read. ``hosts`` are names of this server in lower
+    case. If ``old`` has the same users, the passwords that it verified are not checked again.
 
     Raises ConfigError if the certificates cannot be used. The error names the file ``file_name``,
     if it is given.
@@ -117,6 +117,7 @@ def read_access(
             raise
         raise ConfigError(f"{file_name}: {error}") from None
     if tls.client_allowed_sans is not None:
+        # Alternative names may be IP addresses, which can be written in several ways.
         client_names = frozenset(map(short_address, tls.client_allowed_sans))
     credentials = old.credentials
     if old.options.basic_auth_users != options.basic_auth_users:

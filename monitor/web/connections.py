@@ -74,15 +74,17 @@ class Connection(H11Protocol):
         # A proxy avoids a reference cycle, so the memory is freed as soon as the connection ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
-        self._born = self.loop.time()
+        self._born = self.loop.time()  # decides which of two equal connections is aborted
         self._deadline = self.loop.call_later(front.limits.exchange_s, self._cut_off)
         # Whether a request or its answer is under way. A new connection is expected to send one.
         self._is_busy = True
         self.is_known = False
         """Whether a client that may read everything has sent a request."""
+        # How many answers are being computed. `_is_busy` is also True while a request arrives.
         self._answering = 0
         # The task of `_encrypt`. None without encryption, and after the handshake.
         self._handshake: asyncio.Task[None] | None = None
+        # Bytes of a request that arrived before `_encrypt` had passed the connection to uvicorn.
         self._early: list[bytes] = []
 
     def connection_made(  # type: ignore[override]  # uvicorn narrows the type too
@@ -111,7 +113,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read bytes of a request. Only the first bytes of a request start a new deadline."""
         if self._handshake is not None:
-            self._early.append(data)  # these bytes arrived right after the handshake
+            self._early.append(data)
             return
         if not self._is_busy and not self._unsent:
             self._restart_deadline()
