@@ -17,7 +17,7 @@ from monitor.model.notifications import Silence
 from monitor.model.pages import ReceiverHealth, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
-from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
+from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, Summary
 from monitor.model.statistics import GAPS, parse_derived
 from monitor.model.unpaired import UnpairedFindings
 from monitor.texts.model_versions import write_changes
@@ -127,7 +127,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     site.require(name)
     configured = site.comparison(name)
     latest = site.latest_of(name)
-    states = latest.states if latest else ()
+    states = _states_of(latest)
     firing = firing_of(states)
     grid = _read_grid(site, configured.family if configured else name)
     quiet = [state for state in states if state.state is State.QUIET]
@@ -175,29 +175,43 @@ def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
     return {name: records.get(name, ReceiverHealth()) for name in names}
 
 
+def _states_of(latest: LatestRun | None) -> tuple[AlertState, ...]:
+    return latest.states if latest else ()
+
+
 def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
-    """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others."""
+    """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others.
+
+    The page opens with the newest run's leading metric, and with the segment of `_opening_segment`.
+    """
     name = query.path["name"]
     configured = site.comparison(name)
-    summaries = latest.summaries if latest else ()  # a failed run has none
+    summaries: Sequence[Summary] = ()
+    explanation = None
+    opening_metric = None
+    if latest is not None:
+        summaries = latest.summaries  # a failed run has none
+        explanation = latest.explanation
+        opening_metric = latest.leading_metric
     metrics = tuple(dict.fromkeys(summary.metric for summary in summaries))
     if not metrics and configured:
         metrics = configured.measuring.metrics
+    if opening_metric is None:
+        opening_metric = next(iter(metrics), None)
     metric = query.chosen.get("metric")
     if metric not in metrics:
-        metric = metrics[0] if metrics else None
-        if latest is not None and latest.leading_metric is not None:
-            metric = latest.leading_metric
+        metric = opening_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
-    blamed = _blamed_segment(latest.explanation if latest else None, segments)
-    alert = find_rule_on_drop(configured, metric)
-    opening = _opening_segment(alert, blamed, latest.states if latest else ())
-    segment = query.chosen.get("segment", opening)
+    blamed = _blamed_segment(explanation, segments)
+    alert_of_drop = find_rule_on_drop(configured, metric)
+    segment = query.chosen.get("segment")
+    if segment not in segments:
+        segment = _opening_segment(alert_of_drop, blamed, _states_of(latest))
     return Choice(
         comparison=name,
         metric=metric,
         metrics=metrics,
-        segment=segment if segment in segments else ALL,
+        segment=segment,
         segments=segments,
         blamed=blamed,
         period=period,
@@ -232,7 +246,7 @@ def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Co
     segment_means = _read_segment_means(site, choice, until)
     # An alert of the period may have ended after the period.
     changes = pages.changes(name, segment, since=since, until=max(until, now))
-    states = [state for state in (latest.states if latest else ()) if state.segment == segment]
+    states = [state for state in _states_of(latest) if state.segment == segment]
     spans = alert_spans(changes, states, since)
     silences = []
     for silence in site.store.alerts.silences(ending_after=since):

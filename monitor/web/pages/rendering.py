@@ -100,14 +100,14 @@ def series_chart(page: ComparisonPage) -> Markup:
 
 
 def distribution_chart(page: ComparisonPage) -> Markup:
-    """Draw the distribution of scores, with one column for each run.
+    """Draw the distribution of scores as a heat map, with one column for each run.
 
     Runs whose histogram has other bounds than the last run's are left out, because their bins do
     not fit the rows of the map.
     """
     if not page.distribution:
         return Markup()
-    last = page.distribution[-1][1]
+    _, last = page.distribution[-1]
     columns = {}
     for slot, histogram in page.distribution:
         if (histogram.low, histogram.high) == (last.low, last.high):
@@ -263,10 +263,11 @@ def _write_cell(value: object) -> str:
 
 
 def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
-    """Return one row for each alert."""
+    """Return one row for each alert: name, segment, state, value, limit, judged slot, reason."""
     rows: list[tuple[str, ...]] = []
     for state in states:
         shown = str(state.state)
+        # A pending or firing alert is shown as such, even if the run could not judge it.
         if state.state is State.QUIET and not state.is_judged:
             shown = "not judged"
         # Without a value, nothing was compared with the limit.
