@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from types import NoneType
@@ -28,14 +28,14 @@ from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import FOLDER
 
 _NAMES: dict[object, str] = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    bool: "true or false",
-    timedelta: "duration",
-    datetime: "date or time",
-    SecretStr: "secret",
-    Any: "anything",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "`true` or `false`",
+    timedelta: "a duration",
+    datetime: "a date or a time",
+    SecretStr: "a secret text",
+    Any: "any value",
 }
 
 
@@ -112,17 +112,12 @@ def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], li
         return
     for name, field in _fields_of(model).items():
         many = "[]" if _is_list(field.annotation) else ""
-        # All kinds of rules have one table.
-        inner_models = (
-            RuleOptions if issubclass(each, RuleOptions) else each
-            for each in models_in(field.annotation)
-        )
-        for inner in dict.fromkeys(inner_models):
+        for inner in models_in(field.annotation):
             _collect(inner, f"{path}.{field.alias or name}{many}".lstrip("."), groups)
 
 
 def _fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of the options, or of all kinds of rules."""
+    """The fields of the options. All kinds of rules have one table."""
     if model is not RuleOptions:
         return model.model_fields
     # First the name, then the keys of each kind, and then the keys of all kinds.
@@ -155,7 +150,7 @@ def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> s
         f"### {titles[model]}",
         _about(model) + (f" You can also use the keys in these tables: {also}." if also else ""),
     ]
-    docs = {}
+    docs = dict[str, str]()
     for kind in RULE_KINDS if model is RuleOptions else (model,):
         docs |= field_docs(kind)
     if rows := [
@@ -209,32 +204,39 @@ def _literal(value: object) -> str:
     return str(value) if hasattr(value, "parse") or isinstance(value, str) else json.dumps(value)
 
 
-def _type(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
+def _type(annotation: object) -> str:
+    """Return the forms that a value may have, as in ``a, b or c``, each once."""
+    *others, last = dict.fromkeys(_forms(annotation))
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _forms(annotation: object) -> list[str]:  # noqa: PLR0911 - one line a kind of annotation
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         is_parsed = any(isinstance(part, ParsedBy) for part in arguments)
-        return "text" if is_parsed else _type(arguments[0])
+        return ["a text"] if is_parsed else _forms(arguments[0])
     if annotation in _NAMES:
-        return _NAMES[annotation]
+        return [_NAMES[annotation]]
     if hasattr(annotation, "parse"):  # `ParsedBy` is in the metadata of the field
-        return "text"
+        return ["a text"]
     if origin is Literal:
-        return _either(f"`{_literal(choice)}`" for choice in arguments)
+        return [f"`{_literal(choice)}`" for choice in arguments]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return _either(f"`{choice.value}`" for choice in annotation)
+        return [f"`{choice.value}`" for choice in annotation]
     if _is_list(annotation):
-        return f"list of {_type(arguments[0])}"
+        if len(set(_forms(arguments[0]))) > 1:
+            return [f"a list; each entry is {_type(arguments[0])}"]
+        return [f"a list of {_plural(arguments[0])}"]
     if len(arguments) > 1 and isinstance(origin, type) and origin.__name__ in {"dict", "Mapping"}:
-        return f"mapping of {_type(arguments[1])}"
+        return [f"a mapping from names to {_plural(arguments[1])}"]
     if arguments:
-        return _either(_type(part) for part in arguments if part is not NoneType)
-    return "mapping"
+        parts = [part for part in arguments if part is not NoneType]
+        return [form for part in parts for form in _forms(part)]
+    return ["a mapping"]
 
 
-def _either(forms: Iterable[str]) -> str:
-    """Return the forms as in ``a, b or c``, each once."""
-    *others, last = dict.fromkeys(forms)
-    return f"{', '.join(others)} or {last}" if others else last
+def _plural(annotation: object) -> str:
+    return f"{_type(annotation).removeprefix('a ')}s"
 
 
 def _is_list(annotation: object) -> bool:

@@ -149,12 +149,6 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
-def shared_databases(monkeypatch):
-    """A test of the second ring uses databases of DuckDB again, as those of the first ring do."""
-    monkeypatch.setattr("databases.is_first_ring", lambda: True)
-
-
-@pytest.fixture
 def own_databases(monkeypatch):
     """Each database of DuckDB is new, and reads only what it is told to."""
     monkeypatch.setattr("duckdb.connect", import_module("databases").make_database)

@@ -1,7 +1,8 @@
-"""Databases of DuckDB that tests of the first ring use one after another.
+"""Databases of DuckDB that tests use one after another.
 
-Making and closing a database takes longer than most tests. A database that was used before may read
-any file. Tests that are about this, and the second ring, have databases of their own.
+These are the tests of the first ring, and those with the marker ``shared_databases``. Making and
+closing a database takes longer than most tests. A database that was used before may read any file.
+Tests that are about this have databases of their own.
 """
 
 from collections import defaultdict
@@ -9,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from rings import is_first_ring
+from rings import shares_databases
 
 make_database = duckdb.connect
 _LOCKS = ("SET enable_external_access", "SET lock_configuration")
@@ -18,7 +19,7 @@ _idle = defaultdict[Any, list[Any]](list)
 
 def connect(**given):
     """A database with this configuration, which may have been used before."""
-    if "config" in given and is_first_ring():
+    if "config" in given and shares_databases():
         return _UsedAgain(given["config"])
     return make_database(**given)
 

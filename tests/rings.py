@@ -39,6 +39,11 @@ def is_first_ring():
     return any(item.get_closest_marker("integration") is None for item in _running)
 
 
+def shares_databases():
+    """True while a test runs that may use a database of DuckDB again: see `databases`."""
+    return is_first_ring() or any(item.get_closest_marker("shared_databases") for item in _running)
+
+
 def pytest_deselected(items):
     """Count the tests of the second ring that this run leaves out."""
     if items:

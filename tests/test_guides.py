@@ -53,6 +53,7 @@ def played_guides():
             )
 
 
+@pytest.mark.shared_databases
 @pytest.mark.parametrize("path", list(played_guides()))
 def test_each_command_of_a_guide_prints_what_is_shown(path):
     assert guides.played(path)[0] == path.read_text(), "run: make generated"

@@ -31,7 +31,7 @@ def test_drivers_of_the_extras_are_pinned_and_the_core_never_imports_them():
     extras = project["project"]["optional-dependencies"]
     of_tools = {"test", "lint", "docs", "bench", "fast", "pictures"}
     drivers = {
-        re.match(r"[\w-]+", requirement)[0]
+        re.split(r"[^\w-]", requirement)[0]
         for extra in extras.keys() - of_tools
         for requirement in extras[extra]
     }

@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.state_machine import Evaluation, JudgedRule, advance
-from monitor.alerts.verdicts import judge_status, undecided
+from monitor.alerts.verdicts import judge_status, verdict_without_value
 from monitor.model.alerts import (
     AlertState,
     Outcome,
@@ -35,10 +35,6 @@ from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
-_REASONS = {
-    Condition.SPLIT_OFF: RunReasonKind.SPLIT_OFF,
-    Condition.ARMS_DIFFERED: RunReasonKind.ARMS_DIFFERED,
-}
 MOVED = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
@@ -71,13 +67,15 @@ def judge_condition(
     condition = rule.condition
     unjudged = judge_status(findings)
     if condition is Condition.STALE:
-        return _clear(condition) if unjudged is None else None
+        return _make_clear_verdict(condition) if unjudged is None else None
     if unjudged is not None:
         if unjudged.outcome.value == condition.value:
             return _in_condition(unjudged, unjudged.reason)
-        return _clear(condition) if condition is Condition.ERROR else unjudged
+        return _make_clear_verdict(condition) if condition is Condition.ERROR else unjudged
     if condition is Condition.NO_DATA and is_unknown:
-        return undecided(Outcome.BREACH, "no user of the panel belongs to the segment any more")
+        return verdict_without_value(
+            Outcome.BREACH, "no user of the panel belongs to the segment any more"
+        )
     lacking = [
         verdict
         for verdict in verdicts
@@ -86,7 +84,7 @@ def judge_condition(
     # If any rule had data, the segment has data.
     is_judged = condition is Condition.NO_DATA and len(lacking) < len(verdicts)
     if not lacking or is_judged:
-        return _clear(condition)
+        return _make_clear_verdict(condition)
     reason = lacking[0].reason
     if len(lacking) > 1:
         reason += f" ({len(lacking):,} rules say so)"
@@ -100,10 +98,13 @@ def judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
     """
     if findings.unpaired is None:
         return None
-    reason = find_reason(findings.reasons, _REASONS[condition])
+    # The kind of reason has the name of the condition.
+    reason = find_reason(findings.reasons, RunReasonKind(condition))
     if reason is None:
-        return _clear(condition)
-    return undecided(Outcome.BREACH, write_run_reason(reason), findings.unpaired.assigned)
+        return _make_clear_verdict(condition)
+    return verdict_without_value(
+        Outcome.BREACH, write_run_reason(reason), findings.unpaired.assigned
+    )
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
@@ -125,9 +126,9 @@ def _in_condition(verdict: Verdict, reason: str) -> Verdict:
     return replace(verdict, outcome=Outcome.BREACH, reason=reason, value=None)
 
 
-def _clear(condition: Condition) -> Verdict:
+def _make_clear_verdict(condition: Condition) -> Verdict:
     """Return the verdict that the run is not in the condition."""
-    return replace(undecided(Outcome.OK, write_clear(condition)), is_recovered=True)
+    return replace(verdict_without_value(Outcome.OK, write_clear(condition)), is_recovered=True)
 
 
 @immutable
@@ -198,12 +199,12 @@ def _judge_wait(
     rules = {rule.alert: rule for rule in comparison.judging.rules}
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
-            verdict = undecided(Outcome.BREACH, reason)
+            verdict = verdict_without_value(Outcome.BREACH, reason)
             yield rule, ALL, replace(verdict, headline=headline)
     if Condition.STALE not in comparison.judging.ignored:
         return
     reason = write_ignored(reason, Condition.STALE)
-    ended = replace(undecided(Outcome.ERROR, reason), is_ignored=True)
+    ended = replace(verdict_without_value(Outcome.ERROR, reason), is_ignored=True)
     for state in states:
         if state.alert in rules and state.state is not State.QUIET:
             yield rules[state.alert], state.segment, ended
@@ -230,11 +231,13 @@ def count_standstills(
             # The rule is new, or it judged the other arm before.
             before = Standstill(alert=rule.alert, arm=rule.arm)
         was_firing = states.get((rule.alert, ALL)) is State.FIRING
-        counted.append(_count(before, churn, was_firing=was_firing))
+        counted.append(_count_changes(before, churn, was_firing=was_firing))
     return tuple(counted)
 
 
-def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
+def _count_changes(
+    before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool
+) -> Standstill:
     """Return the counts with this run. ``churn`` is the share of each arm's items that changed."""
     # Without lists of the last run, the changes of the arms are not known.
     if len(churn) < len(Arm):
@@ -273,14 +276,16 @@ def judge_standstill(
         return unjudged
     churn = _find_churn(findings.arm_scores)
     if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
-        return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
+        return verdict_without_value(
+            Outcome.NO_DATA, "there are no lists of an earlier run to compare with"
+        )
     users = churn[rule.arm].n
     if users < rule.min_users:
-        return undecided(Outcome.TOO_FEW, write_too_few(users, rule.min_users), users)
+        return verdict_without_value(Outcome.TOO_FEW, write_too_few(users, rule.min_users), users)
     # Only after two changes is the usual time between changes known.
     if standstill.limit is None:
         reason = write_unlearned(standstill)
-        return undecided(Outcome.TOO_FEW, reason, users, is_learning=True)
+        return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)
     headline = write_standstill(standstill, standstill.limit)
     churn_of_arm = churn[rule.arm].value or 0.0
     churn_of_other = churn[rule.arm.other].value or 0.0

@@ -402,11 +402,11 @@ def compose_messages(
     begun = {start.dedup_key: start for start in changes if start.is_start}
     messages = []
     for (name, _), members in by_incident.items():
-        messages.append(_message(name, tuple(members), begun, snapshot))
+        messages.append(_compose_message(name, tuple(members), begun, snapshot))
     return tuple(messages)
 
 
-def _message(
+def _compose_message(
     name: str | None,
     changes: tuple[Transition, ...],
     begun: Mapping[str | None, Transition],

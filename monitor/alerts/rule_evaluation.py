@@ -22,7 +22,7 @@ from monitor.alerts.verdicts import (
     judge_unknown_segment,
     read_coverage,
     read_similarity,
-    undecided,
+    verdict_without_value,
 )
 from monitor.model.alerts import (
     AlertState,
@@ -252,7 +252,7 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     derived, _ = parse_derived(rule.metric)
     doubt = find_reason(findings.reasons, RunReasonKind.UNTRUSTED_FLOOR)
     if derived is not None and doubt is not None:
-        return undecided(Outcome.NO_DATA, write_run_reason(doubt))
+        return verdict_without_value(Outcome.NO_DATA, write_run_reason(doubt))
     if summary is None and run.is_unknown(segment) and findings.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
@@ -309,7 +309,7 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
         if run.findings.status is not RunStatus.OK:
             return None  # the alert on all users reports the condition
         if segment not in run.awaited:
-            return replace(undecided(Outcome.OK, NOT_AWAITED), is_recovered=True)
+            return replace(verdict_without_value(Outcome.OK, NOT_AWAITED), is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(rule, run.findings, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 

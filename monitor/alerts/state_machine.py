@@ -67,7 +67,7 @@ def advance(
             return previous, None
         was = previous.state
         state_before, streak = _before_slot(previous, evaluation.slot)
-    now, streak = _step(state_before, streak, verdict, rule)
+    now, streak = _next_state(state_before, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(
             verdict, reason=f"{verdict.reason}; the alert ended, but was not seen to recover"
@@ -76,10 +76,10 @@ def advance(
         left = count_of(rule.resolve_after - streak, "more such run")
         more = f"it is still firing, and ends after {left}"
         verdict = replace(verdict, reason=f"{verdict.reason}; {more}")
-    state = _state(rule, verdict, previous, evaluation, now, streak)
+    state = _make_state(rule, verdict, previous, evaluation, now, streak)
     if now is was:
         return state, None
-    return state, _transition(rule, previous, state, evaluation, verdict)
+    return state, _make_transition(rule, previous, state, evaluation, verdict)
 
 
 def _before_slot(previous: AlertState, slot: datetime) -> tuple[State, int]:
@@ -97,7 +97,7 @@ def _before_slot(previous: AlertState, slot: datetime) -> tuple[State, int]:
     return state, streak
 
 
-def _step(
+def _next_state(
     state: State,
     streak: int,
     verdict: Verdict,
@@ -118,7 +118,7 @@ def _step(
     return State.FIRING, 0
 
 
-def _state(
+def _make_state(
     rule: Rule,
     verdict: Verdict,
     previous: AlertState | None,
@@ -162,7 +162,7 @@ def _state(
     )
 
 
-def _transition(
+def _make_transition(
     rule: Rule,
     previous: AlertState | None,
     state: AlertState,
@@ -245,7 +245,7 @@ def retire_alerts(
         # A quiet state needs no end. It continues if its rule comes back.
         if removed is not None and state.state is not State.QUIET:
             cause = last.get((state.comparison, state.alert, state.segment))
-            ends.append(_end(state, cause, removed, at))
+            ends.append(_end_alert(state, cause, removed, at))
     return tuple(ends)
 
 
@@ -262,7 +262,9 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
     return None if state.segment in segments else Removed.SEGMENT
 
 
-def _end(state: AlertState, cause: Transition | None, removed: Removed, at: datetime) -> Transition:
+def _end_alert(
+    state: AlertState, cause: Transition | None, removed: Removed, at: datetime
+) -> Transition:
     """Return the end of an alert that no rule judges.
 
     Its metric is known only from ``cause``, the alert's last transition.

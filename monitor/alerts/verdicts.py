@@ -83,12 +83,12 @@ def read_similarity(
     if unjudged is not None:
         return unjudged
     if thin_reason is not None:
-        return undecided(
+        return verdict_without_value(
             Outcome.NO_DATA,
             with_cause(f"too few users{of_segment(segment)} could be compared", thin_reason),
         )
     if summary is None or summary.n == 0:
-        return undecided(
+        return verdict_without_value(
             Outcome.NO_DATA, f"no user{of_segment(segment)} has a value of {rule.metric}"
         )
     if summary.n < rule.min_users:
@@ -96,13 +96,13 @@ def read_similarity(
             f"{rule.metric} has a value for only {count_users(summary.n, segment)}, fewer than "
             f"the {rule.min_users:,} needed"
         )
-        return undecided(Outcome.TOO_FEW, reason, summary.n)
+        return verdict_without_value(Outcome.TOO_FEW, reason, summary.n)
     value = summary.value(str(rule.statistic))
     if value is None or not math.isfinite(value):
         reason = (
             f"{rule.statistic} of {rule.metric} has no value over {count_users(summary.n, segment)}"
         )
-        return undecided(Outcome.NO_DATA, reason, summary.n)
+        return verdict_without_value(Outcome.NO_DATA, reason, summary.n)
     return Reading(value, summary.n, segment)
 
 
@@ -125,10 +125,12 @@ def read_coverage(
         why = "there are no comparable lists"
         if rule.share.lack is Lack.UNCHANGED:
             why = "rules on `frozen` judge this arm, since it changed too few lists"
-        return undecided(Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True)
+        return verdict_without_value(
+            Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True
+        )
     if reading is None:
         if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
-            return undecided(Outcome.NO_DATA, f"no user{of_segment(segment)} was asked")
+            return verdict_without_value(Outcome.NO_DATA, f"no user{of_segment(segment)} was asked")
         failure = "the run ended before its coverage was known"
         return _by_run(
             Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
@@ -139,7 +141,7 @@ def read_coverage(
             f"only {count_users(reading.users, segment)} {was}, fewer than the "
             f"{rule.min_users:,} needed"
         )
-        return undecided(Outcome.TOO_FEW, reason, reading.users, is_learning=is_trait)
+        return verdict_without_value(Outcome.TOO_FEW, reason, reading.users, is_learning=is_trait)
     return reading
 
 
@@ -161,7 +163,9 @@ def judge_status(findings: Findings) -> Verdict | None:
 
 def _by_run(outcome: Outcome, findings: Findings, reason: str) -> Verdict:
     """Return a verdict without a value. The reason concerns the whole run."""
-    return replace(undecided(outcome, reason), headline=write_headline(findings.reasons))
+    return replace(
+        verdict_without_value(outcome, reason), headline=write_headline(findings.reasons)
+    )
 
 
 def judge_threshold(
@@ -203,10 +207,10 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     by_size = sorted(rows, key=lambda row: (-row.asked, row.segment))
     unmatched = UnmatchedName(owner="rule", name=segment)
     unmatched = with_known(unmatched, segment, [row.segment for row in by_size])
-    return undecided(Outcome.NO_DATA, write_absent_segment(unmatched))
+    return verdict_without_value(Outcome.NO_DATA, write_absent_segment(unmatched))
 
 
-def undecided(
+def verdict_without_value(
     outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False
 ) -> Verdict:
     """Return a verdict without a value. There is no value, or it must not be compared."""
@@ -253,7 +257,7 @@ def judge_learned(
             f"{rule.subject.statistic} of {rule.subject.metric} over {users} is too "
             "uncertain to be judged"
         )
-        return undecided(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
+        return verdict_without_value(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
     value, most = show_values(rule, reading.value, expectation.limit)
     is_judgeable = True
     if limit.learning is Learning.TREND:
@@ -278,7 +282,7 @@ def judge_learned(
     reason = "; ".join(filter(None, (judged, note, expectation.note)))
     is_normal = expectation.z <= _normal_again(limit, expectation)
     if not is_judgeable and not is_normal:
-        return undecided(Outcome.TOO_FEW, reason, reading.users, is_learning=True)
+        return verdict_without_value(Outcome.TOO_FEW, reason, reading.users, is_learning=True)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason=reason,
@@ -297,7 +301,7 @@ def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
     else:
         runs = 0 if expectation is None else expectation.runs
         reason = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"
-    return undecided(Outcome.TOO_FEW, reason, users, is_learning=True)
+    return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)
 
 
 def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:

@@ -54,7 +54,7 @@ def backtest(  # noqa: PLR0913 - the command's options
             "--rules",
             "-r",
             help="YAML file with the key `rules` and, optionally, the key `false_alarm_every`. "
-            "You can also use a complete configuration.",
+            "The file may also be a complete configuration.",
         ),
     ],
     since: Since = None,
@@ -63,7 +63,7 @@ def backtest(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List the alerts that other rules would have caused.
+    """List the alerts that new rules would have caused.
 
     The command also counts the alerts that were actually sent. Every stored run is judged again, in
     order. The command also judges the runs before --since, because rules learn from them. Nothing

@@ -87,10 +87,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     # The shapes that the rows may have. The first one that fits a file is used.
     shapes = list_shapes(common, items)
     if item or rank or in_order:
-        one_item_in_each_row = {**common, "item": item, "rank": rank}
-        if in_order:
-            one_item_in_each_row["in_order"] = True
-        shapes = [one_item_in_each_row, {**common, "items": items}]
+        # A shape leaves out an option that is None.
+        one_item = {"item": item, "rank": rank, "in_order": in_order or None}
+        shapes = [{**common, **one_item}, {**common, "items": items}]
     if unpaired is not None:
         refuse_options(
             {
@@ -124,8 +123,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         require_writable(html)
         shown_users = worst or _DRAWN
     files = (
-        fitting_options(baseline, user, shapes, is_required=True),
-        fitting_options(candidate, user, shapes, is_required=True),
+        fitting_options(baseline, user, shapes),
+        fitting_options(candidate, user, shapes),
     )
     compare = partial(
         compare_files,
@@ -137,7 +136,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     result = compare(files, worst=shown_users, catalogue=catalogue)
     trainings = None
     if retrained is not None:
-        trainings = compare((files[0], fitting_options(retrained, user, shapes, is_required=True)))
+        trainings = compare((files[0], fitting_options(retrained, user, shapes)))
         # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))
@@ -150,11 +149,18 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         meaning_lines=_meaning_lines(result, meanings, by),
         titles=_read_titles(titles, result.worst),
     )
+    title = f"{baseline.name} and {candidate.name}"
+    _show_result(compared, worst, html, title, as_json=as_json)
+
+
+def _show_result(
+    compared: Compared, worst: int, html: Path | None, title: str, *, as_json: bool
+) -> None:
+    """Write the HTML file, and print the result with ``worst`` users. The file may have more."""
     if html is not None:
-        page = compared_page(compared)
-        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [page])
-    # The HTML file may have more users than were asked for.
-    compared = replace(compared, result=replace(result, worst=result.worst[:worst]))
+        write_page(html, title, "compared.html", [compared_page(compared)])
+    result = replace(compared.result, worst=compared.result.worst[:worst])
+    compared = replace(compared, result=result)
     if as_json:
         print_json(compared_dict(compared))
     else:

@@ -72,7 +72,7 @@ def print_log(  # noqa: PLR0913 - the options of the command
     """Compare the arms of the test, and print the result as a run."""
     from monitor.service.analysis.log_comparison import as_finished_run, compare_log
 
-    options = fitting_options(log, user, shapes, is_required=True)
+    options = fitting_options(log, user, shapes)
     names = [str(metric) for metric in metrics]
     result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
     run = as_finished_run(result)

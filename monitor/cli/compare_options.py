@@ -54,7 +54,7 @@ ItemsColumn = Annotated[str, column_option("Column with the list of items.")]
 ItemColumn = Annotated[
     str | None,
     column_option(
-        "Column with one item in each row. Needs --rank, --scores or --in-order. If the file has "
+        "Column with one item in each row. Requires --rank, --scores or --in-order. If the file has "
         "no column of lists, the default is item_id or item, sorted by rank."
     ),
 ]
@@ -131,7 +131,7 @@ UnpairedLog = Annotated[
     Path | None,
     typer.Option(
         help="Log of an A/B test, in place of two files. Each user is served by one arm only. "
-        "Needs --arms and --before."
+        "Requires --arms and --before."
     ),
 ]
 ArmValues = Annotated[

@@ -60,10 +60,10 @@ def upgrade_schema(
     from monitor.storage import schema_version
 
     url = _database_url(config)
-    before = schema_version.current(url)
+    before = schema_version.stored_version(url)
     user = schema_version.user_of(url)
     schema_version.upgrade(url, revision)
-    after = schema_version.current(url)
+    after = schema_version.stored_version(url)
     if user and before != after:
         print_error(
             f"{user} is using the database: if it is an older version of rankwatch, replace it now"
@@ -101,11 +101,11 @@ def downgrade_schema(
     from monitor.storage import schema_version
 
     url = _database_url(config)
-    before = schema_version.current(url)
+    before = schema_version.stored_version(url)
     if not force and (user := schema_version.user_of(url)):
         raise DatabaseError(f"{user} is using the database: stop it first, or use --force")
     schema_version.downgrade(url, revision)
-    after = schema_version.current(url)
+    after = schema_version.stored_version(url)
     if as_json:
         print_json({"before": before, "after": after})
     else:
@@ -117,8 +117,8 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
     """Print the schema's revision, and the revision needed now."""
     from monitor.storage import schema_version
 
-    current = schema_version.current(_database_url(config))
-    wanted = schema_version.head()
+    current = schema_version.stored_version(_database_url(config))
+    wanted = schema_version.newest_version()
     if as_json:
         print_json({"schema": current, "wanted": wanted})
         return
@@ -126,7 +126,7 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
     if current == wanted:
         print_line(versions)
     else:
-        print_line(f"{versions}: {schema_version.advise(current)}")
+        print_line(f"{versions}: {schema_version.advise_on_version(current)}")
 
 
 @app.command("check", cls=Command)
@@ -146,12 +146,12 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     # Look for damage first, because damage causes further errors.
     examined = schema_version.damage_in(url)
     damage, advice = examined or ([], "")
-    current = schema_version.current(url)
-    wanted = schema_version.head()
+    current = schema_version.stored_version(url)
+    wanted = schema_version.newest_version()
     differences = []
     if current in {None, wanted} and not damage:
         # Without a revision the file may be missing. Then this check raises the error about it.
-        differences = schema_version.check(url)
+        differences = schema_version.find_differences(url)
     if as_json:
         print_json(
             {
@@ -171,7 +171,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if current != wanted:
         raise SchemaError(
             f"{database}: the schema is {current or 'empty'}, but this version needs {wanted}: "
-            f"{schema_version.advise(current)}"
+            f"{schema_version.advise_on_version(current)}"
         )
     if differences:
         raise SchemaError(

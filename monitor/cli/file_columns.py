@@ -115,12 +115,10 @@ def fitting_options(
     path: Path,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
-    *,
-    is_required: bool = False,
 ) -> FileSourceOptions:
     """Return the options for the first user column and the first shape that fit the file.
 
-    If none fits, the first of each is used. With ``is_required`` this raises InputError instead.
+    Raises InputError if none fits. If the file cannot be read, the first of each is used.
     """
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
@@ -136,8 +134,7 @@ def fitting_options(
             if problem is None:
                 return options
             problems.append(problem)
-        if is_required:
-            raise InputError(f"{problems[0]}. {COLUMN_ADVICE}")
+        raise InputError(f"{problems[0]}. {COLUMN_ADVICE}")
     return file_options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
 
 

@@ -131,7 +131,9 @@ def init(  # noqa: PLR0913 - the command's options
     *,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="File to write. Default: the file of --config."),
+        typer.Argument(
+            metavar="FILE", help="File to write. Default: the file that you set with --config."
+        ),
     ] = None,
     kind: Annotated[
         ListSource | None,
@@ -172,7 +174,7 @@ def init(  # noqa: PLR0913 - the command's options
         column_option("Column with the list of items. For http: JMESPath to the ids in an answer."),
     ] = None,
     item: Annotated[
-        str | None, column_option("Column with one item in each row. Needs --rank.")
+        str | None, column_option("Column with one item in each row. Requires --rank.")
     ] = None,
     rank: RankColumn = None,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
@@ -451,7 +453,7 @@ def _file_as_yaml(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool)
 
 
 def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return fitting_options(Path(path), columns.user, columns.shapes(), is_required=True)
+    return fitting_options(Path(path), columns.user, columns.shapes())
 
 
 def _ask_columns(ask: _Ask) -> ColumnNames:

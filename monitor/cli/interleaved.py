@@ -29,7 +29,8 @@ def interleaved(
         str,
         typer.Option(
             metavar="A,B",
-            help="The values that the column team contains for the baseline and for the candidate.",
+            help="The two values in the column with the team: first the value for the baseline, "
+            "and then the value for the candidate.",
         ),
     ] = "baseline,candidate",
     user: Annotated[str | None, typer.Option(help="Column with the user.")] = None,

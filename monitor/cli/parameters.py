@@ -214,12 +214,12 @@ def parse_ahead(text: str) -> datetime:
     return utc_now() + ahead
 
 
-def parse_pair(option: str, text: str) -> tuple[str, str]:
-    """Parse the two values of ``A,B``. Raises BadParameter for any other text."""
-    values = [value.strip() for value in text.split(",")]
+def parse_pair(option: str, pair: str) -> tuple[str, str]:
+    """Parse the two values of ``A,B``. Raises BadParameter for anything else."""
+    values = [value.strip() for value in pair.split(",")]
     if len(values) != _PAIR or values[0] == values[1]:
         raise typer.BadParameter(
-            f"{option} {text!r} must have two values: write baseline,candidate"
+            f"{option} {pair!r} must have two values: write baseline,candidate"
         )
     return values[0], values[1]
 

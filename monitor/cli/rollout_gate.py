@@ -119,7 +119,7 @@ def gate(  # noqa: PLR0913 - the command's options
         float,
         typer.Option(
             help="Threshold for the mean excess, in units of the metric. A mean excess "
-            "at or above it is too high."
+            "that reaches this threshold is too high."
         ),
     ],
     alpha: Annotated[
@@ -151,7 +151,7 @@ def gate(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Decide whether a rollout is safe, from stored runs.
+    """Decide from stored runs whether a rollout is safe.
 
     A rollout is safe if the candidate's mean excess is below the margin in each segment that you
     name. The verdict remains valid even if you use this command after every run.

@@ -96,9 +96,9 @@ def suggest(  # noqa: PLR0913 - the command's options
     """Suggest thresholds, learned from healthy runs.
 
     For each threshold, the command shows when the alert of a rule with this threshold would have
-    fired. Taken together, the thresholds should cause at most one false alert in the accepted time.
-    Unlike a rule with `learned:`, a fixed threshold does not adapt to seasons or to slow changes
-    that you want. The exit code is 2 if no stored run can be used.
+    fired. Taken together, the thresholds should cause at most one false alert in the time that you
+    set with --false-alarm-every. Unlike a rule with `learned:`, a fixed threshold does not adapt to
+    seasons or to slow changes that you want. The exit code is 2 if no stored run can be used.
     """
     from monitor.service.analysis.thresholds import (
         STATISTICS,
@@ -248,8 +248,8 @@ def plan(  # noqa: PLR0913 - the command's options
         typer.Option(
             min=1e-9,
             max=0.49,
-            help="Accepted probability of a false alert, for each judgement. Default: from the "
-            "comparison.",
+            help="Probability of a false alert that you accept each time a rule judges a run. "
+            "Default: from the comparison.",
         ),
     ] = None,
     metric: Metric = None,
@@ -271,11 +271,11 @@ def plan(  # noqa: PLR0913 - the command's options
     users. Every number of users includes the users of both arms.
 
     The command assumes that the mean of new runs is compared with earlier healthy runs by Student's
-    t-test. The result is exact if the means of runs are normally distributed. With both --users and
-    --runs the command computes the probability of detection. With --share, the command uses the
-    configured rules, and names the rule that would detect the change first. If only a few users are
-    affected, a rule on a percentile or on share_below(x) can detect the change earlier than a rule
-    on the mean.
+    t-test. The result is exact if the means of healthy runs have a normal distribution. With both
+    --users and --runs, the command computes the probability of detection. With --share, the command
+    uses the configured rules, and names the rule that would detect the change first. If only a few
+    users are affected, a rule on a percentile or on share_below(x) can detect the change earlier
+    than a rule on the mean.
     """
     from monitor.service.analysis import sample_size
 

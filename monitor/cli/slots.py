@@ -57,7 +57,7 @@ _Again = Annotated[
     bool,
     typer.Option(
         "--again",
-        help="Run stored slots again, although live sources return different lists now. rankwatch "
+        help="Run stored slots again, even if live sources now return different lists. rankwatch "
         "keeps the stored run under the comparison name NAME@ATTEMPT.",
     ),
 ]
@@ -383,10 +383,10 @@ def backfill(
 ) -> None:
     """Compute relevance metrics of earlier runs.
 
-    The command uses the lists that are stored with each run. By default, it measures all runs that
-    are still waiting for relevance data. No rule judges relevance metrics. The output lists the
-    runs that this command measured, and the runs that are still waiting for relevance data. The
-    exit code is 3 if relevance data has arrived but could not be used.
+    The command uses the lists that are stored with each run. By default, the command measures all
+    runs that are still waiting for relevance data. No rule judges relevance metrics. The output
+    lists the runs that this command measured, and the runs that are still waiting for relevance
+    data. The exit code is 3 if relevance data has arrived but could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

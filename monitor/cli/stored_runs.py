@@ -164,7 +164,7 @@ def report(
 
     The file shows the comparison over time, and one run in detail: the newest run, or the run of
     --slot. The file also shows both lists of the users with the least similar lists. With --since
-    and --until it also shows the runs in which alerts began. A browser can open the file without a
+    and --until, the file also shows the runs in which alerts began. A browser can open the file without a
     server or a network.
     """
     from monitor.service.commands.report import report_of

@@ -351,7 +351,7 @@ _TABLE = {
     "pull_duration_seconds": _series(
         _HISTOGRAM,
         "comparison arm",
-        "The time that an arm took to return the lists of all users. Over HTTP, this time "
+        "The time that an arm took to return the lists of all users. Over HTTP, the time "
         "includes waiting for the other arm.",
         _STAGE_S,
         values=(Arm,),

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from monitor.model.immutable import immutable
-from monitor.model.rankings import Arm
+from monitor.model.rankings import ALL, Arm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,6 +135,11 @@ class UnpairedFindings:
     counted: Mapping[Arm, int] = field(default_factory=dict)
     arm_gaps: tuple[ArmGap, ...] = ()
     outcomes: tuple[OutcomeGap, ...] = ()
+
+    @property
+    def excess(self) -> BetweenExcess | None:
+        """The between excess of all users, if it is known."""
+        return self.between[0] if self.between and self.between[0].segment == ALL else None
 
     @property
     def assigned(self) -> int:

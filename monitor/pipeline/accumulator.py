@@ -56,7 +56,7 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import users_at_once
 
 SUBSET_USERS = 100_000
-_FEWEST_USERS = 20_000
+_FEWEST_SUBSET_USERS = 20_000
 _SUBSET_ITEMS = 5_000_000
 _LONGEST_USER = 40
 """In notes, users' ids are cut to this many characters."""
@@ -78,11 +78,11 @@ class Subset:
 def users_in_subset(k: int) -> int:
     """Return about how many users the subset of a run has. In a smaller run it has all users.
 
-    They have about `_SUBSET_ITEMS` items in each arm, but there are `_FEWEST_USERS` to
+    They have about `_SUBSET_ITEMS` items in each arm, but there are `_FEWEST_SUBSET_USERS` to
     `SUBSET_USERS` users. Explanations, arm metrics and the selection of ordinary users use the
     subset, because they need many users in memory at once.
     """
-    return max(_FEWEST_USERS, min(SUBSET_USERS, _SUBSET_ITEMS // k))
+    return max(_FEWEST_SUBSET_USERS, min(SUBSET_USERS, _SUBSET_ITEMS // k))
 
 
 class RunAccumulator:

@@ -90,21 +90,25 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
 
     first = ask(Arm.BASELINE, users.arms)
+    lacks = first.lacks  # the candidate adds to these
+    weights = first.weights
+    of_baseline = [first.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        for batch in first.batches(size):
+        # Without `pop`, these lists would stay in memory until the candidate's lists are scored.
+        for batch in of_baseline.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
-        first.add(answers)
+        lacks.extend(lack for lack in answers.lacks if lack not in lacks)
         for batch in answers.batches(size):
-            yield replace(batch, arm=Arm.CANDIDATE, weights=first.weights)
+            yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
 
     return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
-        lacks=first.lacks,
-        weights=first.weights,
+        lacks=lacks,
+        weights=weights,
         relevance=None,
     )
 

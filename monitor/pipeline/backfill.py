@@ -67,10 +67,10 @@ def backfill_relevance(
         if table is None:
             yield BackfilledRun(run=run)
         else:
-            yield _fill(comparison, store, clock, run, table, metrics)
+            yield _backfill_run(comparison, store, clock, run, table, metrics)
 
 
-def _fill(
+def _backfill_run(
     comparison: Comparison,
     store: Store,
     clock: Clock,

@@ -213,7 +213,7 @@ class OutboxSender:
     ) -> Pause | None:
         """Send these deliveries of one comparison. Returns the pause as `_send` does."""
         waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
-        for message in _compose(waiting.values(), snapshot):
+        for message in _compose_messages(waiting.values(), snapshot):
             if should_stop():
                 self._give_back(waiting.values(), now)
                 break
@@ -361,7 +361,7 @@ class OutboxSender:
         recheck_at = now + min(every, RECHECK_AFTER)
         for key, deliveries in _by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
-        for message in _compose(repeated.values(), dispatch.snapshot):
+        for message in _compose_messages(repeated.values(), dispatch.snapshot):
             if self.is_sole_sender():
                 again = replace(message, changes=(), firing=message.changes, is_repetition=True)
                 # A repetition that may have arrived keeps its key. Other repetitions get a new key.
@@ -574,21 +574,24 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
         yield common._replace(delivery=decision.delivery)
 
 
-def _compose(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
+def _compose_messages(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
     """Compose messages. Messages that may have arrived come first and keep their keys."""
     by_key = _by_message(deliveries)
     new_changes = [delivery.transition for delivery in by_key.pop(None, ())]
     messages = []
-    for key, of_message in by_key.items():
-        changes = [delivery.transition for delivery in of_message]
-        messages += [replace(message, key=key) for message in compose_messages(changes, snapshot)]
+    for key, possibly_sent in by_key.items():
+        changes = [delivery.transition for delivery in possibly_sent]
+        for message in compose_messages(changes, snapshot):
+            messages.append(replace(message, key=key))
         # The next messages are composed as if this message had arrived.
-        starts = tuple(change for change in changes if change.is_start)
-        delivered = snapshot.delivered.union(str(start.dedup_key) for start in starts)
+        starts = [change for change in changes if change.is_start]
         snapshot = replace(
-            snapshot, sent_starts=(*snapshot.sent_starts, *starts), delivered=delivered
+            snapshot,
+            sent_starts=(*snapshot.sent_starts, *starts),
+            delivered=snapshot.delivered.union(str(start.dedup_key) for start in starts),
         )
-    return [*messages, *compose_messages(new_changes, snapshot)]
+    messages += compose_messages(new_changes, snapshot)
+    return messages
 
 
 def _group_incidents(changes: Iterable[Transition]) -> list[list[Transition]]:

@@ -89,8 +89,8 @@ def recode_lists(
     baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
     candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
     rows = find_users(users, earlier.baseline.users)
-    baseline = _pad(earlier.baseline, baseline_codes, rows, k)
-    candidate = _pad(earlier.candidate, candidate_codes, rows, k)
+    baseline = _pad_rows(earlier.baseline, baseline_codes, rows, k)
+    candidate = _pad_rows(earlier.candidate, candidate_codes, rows, k)
     return RecodedLists(
         last_lists={Arm.BASELINE: baseline, Arm.CANDIDATE: candidate},
         batch=PairBatch(
@@ -112,7 +112,7 @@ def _first_free(pairing: Pairing, *earlier: Codes) -> int:
     return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
-def _pad(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
+def _pad_rows(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
     """Return the lists in these rows of the table, padded and cut to k.
 
     ``codes`` are those of the table's items. Row -1 means a user without a list, whose list is

@@ -162,7 +162,7 @@ def compute_expectations(
         alerts=past_alerts,
         side=_find_sides(series),
     )
-    expected = _build(series, figures, reference, evidence, alpha)
+    expected = _build_expectations(series, figures, reference, evidence, alpha)
     faults = median_z_while_firing(lessons.z, past_alerts.firing)
     notes = _describe_levels(comparison.name, past, reference, learned.note)
     lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
@@ -344,12 +344,12 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
         segments=[*dict.fromkeys(judged.segment for judged in series)],
-        looks={judged.rule.alert: _weigh(judged.rule) for judged in series},
+        looks={judged.rule.alert: _budget_weight(judged.rule) for judged in series},
     )
     return np.array([budget.share(judged.segment, judged.rule.alert) for judged in series])
 
 
-def _weigh(rule: SeriesRule) -> float:
+def _budget_weight(rule: SeriesRule) -> float:
     """Return the rule's weight in the budget of false alerts. See `SMALL_WEIGHT`."""
     if not isinstance(rule, CoverageRule):
         return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
@@ -397,7 +397,7 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
     return evidence, is_drifting
 
 
-def _build(
+def _build_expectations(
     series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
@@ -410,7 +410,7 @@ def _build(
     expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
     """
     values, errors = rule_series.measure_all(series, figures)
-    compared = _compare(series, reference, values, errors, alpha)
+    compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
     correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
     steady = discount(compared.z, correlation)
@@ -487,7 +487,7 @@ class _Compared:
     is_independent: Flags  # whether the values of consecutive runs are independent
 
 
-def _compare(
+def _compare_with_reference(
     series: rule_series.ManySeries,
     reference: Reference,
     values: Floats,
@@ -514,19 +514,18 @@ def _compare(
     counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
     )
+    limits_by_angle = np.where(is_below, prediction.low, prediction.high)
+    p_by_angle = np.where(is_below, p_below, p_above)
     mirrored_limits, p, is_counted = judge_rare(
         is_share_of_users & np.isfinite(values),
-        (_mirror(normal.used_values, is_mirrored), normal.errors),
-        (_mirror(values, is_mirrored), errors),
+        (_mirror_angles(normal.used_values, is_mirrored), normal.errors),
+        (_mirror_angles(values, is_mirrored), errors),
         alpha,
-        by_angle=(
-            _mirror(np.where(is_below, prediction.low, prediction.high), is_mirrored),
-            np.where(is_below, p_below, p_above),
-        ),
+        by_angle=(_mirror_angles(limits_by_angle, is_mirrored), p_by_angle),
         # Some list is always the most common one, so at least one user has it.
         always=counts_most_common_list.astype(float),
     )
-    limits = _mirror(mirrored_limits, is_mirrored)
+    limits = _mirror_angles(mirrored_limits, is_mirrored)
     opposites = np.where(is_below, prediction.high, prediction.low)
     z = np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan)
     # A few users may get the most common list by chance. Whether they do in one run says nothing
@@ -535,7 +534,7 @@ def _compare(
     return _Compared(limits=limits, opposites=opposites, z=z, is_independent=is_independent)
 
 
-def _mirror(angles: Floats, is_mirrored: Flags) -> Floats:
+def _mirror_angles(angles: Floats, is_mirrored: Flags) -> Floats:
     """Replace the angles of mirrored series by the angles of the share of the other users.
 
     If a share has the angle a, the share of the other users has the angle pi / 2 - a. Mirroring

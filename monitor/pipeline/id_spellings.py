@@ -82,21 +82,19 @@ def _respelled_since(
     half of the user's items have new ids.
     """
     lists = changes.lists[arm]
-    rows = rows_of_place(ALL if finding is None else finding.segment, scene.segments)
+    segment = ALL if finding is None else finding.segment
+    rows = rows_of_place(segment, scene.segments)
     rows = rows[changes.is_known[rows]]
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
-    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
     removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    # An item is new only if no user had it.
+    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
     if not len(new) or not len(removed):
         return None
-    spelling = find_mismatch(
-        [name(code) for code in removed.tolist()],
-        [name(code) for code in new.tolist()],
-        IdKind.ITEM,
-        common=0,
-        is_many=False,
-    )
+    removed_ids = [name(code) for code in removed.tolist()]
+    new_ids = [name(code) for code in new.tolist()]
+    spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
     if spelling is None or not spelling.is_spelling:
         return None
     if spelling.would_match < _MIN_SHARE * spelling.tried:

@@ -53,12 +53,14 @@ def measure_outcomes(
     for arm in Arm:
         users[arm] = assigned.users[has_stayed & (assigned.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
-    gaps = [_compare(column, now.sums, before.sums, users, days) for column in plan.outcomes]
+    gaps = [
+        _compare_outcome(column, now.sums, before.sums, users, days) for column in plan.outcomes
+    ]
     lacks = [*arms.describe(now.unreadable), *arms.describe(before.unreadable)]
     return tuple(gaps), lacks
 
 
-def _compare(
+def _compare_outcome(
     column: str,
     now: pd.DataFrame,
     before: pd.DataFrame,

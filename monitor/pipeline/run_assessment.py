@@ -99,8 +99,8 @@ def _find_hints(
 
 def _find_losses(
     comparison: Comparison, measurement: Measurement, *, ignored: Collection[CoverageReason]
-) -> list[RunReason]:
-    """Return why arms gave no lists, whether the other arm answered, and example users.
+) -> Iterator[RunReason]:
+    """Yield why arms gave no lists, whether the other arm answered, and example users.
 
     Users that lack a list for one of the ``ignored`` reasons are not counted.
     """
@@ -119,18 +119,19 @@ def _find_losses(
             )
             losses.append(loss)
     losses.sort(key=lambda loss: -loss.users)
-    reasons = [*losses]
     # If both arms failed for many users, probably something that both use is broken.
     if len(losses) == len(Arm) and 2 * losses[-1].users >= everybody.asked:
-        reasons.insert(0, RunReason(kind=RunReasonKind.BOTH_FAILED))
+        yield RunReason(kind=RunReasonKind.BOTH_FAILED)
+    yield from losses
     if len(losses) == 1 and losses[0].arm is not None:
         other = losses[0].arm.other
-        users = everybody.asked_of(other)
-        reasons.append(RunReason(kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=users))
+        yield RunReason(
+            kind=RunReasonKind.OTHER_ANSWERED, arm=other, asked=everybody.asked_of(other)
+        )
     if any(cause.reason is CoverageReason.TIMEOUT for loss in losses for cause in loss.causes):
         deadline_s = comparison.measuring.deadline.total_seconds()
-        reasons.append(RunReason(kind=RunReasonKind.LATE, limit=deadline_s))
-    return [*reasons, *_name_examples(losses, notes)]
+        yield RunReason(kind=RunReasonKind.LATE, limit=deadline_s)
+    yield from _name_examples(losses, notes)
 
 
 def _find_causes(

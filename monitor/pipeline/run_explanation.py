@@ -32,7 +32,7 @@ from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.score import leading_metric
 from monitor.statistics.attribution.changes import (
     PairChanges,
-    classify,
+    classify_changes,
     compare_pairs,
     group_users,
     share_kinds,
@@ -158,7 +158,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
         fault = replace(fault, finding=_add_note(fault.finding, subset.coverage, notes))
-    explanation = _explain(split, parts, scene, drop, names, examples, fault=fault)
+    explanation = _make_explanation(split, parts, scene, drop, names, examples, fault=fault)
     return split, replace(
         explanation,
         id_mismatches=tuple(mismatches),
@@ -236,7 +236,7 @@ def _compare_metric(
     return changes if changes.is_known.any() else None
 
 
-def _explain(  # noqa: PLR0913 - what was computed of a run
+def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     split: Split,
     parts: Parts,
     scene: Scene,
@@ -272,10 +272,10 @@ def _explain(  # noqa: PLR0913 - what was computed of a run
     paired = 0
     if changes is not None:
         rows_before = rows[changes.is_known[rows]]
-        before = share_kinds(classify(changes.former.take(rows_before)))
+        before = share_kinds(classify_changes(changes.former.take(rows_before)))
         paired = int(changes.is_known.sum())
     groups = group_users(
-        classify(scene.batch),
+        classify_changes(scene.batch),
         parts,
         rows,
         before=before,

@@ -65,7 +65,8 @@ class RunScores:
         self.count += len(scores.users)
         self._held.append(scores)
         if self._open_spool is not None and self.count > self._max_held_users:
-            self._spool = self._spool or self._open_spool()
+            if self._spool is None:
+                self._spool = self._open_spool()
             for held in self._held:
                 self._spool.add(held)
             self._held = []

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from monitor.model.rankings import Arm, Pull, UserTable
+from monitor.model.rankings import Pull, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
@@ -44,20 +44,20 @@ class SharedAnswers:
         """Return the comparison's arms with sources that share their answers."""
         lasts_s = comparison.measuring.deadline.total_seconds()
 
-        def share(role: str, what: str) -> _SharedSource:
+        def share(source: object, what: str) -> _SharedSource:
             self._names[what].add(comparison.name)
-            take = partial(self._take, comparison.name, what, lasts_s)
-            return _SharedSource(getattr(arms, role), take)
+            return _SharedSource(source, partial(self._take, comparison.name, what, lasts_s))
 
-        baseline, candidate = map(share, Arm, comparison.arms)
-        again = arms.again and share("again", "again")
-        return replace(
+        baseline_name, candidate_name = comparison.arms
+        shared = replace(
             arms,
-            baseline=baseline,
-            candidate=candidate,
-            users=share("users", "users"),
-            again=again,
+            baseline=share(arms.baseline, baseline_name),
+            candidate=share(arms.candidate, candidate_name),
+            users=share(arms.users, "users"),
         )
+        if arms.again is not None:
+            shared = replace(shared, again=share(arms.again, "again"))
+        return shared
 
     def _take(
         self,

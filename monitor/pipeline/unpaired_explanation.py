@@ -14,7 +14,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
 from monitor.model.runs import Summary
 from monitor.model.statistics import DerivedMetric
-from monitor.model.unpaired import BetweenExcess, ItemExposure
+from monitor.model.unpaired import UnpairedFindings
 from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
@@ -60,23 +60,10 @@ class DividedSubset:
         return str(code if vocabulary is None else vocabulary[code])
 
 
-@immutable
-class ArmDifferences:
-    """How the lists of the arms differ, besides the summaries."""
-
-    between: tuple[BetweenExcess, ...]
-    items: tuple[ItemExposure, ...]
-    counted: Mapping[Arm, int]
-    before_p: float | None
-
-    @property
-    def excess(self) -> BetweenExcess | None:
-        """The between excess of all users, if it is known."""
-        return self.between[0] if self.between and self.between[0].segment == ALL else None
-
-
-def find_arm_differences(users: DividedSubset, k: int, hashes: Hashes) -> ArmDifferences:
-    """Compare the users of both arms. ``hashes`` are random numbers of the subset's users."""
+def add_differences(
+    findings: UnpairedFindings, users: DividedSubset, k: int, hashes: Hashes
+) -> UnpairedFindings:
+    """Add how the lists of the arms differ. ``hashes`` are random numbers of the subset's users."""
     batch = users.subset.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
     between = []
@@ -94,12 +81,12 @@ def find_arm_differences(users: DividedSubset, k: int, hashes: Hashes) -> ArmDif
 
     is_candidate = np.zeros(len(batch), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
-    check = compare_before(before, is_candidate, hashes)
-    return ArmDifferences(
+    return replace(
+        findings,
         between=tuple(between),
         items=find_shifted(baseline, candidate, name),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
-        before_p=check.p if isfinite(check.p) else None,
+        before_p=compare_before(before, is_candidate, hashes),
     )
 
 
@@ -113,11 +100,11 @@ def explain_unpaired(
     users: DividedSubset,
     metric: Metric | None,
     summaries: Sequence[Summary],
-    excess: BetweenExcess | None,
+    findings: UnpairedFindings,
 ) -> Explanation | None:
     """Say which arm's users moved farther from their lists of before, and what happened to them.
 
-    None if no user was compared or no metric was measured. ``excess`` is that of all users.
+    None if no user was compared or no metric was measured.
     """
     series = DerivedMetric.SELF_GAP.of(str(metric))
     gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
@@ -141,7 +128,7 @@ def explain_unpaired(
     )
     return Explanation(
         metric=series,
-        sentence=write_unpaired(finding, amounts, segment, excess, is_clear=is_clear),
+        sentence=write_unpaired(finding, amounts, segment, findings.excess, is_clear=is_clear),
         segment=segment,
         now=amounts[ALL],
         gained=shift.gained,

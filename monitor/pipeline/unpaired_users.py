@@ -42,8 +42,8 @@ from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import (
     DividedSubset,
+    add_differences,
     explain_unpaired,
-    find_arm_differences,
     name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out
@@ -126,17 +126,13 @@ class UnpairedUsers(SlotUsers):
         )
         metric = leading_metric(self.comparison, accumulator.metrics)
         hashes = hash_users(subset.scores.users, self.comparison)
-        differences = find_arm_differences(of_arms, k, hashes)
-        explanation = explain_unpaired(of_arms, metric, summaries, differences.excess)
-        measured_users = accumulator.coverage.all.asked
         unpaired = replace(
             run.unpaired or self.findings,
             users=_count_users(accumulator.coverage, self.assigned),
-            before_p=differences.before_p,
-            between=differences.between,
-            items=differences.items,
-            counted=differences.counted,
         )
+        unpaired = add_differences(unpaired, of_arms, k, hashes)
+        explanation = explain_unpaired(of_arms, metric, summaries, unpaired)
+        measured_users = accumulator.coverage.all.asked
         run = replace(
             run,
             coverage=coverage,

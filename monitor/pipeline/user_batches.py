@@ -36,10 +36,10 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
     parts = []
     for start in range(0, count, size):
         parts.append(np.arange(start, min(start + size, count)))
-    return _cut(users, parts)
+    return _cut_batches(users, parts)
 
 
-def _cut(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
+def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
     """Yield one batch for each part. A part is an array of positions in the panel."""
     baseline = _PanelPull(users.panel, users.baseline)
     candidate = _PanelPull(users.panel, users.candidate)
@@ -59,7 +59,7 @@ def leave_out(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
     if not len(left_out):
         return users
     positions = np.flatnonzero(~users.panel.users.isin(left_out))
-    return next(_cut(users, [positions]))
+    return next(_cut_batches(users, [positions]))
 
 
 def cut_panel(panel: Panel, positions: Rows) -> Panel:

@@ -128,8 +128,9 @@ class AppriseOptions(ReceiverEntry):
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1, max_length=20, examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}]
     )
-    """The services to notify: a name, which messages show, and the service's URL for Apprise. To
-    read the URL from a file, write `NAME_file`. The URLs are secrets and are never shown."""
+    """The services to notify. The key of each entry is a name that messages show, and the value is
+    the service's URL for Apprise. To read the URL from a file, write `NAME_file`. The URLs are
+    secrets and are never shown."""
     timeout: Timeout = timedelta(seconds=20)
     """How long it may take to send one message to all services."""
     repeat_every: RepeatEvery = timedelta(hours=24)

@@ -43,7 +43,8 @@ class WebhookOptions(HttpReceiverEntry):
     url: SecretUrl
     """The URL to post to. The URL is a secret: rankwatch shows only its scheme and host."""
     secret: SecretStr | None = Field(None, min_length=1)
-    """The key for the HMAC-SHA256 signature. If you do not set it, messages are not signed."""
+    """The key for the HMAC-SHA256 signature. If you do not set this key, messages are not
+    signed."""
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict
     )

@@ -172,10 +172,27 @@ def open_comparison(
     matchers of the configuration that only alerts of this comparison can match. The name of the
     installation becomes a label of the alerts.
     """
-    # The source with which the baseline is compared for the noise floor. None if there is none, or
-    # if lists of the last run are used.
-    again = None
+    arms = _open_arms(options, pseudonyms)
+    comparison = _complete_comparison(to_comparison(options), settings, selectors)
+    is_live = options.baseline.is_live or options.candidate.is_live
+    if shared is not None:
+        arms = shared.shared_by(comparison, arms)
+    answers = _answers_of(options.family, settings) if is_live else None
+    return WatchedComparison(
+        comparison=comparison,
+        arms=arms,
+        schedule=to_schedule(options),
+        answers=answers,
+        is_live=is_live,
+    )
+
+
+def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arms:
+    """Open all sources of one comparison."""
     baseline = options.baseline
+    # The source of the second list for the noise floor. A temporal noise floor needs none, because
+    # it uses the lists of the last run.
+    again = None
     if options.noise_floor is not None:
         again = baseline if options.noise_floor.serve else options.noise_floor.retrain
     relevance: RelevanceSource | None = None
@@ -202,18 +219,7 @@ def open_comparison(
     )
     if options.unpaired is not None:
         arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
-    comparison = _complete_comparison(to_comparison(options), settings, selectors)
-    is_live = baseline.is_live or options.candidate.is_live
-    if shared is not None:
-        arms = shared.shared_by(comparison, arms)
-    answers = _answers_of(options.family, settings) if is_live else None
-    return WatchedComparison(
-        comparison=comparison,
-        arms=arms,
-        schedule=to_schedule(options),
-        answers=answers,
-        is_live=is_live,
-    )
+    return arms
 
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:

@@ -80,8 +80,8 @@ class StaleOptions(ConditionOptions):
     """No run has succeeded for some time, because runs failed or never began."""
 
     after: value_types.RunCount = 3
-    """The alert fires after this many consecutive scheduled runs without success. Only the daemon
-    checks this condition."""
+    """The alert fires after this many consecutive scheduled runs without success. The daemon checks
+    this condition, but `run-once` does not."""
     severity: Severity = Severity.CRITICAL
     """The severity of the alert."""
 
@@ -154,7 +154,8 @@ class ConditionsOptions(Options):
 class NoiseFloorOptions(OneOf):
     """Measures how similar two lists of the baseline are for the same user.
 
-    The arms have drifted apart only if they differ more than these two lists do. Set exactly one of these keys.
+    The arms have drifted apart only if their lists differ more than two lists of the baseline do.
+    Set exactly one of these keys.
     """
 
     serve: Literal[True] | None = None
@@ -282,8 +283,8 @@ class ComparisonOptions(Options):
     lists of the baseline. `over_floor(M)` is each user's excess: the distance between candidate and
     baseline, minus the distance between two lists of the baseline."""
     false_alarm_every: Duration = timedelta(days=90)
-    """Taken together, the learning rules of the comparison raise on average at most one false alert
-    in this time."""
+    """The accepted time between false alerts. On average, all learning rules of the comparison
+    together raise at most one false alert in a period of this length."""
     rules: Annotated[tuple[AnyRule, ...], RulesOrDefault] = Field(default=(), max_length=200)
     """The rules that decide when to alert. `rules: default` adds the default rules, which learn
     what is normal and so need no thresholds."""
@@ -336,9 +337,10 @@ class ComparisonOptions(Options):
     reference: str | None = Field(
         default=None, min_length=1, max_length=200, examples=["since release 42", "model_version"]
     )
-    """Any text. Rules learn only from runs with the same text, so you can accept changed lists as
-    normal by setting a new text. With `model_version`, rules learn separately for each version of
-    the arms' models."""
+    """Any text. Rules learn only from earlier runs in which this setting had the same text. If you
+    set a new text, rules ignore all earlier runs and learn again from the next runs. In this way,
+    you can make changed lists normal. With `model_version`, rules learn separately for each version
+    of the arms' models."""
 
     @classmethod
     def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:

@@ -36,8 +36,8 @@ MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse, attrgetter("text"))]
 """A matcher: ``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
     "Matchers: `name=value`, `name!=value`, `name=~regex` (for the whole value) or "
-    "`name!~regex`. An alert must match all of them. The name can be `alert`, `comparison`, "
-    "`segment`, `severity`, `metric`, `statistic` or a label of the rule."
+    "`name!~regex`. An alert must match all matchers in this list. The name can be `alert`, "
+    "`comparison`, `segment`, `severity`, `metric`, `statistic` or a label of the rule."
 )
 
 
@@ -98,7 +98,7 @@ class RetentionOptions(Options):
     whole day at a time."""
     lists: Duration | None = None
     """How long the lists of all compared users are stored (default: as long as `scores`). rankwatch
-    deletes these lists before that time if they are no longer needed."""
+    deletes these lists earlier if neither the next run nor a relevance metric needs them."""
     evidence: Duration = timedelta(days=90)
     """How long the lists of example users and the explanations of runs are stored."""
     summaries: Duration | None = None
@@ -106,7 +106,8 @@ class RetentionOptions(Options):
     (default: as long as `runs`). The figures from which rules learn are stored as long as the run
     to which they belong."""
     runs: Duration = timedelta(days=400)
-    """How long runs are stored, with all their remaining data."""
+    """How long runs are stored. When rankwatch deletes a run, it also deletes all remaining data of
+    the run."""
     daily: Duration = timedelta(days=5 * 365)
     """How long the daily summaries for each segment and metric are stored."""
 
@@ -213,10 +214,10 @@ class Settings(Options):
     no default, so no responses are stored unless you set this key. With `users: hmac`, responses
     are never stored."""
     max_series: int = Field(default=10_000, ge=0, le=1_000_000)
-    """The maximum number of series for segments on /metrics. If there are more series than this,
-    rankwatch leaves out the smallest segments. `rankwatch_series_cut` counts the series that were
-    left out. rankwatch never leaves out the series of the segment `all`, or the series of firing
-    and pending alerts."""
+    """The maximum number of series for segments on /metrics. If there are more series for segments,
+    rankwatch leaves out the series of the smallest segments. `rankwatch_series_cut` counts the
+    series that were left out. rankwatch never leaves out the series of the segment `all`, or the
+    series of firing and pending alerts."""
     installation: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$", examples=["shop-eu"]
     )
@@ -246,9 +247,9 @@ class Settings(Options):
     )
     """URL of the folder of runbooks. The name of the alert's runbook is appended, such as
     `/SimilarityDrop`. By default the URL is `/docs/runbooks` at `external_url`, where the daemon
-    serves the runbooks. The setting `runbook_url` of a rule has priority."""
+    serves the runbooks. If a rule has its own `runbook_url`, rankwatch uses that URL instead."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What rankwatch does, in all comparisons, while runs cannot be judged."""
+    """What rankwatch does while runs cannot be judged. These settings apply to all comparisons."""
     entries: tuple[ComparisonOptions, ...] = Field(
         alias="comparisons", min_length=1, max_length=1000
     )

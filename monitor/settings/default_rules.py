@@ -72,7 +72,7 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
-    Trends of the first metric and of two kinds of coverage have rules too. Three rules watch for
+    Trends of the first metric and of two kinds of coverage have rules too. Three rules judge
     sudden similarity.
     """
     # Relevance arrives after the rules have judged the run.

@@ -39,7 +39,7 @@ _EXCLUDED = (
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Yield the problems of one rule of the comparison."""
     kind: type[RuleOptions] = type(rule)
-    yield from _CHECKS[kind](rule, comparison)
+    yield from CHECKS[kind](rule, comparison)
 
 
 def _check_frozen(_rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -188,7 +188,7 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     yield from _check_resolving(rule)
 
 
-_CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Problem]]] = {
+CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Problem]]] = {
     MetricRuleOptions: _check_metric,
     CoverageRuleOptions: _check_coverage,
     FrozenRuleOptions: _check_frozen,

@@ -3,18 +3,19 @@
 Each kind of rule has its own options, because most keys have a meaning for some kinds only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
-    Discriminator,
     Field,
     FiniteFloat,
-    Tag,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from monitor.boundary.options import LabelName, Options, must
 from monitor.boundary.options.problems import KeyPath, Problems, nearest_word
@@ -87,14 +88,6 @@ class JudgedMetric:
 JudgedMetricName = Annotated[JudgedMetric, value_types.ParsedBy(JudgedMetric.parse)]
 
 
-def _one_of(*keys: str, required: Iterable[str] = ()) -> ConfigDict:
-    """Say in the schema that a rule has exactly one of the keys, and all of the required keys."""
-    schema: dict[str, Any] = {"oneOf": [{"required": [key]} for key in keys]}
-    if required:
-        schema["required"] = list(required)
-    return ConfigDict(json_schema_extra=schema)
-
-
 class RuleOptions(Options):
     """When to alert.
 
@@ -130,6 +123,18 @@ class RuleOptions(Options):
     def to_rule(self, k: int) -> rules.Rule:
         """Return the rule for lists of at most k items. The options must be valid."""
         raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Require the key of the kind, and exactly one limit if the kind has limits."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        schema["required"] = ["alert", cls.key]
+        limits = [name for name in ("below", "above", "learned") if name in cls.model_fields]
+        if limits:
+            schema["oneOf"] = [{"required": [name]} for name in limits]
+        return schema
 
     @property
     def _common(self) -> dict[str, Any]:
@@ -196,8 +201,8 @@ class _LearnedKeys(_LimitKeys):
     `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
     of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
-    """Which direction of change is a breach. Only for rules with `learned`. `drift` means less
-    similar lists. `improvement` means lists that are suspiciously similar."""
+    """The direction of change that is a breach. You can use this key only together with `learned`.
+    `drift` means less similar lists. `improvement` means lists that are suspiciously similar."""
 
     @property
     def limit(self) -> rules.Limit:
@@ -234,7 +239,6 @@ def _fix_limit(
 class MetricRuleOptions(_LearnedKeys, _BelowKeys):
     """A rule that judges a statistic of a metric."""
 
-    model_config = _one_of("below", "above", "learned", required=("alert", "metric"))
     key: ClassVar[str] = "metric"
 
     metric: JudgedMetricName | None = Field(default=None, examples=["rbo(p=0.9)"])
@@ -275,16 +279,15 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
 class CoverageRuleOptions(_LearnedKeys):
     """A rule that judges a share of users."""
 
-    model_config = _one_of("above", "learned")
     key: ClassVar[str] = "coverage"
     excluding: ClassVar[str] = "which is itself a share of users: remove this key or coverage"
 
     coverage: value_types.CoverageName = Field(
         examples=["missing", "failed(baseline)", "shared_list"]
     )
-    """In place of a `metric`: judges a share of users. By default, the rule looks at the
-    candidate's lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`. The
-    first six of the following values are shares of all users whose lists the run requested.
+    """Use this key in place of `metric` to judge a share of users. By default, the rule looks at
+    the candidate's lists. For the baseline's lists, write the arm in brackets: `failed(baseline)`.
+    The first six of the following values are shares of all users whose lists the run requested.
     `missing` counts users without a list. `empty` counts users with an empty list. `short` counts
     users with a list of fewer than `k` items. `duplicated` counts users with an item twice in the
     list. `failed` counts users whose request failed. `unpaired` counts users that were not
@@ -325,9 +328,9 @@ class FrozenRuleOptions(RuleOptions):
     excluding: ClassVar[str] = "which learns how often an arm's lists change: remove this key"
 
     frozen: Arm = Field(examples=["candidate"])
-    """In place of a `metric`: judges how long the lists of this arm stay the same. The rule is in
-    breach if the lists have not changed for an unusually long time while the other arm's lists
-    change. Such a rule needs stored lists, so rankwatch stores lists."""
+    """Use this key in place of `metric` to judge how long the lists of this arm stay the same. The
+    rule is in breach if the lists have not changed for an unusually long time while the other arm's
+    lists change. Such a rule needs stored lists, so rankwatch stores lists."""
 
     def to_rule(self, k: int) -> rules.StandstillRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
@@ -337,15 +340,14 @@ class FrozenRuleOptions(RuleOptions):
 class OutcomeRuleOptions(_BelowKeys):
     """A rule that judges an outcome of an unpaired comparison, such as clicks."""
 
-    model_config = _one_of("below", "above")
     key: ClassVar[str] = "outcome"
     excluding: ClassVar[str] = "which has one interval for all users of both arms: remove this key"
 
     outcome: str = Field(examples=["clicks"])
-    """In place of a `metric`: judges an outcome of an unpaired comparison. The outcome is a column
-    that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach if the
-    candidate's outcome is surely more than 2 % lower than the baseline's. With `above: 0.02`, the
-    rule is in breach if the candidate's outcome is surely more than 2 % higher."""
+    """Use this key in place of `metric` to judge an outcome of an unpaired comparison. The outcome
+    is a column that is listed under `unpaired.outcomes`. With `below: -0.02`, the rule is in breach
+    if the candidate's outcome is surely more than 2 % lower than the baseline's. With `above:
+    0.02`, the rule is in breach if the candidate's outcome is surely more than 2 % higher."""
 
     def to_rule(self, k: int) -> rules.SimilarityRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
@@ -379,18 +381,22 @@ def _kind_of(data: object) -> type[RuleOptions]:
     return next((kind for key, kind in kinds.items() if key in keys), MetricRuleOptions)
 
 
-def _tag_of(data: object) -> str:
+def _name_of_kind(data: object) -> str:
     return _kind_of(data).__name__
 
 
-AnyRule = Annotated[
-    Annotated[MetricRuleOptions, Tag(MetricRuleOptions.__name__)]
-    | Annotated[CoverageRuleOptions, Tag(CoverageRuleOptions.__name__)]
-    | Annotated[FrozenRuleOptions, Tag(FrozenRuleOptions.__name__)]
-    | Annotated[OutcomeRuleOptions, Tag(OutcomeRuleOptions.__name__)],
-    Discriminator(_tag_of),
-]
-"""A rule of any kind."""
+class _OfAnyKind:
+    """Marks the type of rules of any kind."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The schema of `KINDS`. The names of the choices must not be keys of rules."""
+        choices = {kind.__name__: handler.generate_schema(kind) for kind in KINDS}
+        return core_schema.tagged_union_schema(choices, _name_of_kind)
+
+
+AnyRule = Annotated[RuleOptions, _OfAnyKind()]
 
 
 def parse_rule(keys: Mapping[str, object]) -> RuleOptions:

@@ -47,8 +47,9 @@ class UnpairedOptions(Options):
     """The planned share of users in each arm. The two shares must add up to 1. If you change the
     split, also set a new `since`."""
     before: Instant = Field(examples=["2026-11-01"])
-    """A date or time before the test began. A run compares each user's newest list with the last
-    list that the same user got up to this time from either arm."""
+    """A date or time before the test began. A run compares two lists of each user: the newest list,
+    and the last list that the user got before this date or time. Either arm may have served the
+    second list."""
     since: Instant | None = Field(default=None, examples=["2026-11-02"])
     """The date or time when the test began (default: `before`). rankwatch ignores assignments
     before this time."""
@@ -59,16 +60,16 @@ class UnpairedOptions(Options):
     in the log if `assignments` is not set."""
     assignments: UsersOptions | None = None
     """Files or a table that contain the assignments, with the columns user, arm and time. The key
-    `served` is required, with the key `time` below it. With assignments, a run also counts users
-    that were assigned but never served. Without assignments, a run counts only users that were
-    served since the test began."""
+    `served` is required, with the key `time` below it. If you set this key, a run also counts users
+    who were assigned to an arm but were never served. If you do not set this key, a run counts only
+    users who were served since the test began."""
 
     outcomes: Annotated[tuple[ColumnName, ...], are_once, NOT_IN_HASH] = Field(
         default=(), max_length=5, examples=[["clicks"]]
     )
     """Columns of the log that contain an outcome of each request, such as clicks. A user's outcome
-    is the sum over all requests since the test began. A rule may judge this sum with the key
-    `outcome`."""
+    is the sum of the column over all requests of the user since the test began. A rule may judge
+    this sum with the key `outcome`."""
 
     @property
     def begins_at(self) -> datetime:

@@ -119,9 +119,10 @@ class SampleOptions(Options):
     """The number of users whom each run draws at random. Use random users if you make decisions
     from the results, because random users represent all users."""
     minimum: int | None = Field(default=None, ge=1, le=10**6)
-    """The minimum number of users in each segment. If the sample contains fewer users of a segment,
-    the run adds users of this segment, who are the same in every run. The added users count only in
-    this segment, because they would bias the figures of all other segments."""
+    """The minimum number of users in each segment. If the sample contains fewer users of a segment
+    than this number, the run adds users of this segment. The added users are the same in every run.
+    The added users count only in this segment, because they would bias the figures of all other
+    segments."""
     stop_when: Literal["decided"] | None = None
     """With `decided`, a run requests users' lists in random order. The run stops when the verdict
     of every rule on a metric is certain. A verdict is certain if at most 1 in 100 such verdicts
@@ -174,8 +175,8 @@ class UsersOptions(OneOf):
     is set under `users`. With `users: {all: true}`, the columns are in the baseline's file or
     table."""
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = None
-    """The number of users whose lists a run requests. If the value is a number, a run uses the same
-    users every time. Without `sample`, a run requests lists for all users."""
+    """The number of users whose lists a run requests. If the value is a number, every run uses the
+    same users. Without `sample`, a run requests lists for all users."""
 
     @property
     def sample_size(self) -> SampleOptions | None:

@@ -68,12 +68,12 @@ def build_user_table(
     rows = slice(None) if is_first.all() else is_first
     segments = {}
     for name in batches[0][1]:
-        labels = _str_array([_labels(columns[name], name, tally) for _, columns in batches])
+        labels = _str_array([_read_labels(columns[name], name, tally) for _, columns in batches])
         segments[name] = pd.Categorical(labels[rows])
     return UserTable(users=users[rows], segments=segments, unreadable=tally.unreadable)
 
 
-def _labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
+def _read_labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
     """The segment values as text.
 
     Counts values that cannot be segments. Empty values are allowed.
@@ -258,13 +258,13 @@ def item_titles(
     for column, cells in batches:
         ids = column.cast(pa.large_string())
         for row in pc.indices_nonzero(pc.is_in(ids, value_set=wanted)).to_pylist():
-            title = _title(cells[row], tally.where)
+            title = _read_title(cells[row], tally.where)
             if title is not None:
                 titles.setdefault(ids[row].as_py(), title)
     return titles
 
 
-def _title(cell: object, where: str) -> str | None:
+def _read_title(cell: object, where: str) -> str | None:
     value = cell.as_py() if isinstance(cell, pa.Scalar) else cell
     if value is None or value == "":
         return None

@@ -134,7 +134,7 @@ def wide_lists(wanted: WantedUsers, positions: Integers, lists: FlatLists) -> Pu
     )
     is_left = ~(is_repeated | lists.is_missing | lists.is_malformed)
     table = lists.only(is_left).table(wanted.take(positions[is_left]))
-    return _pull(table, failures, lists.note)
+    return _make_pull(table, failures, lists.note)
 
 
 def long_lists(
@@ -196,12 +196,12 @@ def long_lists(
         scores=None if scores is None else scores[is_left],
     )
     note = _MALFORMED if scores is None else _MALFORMED_SCORES
-    return _pull(
+    return _make_pull(
         table, wanted.failures({CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}), note
     )
 
 
-def _pull(table: RankingTable, failures: dict[str, CoverageReason], malformed: str) -> Pull:
+def _make_pull(table: RankingTable, failures: dict[str, CoverageReason], malformed: str) -> Pull:
     notes = {reason: _NOTES.get(reason, malformed) for reason in failures.values()}
     return Pull(rankings=table, failures=failures, notes=notes)
 
@@ -283,7 +283,7 @@ class TableLists:
         pull = spell_items(pull, options.item_ids)
         if options.model_version is not None and parts:
             versions = columns_read[options.model_version].cast(pa.large_string())
-            pull = replace(pull, versions=_versions(pull, wanted, positions, versions))
+            pull = replace(pull, versions=_count_versions(pull, wanted, positions, versions))
         if options.user in columns_read:
             pull = _without_merged(pull, wanted, positions, columns_read[options.user])
         return pull
@@ -338,7 +338,7 @@ def parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow
     return list(map(parse_cell, column.to_pylist() if isinstance(column, pa.Array) else column))
 
 
-def _versions(
+def _count_versions(
     pull: Pull, wanted: WantedUsers, positions: Integers, versions: pa.Array
 ) -> dict[str, int]:
     """The number of lists of each version. The version is read from the user's first row."""

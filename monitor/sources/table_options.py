@@ -66,11 +66,11 @@ class ServedOptions(Options):
     time: ColumnName
     """The column that contains the time. A time is either a text in ISO 8601, or the number of
     seconds since 1970. A text without a time zone is in UTC. The number can also count
-    milliseconds, microseconds or nanoseconds. rankwatch recognizes the unit by the size of the
-    number."""
+    milliseconds, microseconds or nanoseconds. rankwatch recognizes the unit of time by the size of
+    the number."""
     within: Duration | None = None
-    """The maximum age of a list: the time from when the list was served to the slot. A good value
-    is the time between two runs."""
+    """The maximum age of a list: the time from when the list was served to the slot. If you are not
+    sure, set `within` to the time between two runs."""
     since: Instant | None = None
     """A fixed time. rankwatch reads only rows after this time. Write a date or a time in ISO 8601.
     A value without a time zone is in UTC. A source of lists requires `within`, `since` or both."""
@@ -148,8 +148,8 @@ MaxUnreadable = Annotated[
         le=1,
         description="The largest share of rows that may be unreadable. A row is unreadable if "
         "its user or its time is missing, or if it contains an invalid id or number. "
-        "rankwatch skips unreadable rows and reports them. If more rows than this "
-        "share are unreadable, the run fails.",
+        "rankwatch skips unreadable rows and reports them. If a larger share of the rows "
+        "is unreadable, the run fails.",
     ),
 ]
 NoItem = Annotated[

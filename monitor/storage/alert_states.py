@@ -1,7 +1,7 @@
 """Decides which alert states and transitions to store, and reads and writes their rows.
 
 A run reads the alert states when it starts. Another process may change them before the run stores
-its result. So `admit` compares each new state with the stored state. If `admit` refuses a state,
+its result. So `admit_states` compares each new state with the stored state. If it refuses a state,
 the next run judges the alert again.
 """
 
@@ -56,7 +56,7 @@ def store_alerts(
     new_transitions: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Store the states and transitions that `admit` allows, and their deliveries.
+    """Store the states and transitions that `admit_states` allows, and their deliveries.
 
     The comparisons are locked first, so that no other process changes their alerts meanwhile.
     """
@@ -64,12 +64,12 @@ def store_alerts(
     comparisons |= {transition.comparison for transition in new_transitions}
     lock_names(connection, comparisons)
     stored = stored_states(connection, comparisons)
-    admitted_states, admitted_transitions = admit(stored, new_states, new_transitions)
+    admitted_states, admitted_transitions = admit_states(stored, new_states, new_transitions)
     # The transition that ends a firing gets the labels with which receivers know the firing.
     with_labels = _as_started(connection, admitted_transitions)
     # A new firing gets another key if an earlier firing has its key.
     states_to_store, transitions_to_store = _with_new_keys(connection, admitted_states, with_labels)
-    upsert(connection, states_to_store)
+    upsert_states(connection, states_to_store)
     store_transitions(connection, transitions_to_store, receivers)
     # A firing may have begun in an earlier run, and a receiver may have no delivery of its start.
     # Then the receiver was added later, or the firing began in a replay without receivers.
@@ -77,7 +77,7 @@ def store_alerts(
     _deliver_lasting_starts(connection, firing, receivers)
 
 
-def upsert(
+def upsert_states(
     connection: Connection,
     states: Sequence[AlertState],
     *,
@@ -100,7 +100,7 @@ def upsert(
     connection.execute(statement, [to_row(state, alert_states) for state in states])
 
 
-def admit(
+def admit_states(
     stored: Mapping[AlertKey, AlertState],
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
@@ -224,7 +224,7 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
 def _follows(
     before: AlertState | None, state: AlertState, first_transition: Transition | None
 ) -> bool:
-    """Return whether the state may replace the stored state ``before``, by the rules of `admit`.
+    """Return whether the state may replace the stored state ``before``. See `admit_states`.
 
     ``first_transition`` is the first new transition of the alert, if there is one.
     """

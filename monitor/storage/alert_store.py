@@ -25,7 +25,7 @@ from monitor.storage.alert_states import (
     store_alerts,
     store_transitions,
     stored_states,
-    upsert,
+    upsert_states,
 )
 from monitor.storage.leases import installation_of
 from monitor.storage.rows import from_rows, lock_names, to_row
@@ -110,7 +110,7 @@ class SqlAlertStore:
 
         Such states exist after a clock was set back. Nobody is notified.
         """
-        # `admit` accepts a judgement of ``slot`` only if the last judged slot is not later.
+        # `admit_states` accepts a judgement of ``slot`` only if the last judged slot is not later.
         new_times = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_names(connection, [comparison])
@@ -179,7 +179,7 @@ class SqlAlertStore:
                 if changed != state:
                     states.append(changed)
                     changes.append(_manual_change(start, state, to_state, reason, at))
-            upsert(connection, states, keeps_acknowledgement=False)
+            upsert_states(connection, states, keeps_acknowledgement=False)
             store_transitions(connection, changes, ())
         return tuple(changes)
 

@@ -81,7 +81,7 @@ class SqlMaintenance:
     def prepare(self, *, create: bool) -> None:
         """Check that the schema fits. If ``create`` is True, missing tables are created first."""
         if create:
-            schema_version.create(self._database)
+            schema_version.create_tables(self._database)
         self.ping()
 
     def ping(self) -> None:
@@ -96,7 +96,7 @@ class SqlMaintenance:
         """
         # A transaction that changes nothing would succeed on a full disk.
         with self._database.write(is_fenced=False) as connection:
-            schema_version.rewrite(connection)
+            schema_version.rewrite_value(connection)
 
     def record_outage(self, since: datetime, until: datetime) -> None:
         """Store an outage of the database for a week.
@@ -173,8 +173,8 @@ class SqlMaintenance:
             sizes = bytes_by_kind(connection)
             free_bytes = 0
             if is_sqlite(connection):
-                free_pages = _pragma(connection, "freelist_count")
-                free_bytes = free_pages * _pragma(connection, "page_size")
+                free_pages = _read_pragma(connection, "freelist_count")
+                free_bytes = free_pages * _read_pragma(connection, "page_size")
             return DatabaseSize(
                 used_bytes=sum(sizes.values()),
                 free_bytes=free_bytes,
@@ -239,8 +239,8 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
             sizes[kind] += bytes_of_table(connection, table.name)
     if is_sqlite_file:
         # All other pages belong to scores. Counting them directly would read most of the file.
-        pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-        used_bytes = pages * _pragma(connection, "page_size")
+        pages = _read_pragma(connection, "page_count") - _read_pragma(connection, "freelist_count")
+        used_bytes = pages * _read_pragma(connection, "page_size")
         sizes[DataKind.SCORES] = max(0, used_bytes - sum(sizes.values()))
     return sizes
 
@@ -264,7 +264,7 @@ def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize
     return KindSize(kind=kind, used_bytes=used, runs=count, oldest=oldest)
 
 
-def _pragma(connection: Connection, name: str) -> int:
+def _read_pragma(connection: Connection, name: str) -> int:
     """Return the value of a setting of SQLite that is a number."""
     return int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
 

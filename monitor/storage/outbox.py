@@ -118,7 +118,7 @@ class SqlOutbox:
             claim = update(deliveries).where(is_claimed)
             connection.execute(claim.values(claimed_by=owner, claimed_until=until))
         # ``id`` is the transition's.
-        return tuple(map(_delivery, sorted(rows, key=attrgetter("id"))))
+        return tuple(map(_to_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
         self,
@@ -135,7 +135,7 @@ class SqlOutbox:
             relevant = [*changes, *firing]
             possibly_sent = _sent_rows(connection, receiver, comparison, relevant)
             keys = [change.dedup_key for change in relevant if change.dedup_key]
-            refused = _refused(connection, comparison, keys)
+            refused = _read_refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
         started = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
         acknowledged = [state.dedup_key for state in states if state.acknowledged_by]
@@ -199,7 +199,7 @@ class SqlOutbox:
             .order_by(transitions.c.id)
             .limit(limit)
         )
-        return tuple(map(_delivery, self._database.rows(query)))
+        return tuple(map(_to_delivery, self._database.rows(query)))
 
     def schedule_repetition(
         self,
@@ -285,7 +285,7 @@ class SqlOutbox:
         with self._database.read() as connection:
             newest_first = connection.execute(newest_given_up).all()
             waiting = connection.execute(oldest_waiting).all()
-        return tuple(map(_delivery, [*reversed(newest_first), *waiting]))
+        return tuple(map(_to_delivery, [*reversed(newest_first), *waiting]))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
@@ -466,7 +466,7 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     return tuple(starts)
 
 
-def _refused(
+def _read_refused(
     connection: Connection,
     comparison: str,
     keys: Iterable[str],
@@ -485,7 +485,7 @@ def _refused(
     return frozenset(refused)
 
 
-def _delivery(row: Row[Any]) -> Delivery:
+def _to_delivery(row: Row[Any]) -> Delivery:
     """Make a delivery of a row with `_COLUMNS`, whose ``id`` is the transition's."""
     return from_row(
         Delivery,

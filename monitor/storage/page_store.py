@@ -136,7 +136,7 @@ class SqlPageStore:
             .where(runs.c.id.in_(_runs_to_show(candidates, max_points)))
             .order_by(runs.c.slot)
         )
-        return tuple(map(_point, self._database.rows(query)))
+        return tuple(map(_to_point, self._database.rows(query)))
 
     def histograms(
         self,
@@ -391,7 +391,7 @@ def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
     return select(ranked.id).where(ranked.rank == 1)
 
 
-def _point(row: Row[Any]) -> SeriesPoint:
+def _to_point(row: Row[Any]) -> SeriesPoint:
     """Return the row of a run as a point, with the limits of the values that were normal."""
     low, high = normal_band(row.expected, row.limit, row.opposite)
     return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)

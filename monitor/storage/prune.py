@@ -95,25 +95,14 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     scores_before = before[DataKind.SCORES]
     counts: Counter[str] = Counter()
     obstacles: tuple[str, ...] = ()
-    if database.is_sqlite:
-        with_scores = settled_with(scores, scores_before)
-    else:
+    with_scores = settled_with(scores, scores_before)
+    if not database.is_sqlite:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
         with_scores = settled_with(DEFAULT_PARTITION, scores_before)
     counts += _delete_of_runs(database, with_scores, [delete(scores)])
-    for table in (evidence, explanations):
-        with_rows = settled_with(table, before[DataKind.EVIDENCE])
-        counts += _delete_of_runs(database, with_rows, [delete(table)])
-    with_unneeded_lists = runs_with_unneeded_lists(before[DataKind.LISTS], now)
-    counts += _delete_of_runs(database, with_unneeded_lists, [delete(kept_lists)])
-    # The summaries of a day are deleted after they were rolled up.
-    with_details = _with_details(min(summaries_before, midnight(now)))
-    details = [delete(table).where(table.c.segment != ALL) for table in DETAILS]
-    counts += _delete_of_runs(database, with_details, details)
-    expired = select(runs.c.id).where(is_settled_before(runs_before))
-    everything = [delete(table) for table in (*RUN_TABLES, runs)]
-    counts += _delete_of_runs(database, expired, everything)
+    for selected_runs, deletions in _deletions_of_runs(before, now):
+        counts += _delete_of_runs(database, selected_runs, deletions)
     while deleted := _delete_some_transitions(database, runs_before):
         counts += deleted
     with database.write() as connection:
@@ -121,6 +110,23 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         counts += _execute(connection, delete(daily).where(daily.c.day < daily_before))
     # The plus sign drops zeros.
     return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
+
+
+def _deletions_of_runs(
+    before: Cutoffs, now: datetime
+) -> Iterator[tuple[Select[tuple[int]], list[Delete]]]:
+    """Yield queries of runs, each with the deletions to apply to the rows of these runs.
+
+    Scores are left out, because their tables depend on the database.
+    """
+    for table in (evidence, explanations):
+        yield settled_with(table, before[DataKind.EVIDENCE]), [delete(table)]
+    yield runs_with_unneeded_lists(before[DataKind.LISTS], now), [delete(kept_lists)]
+    # The summaries of a day are deleted after they were rolled up.
+    with_details = _with_details(min(before[DataKind.SUMMARIES], midnight(now)))
+    yield with_details, [delete(table).where(table.c.segment != ALL) for table in DETAILS]
+    expired = select(runs.c.id).where(is_settled_before(before[DataKind.RUNS]))
+    yield expired, [delete(table) for table in (*RUN_TABLES, runs)]
 
 
 def _delete_of_runs(
@@ -170,9 +176,9 @@ def _delete_some_transitions(database: Database, before: datetime) -> Counter[st
 
     Returns the deleted rows by table. The counter is empty if there was nothing to delete.
     """
-    some = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
+    prunable = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
     with database.write() as connection:
-        ids = list(connection.scalars(some))
+        ids = list(connection.scalars(prunable))
         is_of_batch = deliveries.c.transition_id.in_(ids)
         delivery_ids = select(deliveries.c.id).where(is_of_batch)
         is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)

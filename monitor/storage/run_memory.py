@@ -220,12 +220,13 @@ def _healthy_splits(
     # expectations for all users can make a run suspicious.
     expectations = run_results.items_by_run(connection, Expectation, chosen, segment=ALL)
     rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
-    splits = {run_id: split for run_id, split in rows if split and split.means.n}
+    splits = {row.id: row.split for row in rows}
     healthy = []
     for run_id in chosen:
+        split = splits[run_id]
         is_suspicious = any(item.is_suspicious for item in expectations.get(run_id, ()))
-        if run_id in splits and not is_suspicious:
-            healthy.append(splits[run_id])
+        if split is not None and split.means.n and not is_suspicious:
+            healthy.append(split)
     return tuple(healthy)
 
 

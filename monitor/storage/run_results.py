@@ -199,12 +199,12 @@ def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
     """
     query = select(lessons).where(lessons.c.run_id.in_(run_ids))
     return {
-        row.run_id: _unpack(_parse_about(row.about), row.numbers)
+        row.run_id: _unpack_lessons(_parse_about(row.about), row.numbers)
         for row in connection.execute(query)
     }
 
 
-def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
+def _unpack_lessons(about: _About, numbers: bytes) -> dict[str, Lesson]:
     """Return the lessons in these bytes by alert: the reverse of `lesson_row`.
 
     Returns no lessons if the number of bytes does not fit ``about``.

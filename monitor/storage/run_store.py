@@ -95,7 +95,7 @@ class SqlRunStore:
             if inserted.rowcount != 1 and connection.execute(take_over).rowcount != 1:
                 return None
             row = connection.execute(select(runs).where(is_slot)).one()
-        return _claim(row, started_at=now)
+        return _to_claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
         """Return the claim on the slot, even if it has expired.
@@ -104,7 +104,7 @@ class SqlRunStore:
         """
         query = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
         rows = self._database.rows(query)
-        return _claim(rows[0]) if rows else None
+        return _to_claim(rows[0]) if rows else None
 
     def release(self, claim: Claim) -> None:
         """Give up a claim without having run the slot.
@@ -130,7 +130,7 @@ class SqlRunStore:
         - Stores a pending delivery to each of ``receivers`` for each start of a firing. A receiver
           without a delivery of an older firing that still lasts gets one too. Ends are delivered to
           the receivers that have a delivery of the start.
-        - Stores only the alert states and transitions that `admit` allows.
+        - Stores only the alert states and transitions that `admit_states` allows.
         - Deletes stored lists of earlier slots, but not the lists of runs that wait for relevance.
 
         A second call changes nothing. If another process has taken over the claim, nothing is
@@ -245,7 +245,7 @@ def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
     return _unless(runs.c.status != RunStatus.RUNNING, abandoned)
 
 
-def _claim(row: Row[Any], **others: object) -> Claim:
+def _to_claim(row: Row[Any], **others: object) -> Claim:
     """Return the claim in a row of ``runs``. ``others`` replace values of the row."""
     return from_row(
         Claim,

@@ -42,7 +42,7 @@ def migrations() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
 
 
-def head() -> str:
+def newest_version() -> str:
     """Return the newest version of the schema. This program needs it."""
     return _versions()[0]
 
@@ -67,7 +67,7 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
         command.downgrade(config, revision)
 
 
-def current(url: SecretStr | str) -> str | None:
+def stored_version(url: SecretStr | str) -> str | None:
     """Return the schema's version. None if the SQLite file or rankwatch's tables are missing."""
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
@@ -105,18 +105,19 @@ def _require_access(file: Path, place: str) -> None:
             raise DatabaseError(f"{place} {problem.text}", trouble=problem.trouble)
 
 
-def check(url: SecretStr | str) -> list[str]:
+def find_differences(url: SecretStr | str) -> list[str]:
     """Return one line for each difference between the database's schema and this version's."""
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
     with _existing(url) as database, database.read() as connection:
         version = version_of(connection)
-        if version != head():
+        needed = newest_version()
+        if version != needed:
             problem = (
-                f"the schema has version {version or '(none)'}, but this program needs {head()}"
+                f"the schema has version {version or '(none)'}, but this program needs {needed}"
             )
-            return [f"{problem}: {advise(version)}"]
+            return [f"{problem}: {advise_on_version(version)}"]
         options: dict[str, Any] = {
             "compare_type": True,
             "compare_server_default": True,
@@ -140,7 +141,7 @@ def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
     return damage, advise_on(file, damage)
 
 
-def create(database: Database) -> None:
+def create_tables(database: Database) -> None:
     """Create the tables of this version if the database has no tables of rankwatch.
 
     If the database has such tables, nothing changes. Several processes may call this at once.
@@ -183,7 +184,7 @@ def version_of(connection: Connection) -> str | None:
     return None  # `downgrade base` leaves an empty table
 
 
-def rewrite(connection: Connection) -> None:
+def rewrite_value(connection: Connection) -> None:
     """Write a stored value again, so that the database has to flush it."""
     if is_sqlite(connection):
         user_version = connection.execute(text("PRAGMA user_version")).scalar_one()
@@ -204,14 +205,15 @@ def require_newest(connection: Connection, place: str) -> None:
         raise SchemaError(
             f"{place} has no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
         )
-    if version != head():
+    needed = newest_version()
+    if version != needed:
         raise SchemaError(
-            f"{place} has schema version {version}, but this program needs version {head()}: "
+            f"{place} has schema version {version}, but this program needs version {needed}: "
             f"{UPGRADE}"
         )
 
 
-def advise(version: str | None) -> str:
+def advise_on_version(version: str | None) -> str:
     """Return what to do about a database that does not have the newest version."""
     return UPGRADE if version is None or version in _versions() else _NEWER
 

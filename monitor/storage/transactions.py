@@ -70,9 +70,9 @@ class LeaseFence:
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
-            query = query.add_columns(_limit(self.patience))
+            query = query.add_columns(_limit_idle_time(self.patience))
         if not connection.execute(query).scalar_one():
-            raise _lost(connection, self.lease)
+            raise _lease_lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
         """Check the lease right before the commit, and lock its row until the commit.
@@ -84,12 +84,12 @@ class LeaseFence:
         if is_sqlite(connection) or self.lease is None:
             return
         query = (
-            select(leases.c.epoch, _limit(self.patience / 3))
+            select(leases.c.epoch, _limit_idle_time(self.patience / 3))
             .where(is_current(self.lease))
             .with_for_update(read=True)
         )
         if connection.execute(query).one_or_none() is None:
-            raise _lost(connection, self.lease)
+            raise _lease_lost(connection, self.lease)
 
 
 @dataclass(slots=True)
@@ -344,7 +344,7 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
     )
 
 
-def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
+def _lease_lost(connection: Connection, lease: Lease) -> LeaseLostError:
     """Return the error of a lease that is over. It names the daemon that leads now."""
     query = select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
     row = connection.execute(query).one_or_none()
@@ -358,7 +358,7 @@ def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
     )
 
 
-def _limit(after: timedelta) -> ColumnElement[str]:
+def _limit_idle_time(after: timedelta) -> ColumnElement[str]:
     """Return SQL that lets PostgreSQL end this transaction if it is idle for longer."""
     return func.set_config(
         "idle_in_transaction_session_timeout",

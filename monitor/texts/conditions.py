@@ -22,7 +22,7 @@ _CLEAR = {
 def write_health(alerts: int, unjudged: int, *, is_well: bool) -> str:
     """Say how many of the quiet alerts were judged. ``is_well`` is whether these are enough."""
     if not alerts:
-        return "No rule watches this comparison."
+        return "No rule judges this comparison."
     judged = f"{alerts - unjudged:,} of {count_of(alerts, 'alert')}"
     if is_well:
         return f"All is well: no alert fires. The newest run judged {judged}."

@@ -10,6 +10,7 @@ from monitor.model.alerts import Outcome, State
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.rules import (
+    BaseRule,
     Condition,
     ConditionRule,
     StandstillRule,
@@ -105,7 +106,7 @@ def test_a_segment_that_nobody_belongs_to_is_told_with_those_of_its_dimension_th
 def test_every_kind_of_rule_has_a_judge_and_conditions_are_evaluated_last():
     others = rule(), coverage_rule("missing"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     last = ConditionRule(alert="NoData", condition=Condition.NO_DATA)
-    assert set(JUDGES) == {each.kind for each in (*others, last)}
+    assert set(JUDGES) == {kind.kind for kind in BaseRule.__subclasses__()}
     for rules in ((last, *others), (*others[::-1], last)):
         states, _ = evaluate(comparison(rules=rules))
         assert [state.alert for state in states] == [

@@ -27,7 +27,7 @@ from monitor.statistics.attribution.changes import (
     CHANGES,
     OwnLists,
     PairChanges,
-    classify,
+    classify_changes,
     compare_pairs,
     group_users,
     share_kinds,
@@ -148,7 +148,7 @@ KINDS = """
 
 @pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
 def test_a_pair_is_of_the_kind_that_a_person_would_say(pair, kind):
-    assert CHANGES[classify(reference.batch(pairs(pair), 6))[0]].value == kind
+    assert CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
 def kinds(*changes):

@@ -20,7 +20,7 @@ from monitor.model.rules import Direction
 from monitor.statistics.reference.prediction import compute_p_values, compute_reference
 from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
-from monitor.statistics.unpaired.arms_differed import compare_before
+from monitor.statistics.unpaired import arms_differed
 from monitor.statistics.unpaired.far_lists import FAR
 from monitor.statistics.unpaired.rollout import pair_scores
 from monitor.statistics.unpaired.split import LIMIT, log_evidence
@@ -300,7 +300,8 @@ def count_differed(pool, repetitions, users=2_000, hit=0.0):
         lists = pool.before[rows].copy()
         lists[is_candidate & (rng.random(users) < hit)] = -1
         hashes = rng.integers(0, 2**63, users).astype(np.uint64)
-        differed += compare_before(lists, is_candidate, hashes).differed
+        p_value = arms_differed.compare_before(lists, is_candidate, hashes)
+        differed += p_value is not None and p_value <= arms_differed.LIMIT
     return percent(differed / repetitions, 3)
 
 

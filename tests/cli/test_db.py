@@ -55,7 +55,7 @@ def filled(empty):  # noqa: ARG001 - it must be there
 
 
 def test_current_check_and_moves_speak_to_machines():
-    head = schema_version.head()
+    head = schema_version.newest_version()
     assert db_json("current") == {"schema": None, "wanted": head}
     assert db_json("upgrade") == {"before": None, "after": head}
     found = db_json("check")
@@ -102,7 +102,10 @@ def _desynchronize():
     ],
 )
 def test_check_finds_a_damaged_file_and_says_what_to_do(spoil, says, advice):
-    assert db("check").stdout == f"schema {schema_version.head()}: as expected\nfile: undamaged\n"
+    assert (
+        db("check").stdout
+        == f"schema {schema_version.newest_version()}: as expected\nfile: undamaged\n"
+    )
     spoil()
     done = db("check --json")
     assert (done.returncode, says in done.stderr, done.stderr.endswith(f"{advice}\n")) == (

@@ -72,7 +72,8 @@ BETWEEN_SEND_AND_RECORD = ("after send", "before record")
 
 def serve(config, step):
     """A daemon on this configuration until SIGTERM. After SIGUSR1 it dies at the step."""
-    databases.is_first_ring = lambda: True  # to open a database of DuckDB is half of a run
+    # To open a database of DuckDB is half of a run.
+    databases.shares_databases = lambda: True  # type: ignore[attr-defined]
     if step is not None:
         STEPS[step]()
     asked = threading.Event()

@@ -280,6 +280,8 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
         users=1000,
     )
     named = name_similar(nothing, (alert,))
+    assert named is not None
+    assert named.finding is not None
     assert named.sentence.startswith(
         "About 250 of 1,000 users (25 %) get lists from the candidate that are mixed with"
     )

@@ -96,9 +96,9 @@ def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far():
         compute_reference(column(0.5), column(0.1)),
     )
     assert np.isnan(none.center).all()
-    assert np.isnan(compute_p_values(none, [0.0], np.array([0.1]))).all()
+    assert np.isnan(compute_p_values(none, np.array([0.0]), np.array([0.1]))).all()
     assert np.isnan(
-        compute_p_values(compute_reference(FIVE, 0 * FIVE), [np.nan], np.array([0.0]))
+        compute_p_values(compute_reference(FIVE, 0 * FIVE), np.array([np.nan]), np.array([0.0]))
     ).all()
     assert (one.center.tolist(), one.df.tolist()) == ([0.5], [0])
     for found in (predict(none, np.array([0.1]), 0.01), predict(one, np.array([0.1]), 0.01)):
@@ -108,7 +108,8 @@ def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far():
 def test_identical_arms_are_left_by_any_change_and_by_no_rounding():
     """One user of n moves the mean by d / n, with a standard error of d / n too: z is 1."""
     same = compute_reference(np.ones((6, 4)), np.zeros((6, 4)))
-    p = compute_p_values(same, [1.0, 1 - 1e-15, 1 - 1e-3, 1 - 0.001], np.array([0, 0, 0, 0.001]))
+    means = np.array([1.0, 1 - 1e-15, 1 - 1e-3, 1 - 0.001])
+    p = compute_p_values(same, means, np.array([0, 0, 0, 0.001]))
     assert p[:2] == pytest.approx([0.5, 0.5], abs=1e-5)
     assert p[2] < 1e-20
     assert p[3] == pytest.approx(scipy.stats.norm.sf(1), abs=1e-3)
@@ -134,11 +135,11 @@ def test_surprise_is_the_share_at_the_limit():
 
 
 def test_normal_deviates_are_finite_and_large_where_p_is_small():
-    z = z_of_p_value([0.0, 1e-4, 0.5, 1.0])
+    z = z_of_p_value(np.array([0.0, 1e-4, 0.5, 1.0]))
     assert z[1:3] == pytest.approx(scipy.stats.norm.isf([1e-4, 0.5]))
     assert np.isfinite(z).all()
     assert np.all(np.diff(z) < 0)
-    assert np.isnan(z_of_p_value([np.nan])).all()
+    assert np.isnan(z_of_p_value(np.array([np.nan]))).all()
 
 
 @pytest.mark.parametrize("between", [0.0, 0.5])

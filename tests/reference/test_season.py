@@ -158,7 +158,7 @@ def test_the_rate_holds_with_a_season():
 def gather(*surprises):
     evidence = no_evidence(1)
     for z in surprises:
-        evidence = update_evidence(evidence, [z])
+        evidence = update_evidence(evidence, np.array([z]))
     return evidence
 
 
@@ -199,7 +199,7 @@ def test_suspects_are_the_runs_since_the_drift_began_and_return_when_it_ends():
         ([*drift, *[-3.0] * 5], 0),
         ([2.0, math.nan, 2.0, 2.0], 4),
     ):
-        assert count_suspects(gather(*surprises), 0.01).tolist() == [suspects]
+        assert count_suspects(gather(*surprises), np.array([0.01])).tolist() == [suspects]
 
 
 def test_correlation_is_found_with_caution_and_assumed_without_history():

@@ -125,7 +125,7 @@ SHARED = {
     "served",
 }
 """Keys that the example shows once for all kinds."""
-KINDS = {kind: options for kind, (options, _) in RECEIVERS.items()}
+KINDS: dict[str, Any] = {kind: options for kind, (options, _) in RECEIVERS.items()}
 KINDS |= {kind: source.lists.options for kind, source in SOURCES.items()}
 
 

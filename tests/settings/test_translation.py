@@ -2,14 +2,18 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from factories import DAY, SLOT
 from monitor.boundary.options import parse_duration
 from monitor.cli.parameters import parse_instant
 from monitor.measures.metrics import parse
-from monitor.model.rules import Keep, Severity
+from monitor.model.errors import ConfigError
+from monitor.model.rules import BaseRule, Keep, RuleKind, Severity
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
+from monitor.settings.rule_checks import CHECKS
+from monitor.settings.rule_options import KINDS, parse_rule
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
 from monitor.sources import SampleOptions
@@ -50,6 +54,27 @@ def test_a_rule_says_or_learns_side_threshold_and_recovery(keys, limit):
     )
     (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
     assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
+
+
+RULES = """
+metric: rbo, below: 0.6
+coverage: missing, above: 0.1
+frozen: candidate
+outcome: clicks, below: -0.02
+"""
+"""A rule of each kind."""
+
+
+def test_each_kind_of_rule_has_options_and_checks_and_an_example():
+    examples = [parse_rule(yaml.safe_load(f"{{alert: A, {keys}}}")) for (keys,) in rows(RULES)]
+    assert {type(each) for each in examples} == set(KINDS) == set(CHECKS)
+    of_drift = {each.to_rule(k=10).kind for each in examples}
+    assert of_drift | {RuleKind.CONDITION} == {kind.kind for kind in BaseRule.__subclasses__()}
+    for each in examples:
+        text = MINIMAL + f"    rules: [{{alert: A, {each.key}: 1.5, no_such_key: 1}}]\n"
+        with pytest.raises(ConfigError, match="unknown key") as caught:
+            load_comparison(text)
+        assert f"rules[0].{each.key}: " in str(caught.value)
 
 
 def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs():

@@ -98,7 +98,7 @@ def stored(url):
     return tables
 
 
-@pytest.mark.usefixtures("shared_databases")
+@pytest.mark.shared_databases
 def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
     tmp_path, postgres_server, monkeypatch
 ):

@@ -9,7 +9,7 @@ import factories
 from factories import HOUR, SLOT, state
 from monitor.model.alerts import State, accepted_level
 from monitor.model.memory import MemoryRequest
-from monitor.storage.alert_states import admit, key_of
+from monitor.storage.alert_states import admit_states, key_of
 from storage.worked import LATER, fired, lease, note, resolved, run, transitions
 from tables import rows
 
@@ -146,10 +146,10 @@ def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_no_older_slo
     stored = {key_of(at(before, SLOT)): at(before, SLOT)} if before else {}
     causes = [factories.transition(from_state=cause_from, to_state=after)] if cause_from else []
 
-    states, changes = admit(stored, [at(after, LATER)], causes)
+    states, changes = admit_states(stored, [at(after, LATER)], causes)
 
     assert (len(states), len(changes)) == ((1, len(causes)) if answer == "admitted" else (0, 0))
     if stored:
-        assert admit(stored, [at(after, SLOT - HOUR)], causes) == ([], [])
+        assert admit_states(stored, [at(after, SLOT - HOUR)], causes) == ([], [])
     if before is after is State.FIRING:
-        assert admit(stored, [at(after, LATER, "other")], []) == ([], [])
+        assert admit_states(stored, [at(after, LATER, "other")], []) == ([], [])

@@ -11,7 +11,7 @@ from monitor.model.notifications import DeliveryStatus
 from monitor.model.pages import IncidentFilter, SeriesKey
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Severity
-from monitor.storage.alert_states import store_transitions, upsert
+from monitor.storage.alert_states import store_transitions, upsert_states
 from monitor.storage.tables.run_tables import summaries
 from storage.worked import claimed, lease, note
 from tables import rows
@@ -165,7 +165,7 @@ def incidents(store):
     )
     with store.database.write() as connection:
         store_transitions(connection, [first, second, old, over, lasting, *ends], ())
-        upsert(connection, [firing])
+        upsert_states(connection, [firing])
     return store
 
 

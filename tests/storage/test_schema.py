@@ -116,8 +116,8 @@ def test_the_revisions_make_exactly_the_declared_tables_and_going_back_removes_t
     found = catalogue(database_url)
     divided = set() if database_url.startswith("sqlite") else {"scores_default"}
     assert tables(database_url) == {*metadata.tables, *divided, "user_scores", "alembic_version"}
-    assert schema_version.current(database_url) == schema_version.head() == HEAD
-    assert schema_version.check(database_url) == []
+    assert schema_version.stored_version(database_url) == schema_version.newest_version() == HEAD
+    assert schema_version.find_differences(database_url) == []
     if database_url.startswith("sqlite"):
         _compare(found, f"sqlite:///{tmp_path / 'declared.db'}")
     else:
@@ -126,7 +126,7 @@ def test_the_revisions_make_exactly_the_declared_tables_and_going_back_removes_t
 
     schema_version.downgrade(database_url, "base")
     assert tables(database_url) == {"alembic_version"}
-    assert schema_version.current(database_url) is None
+    assert schema_version.stored_version(database_url) is None
 
 
 @pytest.mark.usefixtures("later")
@@ -145,7 +145,7 @@ def test_an_upgrade_keeps_what_is_stored_and_so_does_going_back(database_url):
     assert noted(database_url) == "a:1"
     schema_version.downgrade(database_url, "0001")
 
-    assert schema_version.current(database_url) == "0001"
+    assert schema_version.stored_version(database_url) == "0001"
     with connected(database_url) as connection:
         assert connection.execute(text("SELECT id FROM runs")).all() == [(7,)]
 
@@ -176,7 +176,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
 ):
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
-    assert schema_version.check(database_url) == [
+    assert schema_version.find_differences(database_url) == [
         f"the schema has version (none), but this program needs {HEAD}: run `rankwatch db upgrade`"
     ]
     open_store(database_url, create=True).close()
@@ -187,7 +187,7 @@ def test_opening_creates_nothing_unless_asked_to(database_url, tmp_path):
     with pytest.raises(DatabaseError, match="`rankwatch run-once`"):
         open_store(database_url, create=False)
 
-    assert schema_version.current(database_url) is None
+    assert schema_version.stored_version(database_url) is None
     assert list(tmp_path.iterdir()) == []
     assert tables(database_url) == set()
 
@@ -217,7 +217,7 @@ def test_several_processes_that_create_at_once_do_not_collide(database_url):
     with context().Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
 
-    assert schema_version.check(database_url) == []
+    assert schema_version.find_differences(database_url) == []
 
 
 def test_drift_is_named(database_url):
@@ -228,7 +228,7 @@ def test_drift_is_named(database_url):
     )
     execute(database_url, *changes.split("; "))
 
-    differences = schema_version.check(database_url)
+    differences = schema_version.find_differences(database_url)
 
     for word in ("mine", "ix_runs_slot", "lessons", "'x'"):
         assert len([each for each in differences if word in each]) == 1, word
@@ -243,4 +243,4 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url):
         open_store(database_url, create=True)
     with pytest.raises(SchemaError, match="which this program does not know"):
         schema_version.upgrade(database_url)
-    assert schema_version.current(database_url) == "9999"
+    assert schema_version.stored_version(database_url) == "9999"

@@ -23,7 +23,6 @@ from monitor.pipeline.run_assessment import MOST_SWITCHED
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.statistics.unpaired import split
-from monitor.statistics.unpaired.arms_differed import BeforeCheck
 from pipeline.canned import Canned, StillClock, users
 from tables import cells
 
@@ -239,8 +238,7 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
 def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
     p, fires, monkeypatch
 ):
-    check = BeforeCheck(p=np.nan if p is None else p, users=9)
-    monkeypatch.setattr("monitor.pipeline.unpaired_explanation.compare_before", lambda *_: check)
+    monkeypatch.setattr("monitor.pipeline.unpaired_explanation.compare_before", lambda *_: p)
     what = replace(WHAT, judging=replace(WHAT.judging, rules=(ARMS_DIFFERED,)))
     result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what)
     assert result.unpaired.before_p == p

@@ -32,7 +32,7 @@ from monitor.pipeline.user_batches import users_at_once
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.list_lengths import count_longest
 from monitor.sources.file.source import FileLists, FileUsers
-from monitor.statistics.attribution.changes import classify, share_kinds
+from monitor.statistics.attribution.changes import classify_changes, share_kinds
 from monitor.statistics.attribution.parts import average_parts
 from monitor.texts.id_mismatches import Surface, write_mismatch
 from monitor.texts.interpretation import write_longer
@@ -63,7 +63,7 @@ def break_down_changes(
     ``segments`` has the rows of each segment in the batch. The function scores the batch up to six
     times.
     """
-    kinds = classify(batch)
+    kinds = classify_changes(batch)
     parts = split_metric(batch, metric) if can_split(metric) else None
     breakdowns = {}
     for segment, rows in segments.items():

@@ -187,7 +187,7 @@ def _all_series(
 
 
 def _make_rule(name: str, metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    """Return a rule that watches for lists that become less similar, still without a threshold.
+    """Return a rule that alerts if lists become less similar, still without a threshold.
 
     ``name`` is the word for the metric in the names of alerts.
     """

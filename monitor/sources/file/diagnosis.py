@@ -60,10 +60,10 @@ def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> I
         is_late = deadline is not None and deadline.is_past
         if is_late or "INTERRUPT" in str(error).partition("\n")[0]:
             raise OverdueError from None
-        raise SourceError(_problem(files, error), permanent=False) from None
+        raise SourceError(_find_problem(files, error), permanent=False) from None
 
 
-def _problem(files: Sequence[FileSet], error: Exception) -> str:
+def _find_problem(files: Sequence[FileSet], error: Exception) -> str:
     where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
     trouble = room_trouble(str(error))
     if trouble is not None:
@@ -71,13 +71,13 @@ def _problem(files: Sequence[FileSet], error: Exception) -> str:
     if not isinstance(error, duckdb.OutOfMemoryException):
         for file_set in files:
             for path in file_set.paths:
-                cause = _cause(file_set, path)
+                cause = _find_cause(file_set, path)
                 if cause is not None:
                     return cause
     return f"{where} cannot be read: {file_cause(error)}"
 
 
-def _cause(files: FileSet, path: str) -> str | None:
+def _find_cause(files: FileSet, path: str) -> str | None:
     try:
         return _CAUSES[files.format](files, path)
     except EOFError:
@@ -86,7 +86,7 @@ def _cause(files: FileSet, path: str) -> str | None:
         return f"{path} has no gzip data, or its data are damaged: write the file again"
 
 
-def _head(files: FileSet, path: str) -> bytes:
+def _read_head(files: FileSet, path: str) -> bytes:
     with files.open(path) as raw, gzip.open(raw) if path.lower().endswith(".gz") else raw as file:
         return bytes(file.read(_MOST_BYTES))
 
@@ -115,7 +115,7 @@ def _text_fault(head: bytes, path: str, *, is_complete: bool = False) -> str | N
 
 
 def _csv_fault(files: FileSet, path: str) -> str | None:
-    head = _head(files, path)
+    head = _read_head(files, path)
     is_complete = len(head) < _MOST_BYTES
     fault = _text_fault(head, path, is_complete=is_complete)
     if fault is not None:
@@ -158,7 +158,7 @@ def _line_end_fault(lines: Sequence[str], path: str) -> str | None:
 
 
 def _jsonl_fault(files: FileSet, path: str) -> str | None:
-    head = _head(files, path)
+    head = _read_head(files, path)
     fault = _text_fault(head, path)
     if fault is not None:
         return fault

@@ -40,15 +40,15 @@ def select_rows(
     """
     halves = set[str]()
     if files.format == "parquet":
-        rows, halves = _parquet(files, columns)
+        rows, halves = _select_parquet(files, columns)
     elif files.format == "jsonl":
-        rows = _jsonl(database, files, columns)
+        rows = _select_jsonl(database, files, columns)
     else:
-        rows = _csv(files, columns)
+        rows = _select_csv(files, columns)
     return _uuids_as_text(database, rows), halves
 
 
-def _parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[str]]:
+def _select_parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[str]]:
     halves = set[str]()
     first_kinds: dict[str, pa.DataType] = {}
     options = "hive_partitioning = false"
@@ -65,7 +65,7 @@ def _parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[str]]:
                     halves.add(name)
                 if first != kind:  # union_by_name takes more memory
                     options = "hive_partitioning = false, union_by_name = true"
-                if len({_family(first), _family(kind)} - {_NULLS}) > 1:
+                if len({_family_of_type(first), _family_of_type(kind)} - {_NULLS}) > 1:
                     raise SourceError(
                         f"column {name!r} has {describe_type(kind)} in {path}, but "
                         f"{describe_type(first)} in {files.paths[0]}: write the same type in "
@@ -94,13 +94,13 @@ def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
 _NULLS = "nulls"
 
 
-def _family(kind: pa.DataType) -> str:
+def _family_of_type(kind: pa.DataType) -> str:
     """The family of a type.
 
     If a column has the same family in all parts, reading the parts together changes no id.
     """
     if is_list(kind):
-        inner = _family(kind.value_type)
+        inner = _family_of_type(kind.value_type)
         return inner if inner == _NULLS else f"lists of {inner}"
     if pa.types.is_null(kind):
         return _NULLS
@@ -141,7 +141,7 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
                 )
 
 
-def _csv(files: FileSet, columns: Sequence[str]) -> str:
+def _select_csv(files: FileSet, columns: Sequence[str]) -> str:
     headers = [_csv_header(files, path) for path in files.paths]
     first, *_ = paths = [files.name_of(path) for path in files.paths]
     for path, header in zip(paths, headers, strict=True):
@@ -212,7 +212,9 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line_end, "\\n")
 
 
-def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
+def _select_jsonl(
+    database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]
+) -> str:
     options = f"format = 'newline_delimited', maximum_object_size = {LONGEST_LINE}"
     objects = f"FROM read_json_objects({_paths(files)}, {options})"
     roots = {name: name for name in columns}

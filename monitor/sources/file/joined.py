@@ -61,7 +61,7 @@ class JoinedFiles:
         and a note says why.
         """
         deadline = Deadline.after(request.timeout_s)
-        timely = partial(_timely, deadline)
+        timely = partial(_call_timely, deadline)
         with _late_is_an_error(), ExitStack() as stack:
             opened = dict[tuple[str, bool], FileSet]()  # both arms may read one log at two times
 
@@ -122,7 +122,7 @@ def _late_is_an_error() -> Iterator[None]:
         raise SourceError(msg, permanent=False) from None
 
 
-def _timely(deadline: Deadline, call: Callable[..., _T], *arguments: Any) -> _T:  # noqa: ANN401
+def _call_timely(deadline: Deadline, call: Callable[..., _T], *arguments: Any) -> _T:  # noqa: ANN401
     return BackgroundCall(partial(call, *arguments), name="files").wait(deadline)
 
 

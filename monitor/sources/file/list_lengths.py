@@ -22,11 +22,11 @@ def count_longest(options: FileSourceOptions, slot: datetime) -> int:
     with open_database([files]) as database:
         view = FileView(database, files, options.columns, "listed")
         rows = f"(SELECT * FROM {view.name} LIMIT {_FIRST_ROWS})"
-        ((longest,),) = database.execute(_query(options, view, rows)).fetchall()
+        ((longest,),) = database.execute(_length_query(options, view, rows)).fetchall()
     return longest or 0
 
 
-def _query(options: FileSourceOptions, view: FileView, rows: str) -> str:
+def _length_query(options: FileSourceOptions, view: FileView, rows: str) -> str:
     if options.items is None:
         item = sql_name(str(options.item))
         user = sql_name(options.user)

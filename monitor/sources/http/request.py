@@ -122,7 +122,9 @@ class RequestTemplate:
         try:
             answer = parse_json(content)
         except ValueError:
-            note = f"answered {response.status} with {_describe(content, response)}, not JSON"
+            note = (
+                f"answered {response.status} with {_describe_content(content, response)}, not JSON"
+            )
             return RequestFailure(CoverageReason.MALFORMED, note)
         version = response.headers.get(self._options.model_version_header or "")
         if not self._is_batched:
@@ -139,7 +141,7 @@ class RequestTemplate:
         except NotAppliedError:
             return _not_applied("items, scores, user or error", answer, [user])
         except Exception as error:  # noqa: BLE001 - the answer is from outside
-            return unreadable(error)
+            return unreadable_answer(error)
 
     def _select(self, user: str, answer: object, version: object) -> ListAnswer | RequestFailure:
         failure = self._find_error(answer, [user])
@@ -246,7 +248,7 @@ def _not_applied(which: str, answer: object, users: Sequence[str]) -> RequestFai
     return RequestFailure(CoverageReason.MALFORMED, note)
 
 
-def unreadable(error: Exception) -> RequestFailure:
+def unreadable_answer(error: Exception) -> RequestFailure:
     """The failure for an answer if reading it raised this error."""
     return RequestFailure(
         CoverageReason.MALFORMED, f"gave an answer that cannot be read ({type(error).__name__})"
@@ -267,7 +269,7 @@ def _quote(user: str) -> str:
     return quote(user, safe="")
 
 
-def _describe(content: bytes, response: aiohttp.ClientResponse) -> str:
+def _describe_content(content: bytes, response: aiohttp.ClientResponse) -> str:
     # The answer and an unknown type are not repeated, because they may contain secrets.
     start = content[:100].lstrip().lower()
     what = "text of another kind" if start else "an empty body"

@@ -29,7 +29,7 @@ from monitor.sources.http.request import (
     ListAnswer,
     RequestFailure,
     RequestTemplate,
-    unreadable,
+    unreadable_answer,
 )
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
@@ -98,7 +98,7 @@ class _HttpPull:
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all pulls
-        self._answers = AnswerFile(request.answers_path, _question(options, request.k))
+        self._answers = AnswerFile(request.answers_path, _answer_key(options, request.k))
         self._remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
         self._recalled = len(self._lists)
         self._count = len(users)
@@ -271,7 +271,7 @@ class _HttpPull:
             self._traces.add(users, response.headers)
             return self._template.read(users, content, response)
         except Exception as error:  # noqa: BLE001 - the answer is from outside
-            return unreadable(error)
+            return unreadable_answer(error)
 
     def _fail_remaining(self) -> None:
         """Give a reason to each user whose request was not sent or got no answer."""
@@ -325,7 +325,7 @@ class _HttpPull:
         return notes
 
 
-def _question(options: HttpSourceOptions, k: int) -> str:
+def _answer_key(options: HttpSourceOptions, k: int) -> str:
     """A text with everything that the answers depend on. It contains secrets."""
     values = {}
     for name, field in type(options).model_fields.items():

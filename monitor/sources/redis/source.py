@@ -258,10 +258,10 @@ class RedisUsers:
 
     def _read(self, key: str, most: int) -> list[str]:
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            return list(islice(_members(client, key), most))
+            return list(islice(_read_members(client, key), most))
 
 
-def _members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
+def _read_members(client: Any, key: str) -> Iterator[str]:  # noqa: ANN401
     """The members of the set. If the key has ``{user}``, the users in the names of the keys."""
     before, placeholder, after = key.partition("{user}")
     if not placeholder:

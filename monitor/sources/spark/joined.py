@@ -324,14 +324,14 @@ class _Lists(_Table):
         items = options.items
         columns = {name: spark.column_of(name) for name in options.columns if name != options.user}
         if items is not None and self._kinds[items] == "array" and not options.no_item:
-            columns |= _first(request.k, items, options.scores)
+            columns |= _cut_lists(request.k, items, options.scores)
         selected = [key.alias("key")]
         selected += [column.alias(f"{side}_{name}") for name, column in columns.items()]
         rows = self.frame.select(*selected).where("key IS NOT NULL")
         self.rows = rows.withColumns({"side": F.lit(side), "asked": F.expr("false")})
 
 
-def _first(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
+def _cut_lists(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
     """The columns of items and scores, cut to k items.
 
     If a list has more or fewer scores than items, the scores become null, and the list is reported.

@@ -84,7 +84,8 @@ class ReadOnlyDatabase:
                         deadline.require_time()
                         values = dict(zip(fetched, zip(*rows, strict=True), strict=True))
                         yield {
-                            name: _fields(values[root], name, root) for name, root in roots.items()
+                            name: _take_fields(values[root], name, root)
+                            for name, root in roots.items()
                         }
 
     def roots_of(
@@ -129,7 +130,7 @@ class ReadOnlyDatabase:
                     f"database file {file} does not exist: check url", permanent=False
                 )
             with self._engine.connect() as connection:
-                _limit(connection, deadline)
+                _limit_statements(connection, deadline)
                 yield connection
 
     @contextmanager
@@ -157,7 +158,7 @@ def _longest(values: Sequence[Any]) -> int:
     return max(map(len, values), default=0)
 
 
-def _fields(values: Sequence[object], name: str, root: str) -> Sequence[object]:
+def _take_fields(values: Sequence[object], name: str, root: str) -> Sequence[object]:
     """The values of a column, or of a field of its objects if the name has dots."""
     fields = name.removeprefix(root).split(".")[1:]
     return [_take_field(value, fields) for value in values] if fields else values
@@ -206,7 +207,7 @@ def _engine(url: sa.URL) -> sa.Engine:
         raise ConfigError(problem) from None
 
 
-def _limit(connection: sa.Connection, deadline: Deadline) -> None:
+def _limit_statements(connection: sa.Connection, deadline: Deadline) -> None:
     """Make the database end statements at the deadline and refuse to write."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET TRANSACTION READ ONLY")

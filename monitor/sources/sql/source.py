@@ -53,11 +53,11 @@ def statement_of(
     if served is None:
         return rows
     if len(in_table) < len(columns):
-        rows = rows.add_columns(_arm(served.arms).label(ARM_COLUMN))
-    return _newest(rows, served, slot, dialect, has_users_only=len(in_table) == 1)
+        rows = rows.add_columns(_arm_of_row(served.arms).label(ARM_COLUMN))
+    return _newest_rows(rows, served, slot, dialect, has_users_only=len(in_table) == 1)
 
 
-def _newest(
+def _newest_rows(
     rows: sa.Select[*tuple[Any, ...]],
     served: ServedOptions,
     slot: datetime,
@@ -70,7 +70,7 @@ def _newest(
     If two lists of a user have the same time, the list with the greater request id is selected. If
     only users are read, the result has each user and arm once.
     """
-    log = rows.add_columns(_instant(served, dialect).label("rankwatch_at"))
+    log = rows.add_columns(_instant_of_row(served, dialect).label("rankwatch_at"))
     if served.request is not None:
         log = log.add_columns(sa.column(served.request).label("rankwatch_request"))
     log = log.where(*_of_arm(served))
@@ -96,11 +96,11 @@ def _newest(
 def _in_period(
     at: sa.ColumnElement[Any], served: ServedOptions, slot: datetime, dialect: str
 ) -> sa.ColumnElement[bool]:
-    """The condition for a time in the period of the slot. ``at`` is the result of `_instant`."""
+    """The condition for a time in the slot's period. ``at`` is the result of `_instant_of_row`."""
     start, end = served.period(slot)
-    is_in_time = at <= _bound(end, dialect)
+    is_in_time = at <= _bind_instant(end, dialect)
     if start is not None:
-        is_in_time &= at > _bound(start, dialect)
+        is_in_time &= at > _bind_instant(start, dialect)
     return is_in_time
 
 
@@ -113,7 +113,7 @@ def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
     return conditions
 
 
-def _arm(arms: ArmColumn) -> sa.ColumnElement[Any]:
+def _arm_of_row(arms: ArmColumn) -> sa.ColumnElement[Any]:
     """The arm of a row."""
     column: sa.ColumnElement[Any] = sa.column(arms.name)
     cases = []
@@ -127,7 +127,7 @@ def _untyped(value: str) -> sa.BindParameter[Any]:
     return sa.literal(value, type_=sa.types.NullType())
 
 
-def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
+def _instant_of_row(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     """The time of a row.
 
     SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit. The
@@ -155,8 +155,8 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     )
 
 
-def _bound(instant: datetime, dialect: str) -> sa.ColumnElement[Any]:
-    """A time, in the form of `_instant`."""
+def _bind_instant(instant: datetime, dialect: str) -> sa.ColumnElement[Any]:
+    """A time, in the form of `_instant_of_row`."""
     # PostgreSQL ignores the time zone if the column has none.
     zone = "+00" if dialect == "postgresql" else ""
     text = _untyped(f"{instant:%Y-%m-%d %H:%M:%S.%f}{zone}")
@@ -176,7 +176,7 @@ def count_unserved(
     if served is None:
         return ()
     log = table_of(str(options.table))
-    checks = [(served.time, ColumnKind.TIMES, _instant(served, database.dialect))]
+    checks = [(served.time, ColumnKind.TIMES, _instant_of_row(served, database.dialect))]
     if served.request is not None:
         checks.append((served.request, ColumnKind.IDS, sa.column(served.request)))
     rows = sa.func.count().label("rows")
@@ -253,7 +253,7 @@ class SqlOutcomes(SqlTable):
         database = self._database
         dialect = database.dialect
         log = table_of(options.table, database.roots_of(options, columns, deadline))
-        in_period = _in_period(_instant(served, dialect), served, slot, dialect)
+        in_period = _in_period(_instant_of_row(served, dialect), served, slot, dialect)
         statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
         statement = statement.where(in_period, *_of_arm(served))
         return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)

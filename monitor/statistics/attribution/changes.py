@@ -313,7 +313,7 @@ def _add(first: Parts, second: Parts, weight: float = 1.0) -> Parts:
     )
 
 
-def classify(batch: PairBatch) -> ChangeKinds:
+def classify_changes(batch: PairBatch) -> ChangeKinds:
     """Return the kind of change from the baseline's list to the candidate's list, for each pair.
 
     The first kind that fits is used:

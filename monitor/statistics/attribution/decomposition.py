@@ -114,7 +114,7 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
     dimensions: dict[str, dict[str, Rows]] = {}
     for segment, rows in sorted(segments.items()):
         if segment != ALL:
-            dimensions.setdefault(_dimension(segment), {})[segment] = rows
+            dimensions.setdefault(_dimension_of(segment), {})[segment] = rows
     for dimension, members in dimensions.items():
         in_segments = np.concatenate([*members.values()])
         others = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
@@ -127,7 +127,7 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
     return [*dimensions.values()] or [{ALL: segments[ALL]}]
 
 
-def _dimension(segment: str) -> str:
+def _dimension_of(segment: str) -> str:
     return segment.partition("=")[0]
 
 
@@ -242,7 +242,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     if names and scores[names[0]] >= _BETTER * scores[ALL]:
         best = names[0]
     for first, second in itertools.combinations(names, 2):
-        if _dimension(first) == _dimension(second):
+        if _dimension_of(first) == _dimension_of(second):
             continue
         both = AND.join(sorted((first, second)))
         scores[both] = score(rows_of_place(both, segments))

@@ -162,7 +162,7 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
     return float(bounds.max(initial=0.0))
 
 
-def widest(*habits: Sequence[float]) -> tuple[float, ...]:
+def widest_shares(*habits: Sequence[float]) -> tuple[float, ...]:
     """Combine the usual shares of several habits into those of one habit.
 
     For every bin, the share of users in this bin or above it is the largest share among the habits.

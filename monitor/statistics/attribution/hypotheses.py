@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.measures.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Integers, Rows
-from monitor.model.explanation import FaultKind
+from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 from monitor.statistics.attribution.changes import STILL_LISTED, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
@@ -22,7 +22,7 @@ from monitor.statistics.attribution.habits import (
     least_share,
     number_common_lists,
     share_bins,
-    widest,
+    widest_shares,
 )
 
 # A fault is found only if it hit at least this many users.
@@ -93,13 +93,6 @@ _TIMES_USUAL = 3
 # keep.
 _KEPT_OF_USUAL = 0.8
 
-# Faults that make the lists of both arms similar, and the habit of such lists.
-_SIMILAR = {
-    FaultKind.IDENTICAL: Habit.IDENTICAL,
-    FaultKind.ALIKE: Habit.ALIKE,
-    FaultKind.INTERLEAVED: Habit.INTERLEAVED,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
@@ -153,7 +146,7 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     suspicions = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
-        similar = [_find_similar(scene, kind) for kind in _SIMILAR]
+        similar = [_find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         suspicions += similar
         if not any(each is not None and each.hit.mean() >= _MANY_ALIKE for each in similar):
             suspicions.append(_find_all_alike(scene, scene.changes))
@@ -274,7 +267,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     The share of such users is compared with their share in healthy runs, or with their share in the
     earlier run if that is larger.
     """
-    habit = _SIMILAR[kind]
+    habit = Habit(kind)  # the fault has the name of its habit
     bins = scene.bins[Arm.CANDIDATE][habit]
     bins_before = scene.bins_before[habit]
     in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
@@ -283,7 +276,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
         rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
-            usual = widest(usual, in_healthy_runs)
+            usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
     largest = _search_segments(scene, find)
@@ -778,17 +771,17 @@ def usual_shares(
     3. If ``rows`` of a segment are given, the other arm's shares among these users are combined
        with them. The users of a segment may usually change more than all users.
 
-    `widest` combines shares.
+    `widest_shares` combines shares.
     """
     other_bins = scene.bins[arm.other][habit]
     shares = scene.habits.get(arm, {}).get(habit)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
-        shares = widest(shares, share_bins(other_bins))
+        shares = widest_shares(shares, share_bins(other_bins))
     if rows is None:
         return shares
-    return widest(shares, share_bins(other_bins[rows]))
+    return widest_shares(shares, share_bins(other_bins[rows]))
 
 
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:

@@ -75,13 +75,13 @@ def from_angle(angle: ArrayLike, users: ArrayLike) -> Floats:
     return share
 
 
-def to_count(angle: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
+def to_count(angle: Floats, error: Floats) -> tuple[Floats, Floats]:
     """Convert an angle and its error back to numbers of users: affected users, and all users.
 
     They are whole numbers or NaN.
     """
-    users = np.rint(0.25 / np.square(np.asarray(error, dtype=float)) - 0.5)
-    counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=float)) ** 2 - 0.375)
+    users = np.rint(0.25 / np.square(error) - 0.5)
+    counts = np.rint((users + 0.75) * np.sin(angle) ** 2 - 0.375)
     return np.maximum(counts, 0.0), users
 
 

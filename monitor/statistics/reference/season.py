@@ -104,7 +104,7 @@ def remove_seasons(
     if not len(values):
         return total
     for cycle in phases:
-        seasonal = _remove(total.values, cycle, alerting, side)
+        seasonal = _remove_cycle(total.values, cycle, alerting, side)
         total = Seasonal(
             values=seasonal.values,
             paid=total.paid + seasonal.paid,
@@ -114,7 +114,7 @@ def remove_seasons(
     return total
 
 
-def _remove(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Seasonal:
+def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
     Far-out values are limited first. To shrink the mean of a phase, its distance from the overall
@@ -136,12 +136,12 @@ def _remove(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Se
     # Medians are computed by phase, because weekends are not outliers of a week.
     middle = np.array([find_median(learned[rows == phase]) for phase in range(len(names))])[rows]
     deviations = pull_in(learned, middle)
-    counts, means = _average(member, deviations)
+    counts, means = _average_by_phase(member, deviations)
     shrinkage = _shrink(deviations, counts, means)
     has_block = np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan)
-    recurrences, _ = _average(member[blocks], has_block)
+    recurrences, _ = _average_by_phase(member[blocks], has_block)
     has_season = _is_enough(recurrences, patterns.least, names == phases.now)
-    has_season = has_season & _falls(member, deviations, (counts, means, shrinkage))
+    has_season = has_season & _improves_prediction(member, deviations, (counts, means, shrinkage))
     effects = np.where(has_season, shrinkage * means, 0.0)
     here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
     is_on_other_side = patterns.echo * side < 0
@@ -170,7 +170,7 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 
     It is at least 1. With few runs it is shrunk towards 1.
     """
-    counts, sizes = _average(member, np.abs(residuals))
+    counts, sizes = _average_by_phase(member, np.abs(residuals))
     usual = find_median(np.where(counts > 0, sizes, np.nan))
     ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
     unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
@@ -311,7 +311,7 @@ def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags
     return outdated, recurring
 
 
-def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
+def _average_by_phase(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
     """The number of runs and the mean of each phase: two arrays of shape (phases, m)."""
     counts = member.T @ ~np.isnan(deviations)
     return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
@@ -342,7 +342,9 @@ def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
     return enough
 
 
-def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]) -> Flags:
+def _improves_prediction(
+    member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]
+) -> Flags:
     """Whether the season reduces the prediction error by LEAST_GAIN.
 
     Each run is predicted from all other runs.

@@ -18,8 +18,8 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
   of different arms are than two users of one arm.
 - `exposure.find_shifted(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
   exposure differs most, from two `ListCounts`.
-- `arms_differed.compare_before(codes, is_candidate, hashes) -> BeforeCheck`: did the arms differ
-  before the test began?
+- `arms_differed.compare_before(codes, is_candidate, hashes) -> float | None`: did the arms
+  differ before the test began?
 - `rollout.pair_scores(baseline, candidate, rng) -> Floats`: differences of scores for the gate.
 
 A healthy training changes the self gap and the far gap too. So a gap must never be compared with 0

@@ -4,12 +4,9 @@ If users are assigned at random, both arms' lists of before come from one popula
 is valid, although it would not be valid for the lists of now.
 """
 
-import math
-
 import numpy as np
 
 from monitor.model.arrays import Codes, Flags, Floats, Hashes, Integers
-from monitor.model.immutable import immutable
 
 LIMIT = 0.001
 """The arms differed if p is at most this value."""
@@ -24,21 +21,10 @@ _ROUNDING = 1e-9
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-@immutable
-class BeforeCheck:
-    """The result of the check. ``p`` is NaN if an arm has no users."""
+def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> float | None:
+    """Test whether the users' lists of before depend on their arm. Returns p.
 
-    p: float
-    users: int  # number of users that were compared
-
-    @property
-    def differed(self) -> bool:
-        """Whether the arms differed before the test began."""
-        return self.p <= LIMIT
-
-
-def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> BeforeCheck:
-    """Test whether the users' lists of before depend on their arm.
+    None if an arm has no users.
 
     - ``codes``: the list of before of each user, int32 (n, k), with -1 for no item. A user without
       a list of before has an empty list. So arms that lose different users also differ. If users
@@ -66,11 +52,11 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> BeforeC
     arms = is_candidate[order].astype(float)
     users = len(order)
     if not 0 < arms.sum() < users:
-        return BeforeCheck(p=math.nan, users=users)
+        return None
     lists = codes[order]
     distances = _shift(_hash_lists(lists), arms) + _shift(_mark_lengths(lists), arms)
     is_as_far = distances >= distances[0] * (1 - _ROUNDING)
-    return BeforeCheck(p=float(is_as_far.mean()), users=users)
+    return float(is_as_far.mean())
 
 
 def _shift(vectors: Floats, arms: Floats) -> Floats:

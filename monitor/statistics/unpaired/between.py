@@ -101,13 +101,13 @@ def between_excess(
     shared = _products(of_baseline, of_candidate)
     return BetweenExcess(
         segment=segment,
-        baseline=_mean(of_baseline, baseline.users, p),
-        candidate=_mean(of_candidate, candidate.users, p),
+        baseline=_mean_within_arm(of_baseline, baseline.users, p),
+        candidate=_mean_within_arm(of_candidate, candidate.users, p),
         across=_weigh(shared, baseline.users * candidate.users, p),
     )
 
 
-def _mean(counts: Integers, users: int, p: float) -> float:
+def _mean_within_arm(counts: Integers, users: int, p: float) -> float:
     """The mean similarity of two different users of one arm."""
     itself = np.cumsum(counts.sum(axis=0))
     return _weigh(_products(counts, counts) - itself, users * (users - 1), p)

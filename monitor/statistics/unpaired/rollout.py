@@ -26,10 +26,10 @@ def pair_scores(baseline: Floats, candidate: Floats, rng: np.random.Generator) -
     pairs = min(len(shuffled_baseline), len(shuffled_candidate))
     if not pairs:
         return np.empty(0)
-    return _group(shuffled_baseline, pairs) - _group(shuffled_candidate, pairs)
+    return _group_means(shuffled_baseline, pairs) - _group_means(shuffled_candidate, pairs)
 
 
-def _group(scores: Floats, pairs: int) -> Floats:
+def _group_means(scores: Floats, pairs: int) -> Floats:
     """The means of as many equally large groups as there are pairs."""
     size = len(scores) // pairs
     means: Floats = scores[: size * pairs].reshape(pairs, size).mean(axis=1)

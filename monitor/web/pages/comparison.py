@@ -185,7 +185,7 @@ def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, per
         metrics = configured.measuring.metrics
     metric = query.chosen.get("metric")
     if metric not in metrics:
-        metric = next(iter(metrics), None)
+        metric = metrics[0] if metrics else None
         if latest is not None and latest.leading_metric is not None:
             metric = latest.leading_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
@@ -263,7 +263,9 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     # A gap between the arms rises if the arms drift apart, and similarity falls.
     derived, _ = parse_derived(choice.metric)
     change = _rise_of_mean if derived in GAPS else _fall_of_mean
-    return sorted((each for each in means if each.segment != ALL), key=change, reverse=True)
+    parts = [each for each in means if each.segment != ALL]
+    parts.sort(key=change, reverse=True)
+    return parts
 
 
 def _in_time(
