@@ -249,7 +249,7 @@ def test_lists_are_told_apart_by_order_and_length_and_many_random_ones_by_their_
     counts = Counter(map(tuple, many.tolist()))
     assert largest_group(number_repeated(many)) == max(counts.values())
     lists = [[1, 2], [2, 1], [1], [0, 1], [1, 2, 3], [], [4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 3]]
-    assert number_repeated(padded(lists)[0]).max() == -1
+    assert number_repeated(padded(lists, 6)[0]).max() == -1
 
 
 def test_a_list_is_unchanged_item_by_item():
