@@ -96,8 +96,8 @@ def name_similar(
     rises = [start for start in starts if _is_about(start, SIMILAR)]
     if explanation is None or not rises or any(map(_is_drop, starts)):
         return explanation
-    found = [_find_similar(start, explanation.paired) for start in find_leads(rises)]
-    finding = max(found, key=attrgetter("users"))
+    findings = [_find_similar(start, explanation.paired) for start in find_leads(rises)]
+    finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
         is_other = current.kind not in SIMILAR_FAULTS

@@ -23,6 +23,7 @@ from monitor.measures.kernels.exposure import (
     is_unchanged,
     largest_group,
     number_repeated,
+    weigh_changes,
 )
 from monitor.measures.kernels.kendall.weighted import rank_tied
 from monitor.measures.kernels.sets import common_by_chance
@@ -306,3 +307,27 @@ def test_both_arms_lists_are_compared_by_their_definition(pairs):
     ]
     np.testing.assert_array_equal(np.transpose(found), expected)
     assert np.isnan(is_top_reversed(batch.baseline[:, :2], batch.candidate[:, :2])).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "weight"),
+    [
+        (60, 109, 49),  # 7 % of 700 users get an item that 60 others have
+        (130, 65, 65),  # half of an item's lists
+        (0, 21, 21),  # a new item for 3 % of the users
+        (60, 80, 0),  # as in a healthy training
+    ],
+)
+def test_a_change_of_one_item_counts_in_users_if_it_is_far_larger_than_usual(before, now, weight):
+    """Half of 200 other items of 40 lists gain 4 users, and the others lose 4."""
+    change = np.tile([4, -4], 100)
+    others = np.full(200, 40)
+    befores = np.append(others, before)
+    weighed = weigh_changes(befores, np.append(others + change, now))
+    assert weighed[-1] == weight
+    assert not weighed[:-1].any()
+
+
+def test_a_change_of_all_items_has_no_weight():
+    befores = np.arange(20, 220)
+    assert not weigh_changes(befores, befores * 2).any()
