@@ -58,7 +58,7 @@ def alerts_reference() -> str:
     ordered = sorted(by_alert, key=lambda alert: (alert not in conditions, alert))
     for alert in ordered:
         lines.append(f"| [{alert}]({alert}.md) | {by_alert[alert]} | {_report_of(alert)} |")
-    for page, severity in ((OTHER_METRIC, "warning"), (OWN_RULE, "that of the rule")):
+    for page, severity in ((OTHER_METRIC, "warning"), (OWN_RULE, "as set in the rule")):
         lines.append(f"| [{page}]({page}.md) | {severity} | {_report_of(page)} |")
     return "\n".join(lines)
 

@@ -114,7 +114,7 @@ _TABLE = {
         "The mean similarity of the baseline's and the candidate's lists, over all compared users.",
     ),
     "similarity_standard_error": _series(
-        _GAUGE, _SIMILARITY, "Standard error of the mean similarity."
+        _GAUGE, _SIMILARITY, "The standard error of the mean similarity."
     ),
     "similarity_quantile": _series(
         _GAUGE, f"{_SIMILARITY} q", "The quantile q of the users' similarity scores."
@@ -133,17 +133,17 @@ _TABLE = {
     "similarity_distribution": _series(
         SeriesKind.GAUGE_HISTOGRAM,
         "comparison metric",
-        "Of all compared users, the number whose similarity is at most `le`. To get the mean, "
+        "The number of compared users whose similarity is at most `le`. To get the mean, "
         "divide `_gsum` by `_gcount`.",
     ),
     "similarity_undefined_users": _series(
-        _GAUGE, _SIMILARITY, "Number of compared users with an undefined score."
+        _GAUGE, _SIMILARITY, "The number of compared users whose score is undefined."
     ),
     "similarity_by_chance": _series(
         _GAUGE,
         "comparison metric",
-        "The expected similarity of two random lists of k items from the catalogue. Absent if "
-        "the value is unknown.",
+        "The expected similarity of two random lists of k items from the catalogue. The series is "
+        "absent if the value is unknown.",
     ),
     "noise_floor_mean": _series(
         _GAUGE,
@@ -151,7 +151,10 @@ _TABLE = {
         "The noise floor: the mean similarity of two lists of the baseline for the same user.",
     ),
     "noise_floor_users": _series(
-        _GAUGE, _SIMILARITY, "Number of users with a candidate list and two baseline lists."
+        _GAUGE,
+        _SIMILARITY,
+        "The number of users for whom the run has one list of the candidate and two lists of the "
+        "baseline.",
     ),
     "noise_floor_untrusted": _series(
         _GAUGE,
@@ -174,12 +177,13 @@ _TABLE = {
     "unpaired_mean": _series(
         _GAUGE,
         f"{_SIMILARITY} series",
-        "In an unpaired comparison: mean over users of `baseline_self`, `candidate_self`, "
-        "`self_gap`, `far_gap` or `outcome`. The series `baseline_self` and `candidate_self` "
-        "compare the lists of an arm's users with the same users' lists before the test. "
-        "`self_gap` and `far_gap` are differences between the arms. `outcome` is the relative "
-        "difference between the arms in an outcome, whose name is in the label `metric`. "
-        "`outcome_low` and `outcome_high` are the ends of its confidence interval.",
+        "For an unpaired comparison: the mean over users of the value that the label `series` "
+        "names: `baseline_self`, `candidate_self`, `self_gap`, `far_gap` or `outcome`. The series "
+        "`baseline_self` and `candidate_self` compare the lists of an arm's users with the same "
+        "users' lists before the test. `self_gap` and `far_gap` are differences between the arms. "
+        "`outcome` is the relative difference between the arms in an outcome, whose name is in "
+        "the label `metric`. `outcome_low` and `outcome_high` are the ends of its confidence "
+        "interval.",
     ),
     "unpaired_standard_error": _series(
         _GAUGE,
@@ -195,20 +199,21 @@ _TABLE = {
     "switched_users": _series(
         _GAUGE,
         "comparison",
-        "The number of users that switched arms since the test began. Only in unpaired comparisons.",
+        "The number of users that switched arms since the test began. The series exists only for "
+        "unpaired comparisons.",
     ),
     "split_log_evidence": _series(
         _GAUGE,
         "comparison",
-        "The natural logarithm of the evidence that users are not split as planned. If the value is "
-        "at least 6.91 (1,000 to 1), rankwatch judges nothing except the split. Only in unpaired "
-        "comparisons.",
+        "The natural logarithm of the evidence that users are not split as planned. If the value "
+        "is at least 6.91 (1,000 to 1), rankwatch judges nothing except the split. Only in "
+        "unpaired comparisons.",
     ),
     "arm_metric": _series(
         _GAUGE,
         "comparison segment arm metric",
-        "The value of a metric of one arm, such as its coverage of the catalogue. Absent if the value "
-        "is undefined.",
+        "The value of a metric of one arm, such as its coverage of the catalogue. The series is "
+        "absent if the value is undefined.",
     ),
     "unlabelled_runs": _series(
         _GAUGE,
@@ -219,7 +224,7 @@ _TABLE = {
         _GAUGE,
         "comparison arm model_version",
         "Always 1. The label `model_version` contains the version of an arm's model in the newest "
-        "finished run. Absent if the version is unknown.",
+        "finished run. The series is absent if the version is unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
     "panel_users": _series(
@@ -233,11 +238,14 @@ _TABLE = {
     "coverage_users": _series(
         _GAUGE,
         "comparison segment arm reason",
-        "The number of users with an absent or imperfect list, by reason. The segment `all` has a "
-        "series for every reason. Other segments have series only for reasons that occurred.",
+        "The number of users with an absent or imperfect list, for each reason. The segment `all` "
+        "has a series for every reason. Other segments have series only for reasons that "
+        "occurred.",
     ),
     # States of alerts.
-    "alert_state": _series(_GAUGE, _ALERT, "0 quiet, 1 pending, 2 firing."),
+    "alert_state": _series(
+        _GAUGE, _ALERT, "0 if the alert is quiet, 1 if it is pending, 2 if it is firing."
+    ),
     "alert_judged": _series(
         _GAUGE,
         _ALERT,
@@ -247,32 +255,33 @@ _TABLE = {
     "alert_value": _series(
         _GAUGE,
         _ALERT,
-        "The value that the rule judged last. Absent if the newest finished run is not ok.",
+        "The value that the rule judged last. The series is absent if the newest finished run is "
+        "not ok.",
     ),
     "alert_users": _series(
         _GAUGE,
         _ALERT,
-        "The number of users from whom `rankwatch_alert_value` was computed. Absent if "
-        "`rankwatch_alert_value` is absent.",
+        "The number of users from whom `rankwatch_alert_value` was computed. The series is absent "
+        "if `rankwatch_alert_value` is absent.",
     ),
-    "alert_threshold": _series(_GAUGE, _ALERT, "Threshold beyond which the rule is in breach."),
+    "alert_threshold": _series(_GAUGE, _ALERT, "The threshold beyond which the rule is in breach."),
     "alert_expected": _series(
         _GAUGE,
         _ALERT,
-        "The value that a learning rule expected in the newest finished run. Absent while the "
-        "rule learns.",
+        "The value that a learning rule expected in the newest finished run. The series is absent "
+        "while the rule learns.",
     ),
     "alert_normal_lower": _series(
         _GAUGE,
         _ALERT,
         "The lower end of the range in which a learning rule expected the value of the newest "
-        "finished run. Absent while the rule learns.",
+        "finished run. The series is absent while the rule learns.",
     ),
     "alert_normal_upper": _series(
         _GAUGE,
         _ALERT,
         "The upper end of the range in which a learning rule expected the value of the newest "
-        "finished run. Absent while the rule learns.",
+        "finished run. The series is absent while the rule learns.",
     ),
     # Runs.
     "run_status": _series(
@@ -282,7 +291,7 @@ _TABLE = {
         "all values are 0.",
     ),
     "run_last_slot_timestamp_seconds": _series(
-        _GAUGE, "comparison", "Slot of the newest finished run."
+        _GAUGE, "comparison", "The slot of the newest finished run."
     ),
     "run_last_finished_timestamp_seconds": _series(
         _GAUGE, "comparison", "The time when the newest finished run ended."
@@ -290,8 +299,8 @@ _TABLE = {
     "run_last_ok_timestamp_seconds": _series(
         _GAUGE,
         "comparison",
-        "The time when a run last ended with status ok. Absent until the first run with this "
-        "status.",
+        "The time when a run last ended with status ok. The series is absent until the first run "
+        "with this status.",
     ),
     "comparison_since_timestamp_seconds": _series(
         _GAUGE,
@@ -309,7 +318,8 @@ _TABLE = {
     "schedule_interval_seconds": _series(
         _GAUGE,
         "comparison",
-        "The longest time between two consecutive slots. Absent if the value is unknown.",
+        "The longest time between two consecutive slots. The series is absent if the value is "
+        "unknown.",
     ),
     "runs_total": _series(
         _COUNTER,
@@ -320,8 +330,8 @@ _TABLE = {
     "slots_skipped_total": _series(
         _COUNTER,
         "comparison reason",
-        "The number of slots without a run: missed (no daemon was running), overlap (the "
-        "previous run had not ended) or busy (too many runs were waiting).",
+        "The number of slots without a run. The reason is `missed` (no daemon was running), "
+        "`overlap` (the previous run had not ended) or `busy` (too many runs were waiting).",
         values=(("missed", "overlap", "busy"),),
     ),
     "runs_waiting": _series(
@@ -359,14 +369,14 @@ _TABLE = {
     "arm_gap_seconds": _series(
         _GAUGE,
         "comparison lists q",
-        "The quantile q of the time between the responses of both arms for the same user. One response "
-        "contains the baseline's list, and the other response contains the `candidate` or "
-        "`noise_floor` list.",
+        "The quantile q of the time between the responses of both arms for the same user. One "
+        "response contains the baseline's list, and the other response contains the `candidate` "
+        "or `noise_floor` list.",
     ),
     "source_errors_total": _series(
         _COUNTER,
         "comparison arm reason",
-        "The number of users with an absent or imperfect list: {}.",
+        "The number of users with an absent or imperfect list. The reason is one of these: {}.",
         values=(Arm, CoverageReason),
     ),
     # Leadership.
@@ -381,21 +391,21 @@ _TABLE = {
     "notifications_total": _series(
         _COUNTER,
         "receiver outcome",
-        "The number of delivery results: sent (also if repeated), retry (will be tried again), dead "
-        "(given up) or dropped (no longer needed).",
+        "The number of attempts to deliver that had this outcome: `sent` (also if repeated), "
+        "`retry` (rankwatch tries again), `dead` (given up) or `dropped` (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(
         _COUNTER,
         "receiver reason",
-        "The number of failed attempts to deliver: {}.",
+        "The number of failed attempts to deliver. The reason is one of these: {}.",
         values=(DeliveryTrouble,),
     ),
     "pings_total": _series(
         _COUNTER,
         "ping outcome",
-        "The number of pings to dead man's switches: sent, failed (given up) or dropped (replaced by "
-        "newer pings).",
+        "The number of pings to dead man's switches that had this outcome: `sent`, `failed` "
+        "(given up) or `dropped` (replaced by newer pings).",
         values=(("sent", "failed", "dropped"),),
     ),
     "outbox_pending": _series(
@@ -408,7 +418,7 @@ _TABLE = {
         "maintenance, muted, or inhibited by another alert.",
     ),
     "outbox_given_up": _series(
-        _GAUGE, "receiver", "Number of deliveries that were given up within the last hour."
+        _GAUGE, "receiver", "The number of deliveries that rankwatch gave up within the last hour."
     ),
     "outbox_oldest_age_seconds": _series(
         _GAUGE, "receiver", "The age of the oldest waiting delivery. 0 if no delivery is waiting."
@@ -417,15 +427,15 @@ _TABLE = {
     "database_errors_total": _series(
         _COUNTER,
         "reason",
-        "The number of errors of the database: {}.",
+        "The number of errors of the database. The reason is one of these: {}.",
         values=(DatabaseTrouble,),
     ),
     "database_size_bytes": _series(
         _GAUGE,
         "kind",
         (
-            "Bytes on disk of each kind of data, measured every hour: {}. Only the leader exports "
-            "this series."
+            "The number of bytes on disk, which is measured every hour for each of these kinds of "
+            "data: {}. Only the leader exports this series."
         ),
         values=(DataKind,),
     ),
@@ -439,7 +449,8 @@ _TABLE = {
     "prune_last_success_timestamp_seconds": _series(
         _GAUGE,
         "",
-        "The time when expired rows were last deleted. Absent before the first deletion.",
+        "The time when expired rows were last deleted. The series is absent before the first "
+        "deletion.",
     ),
     "clock_jumps_total": _series(
         _COUNTER,
@@ -450,7 +461,8 @@ _TABLE = {
     "watchdog_restarts_total": _series(
         _COUNTER,
         "part",
-        "The number of times that a part hung and was restarted: {}.",
+        "The number of times that a part of the daemon hung and was restarted. The part is one of "
+        "these: {}.",
         values=(("run", "delivery", "housekeeping"),),
     ),
     "series_cut": _series(
@@ -461,7 +473,8 @@ _TABLE = {
     "collector_errors_total": _series(
         _COUNTER,
         "collector",
-        "The number of errors while a part of /metrics was made, by part: {}.",
+        "The number of errors while rankwatch produced a part of /metrics. The part is one of "
+        "these: {}.",
         values=(COLLECTORS,),
     ),
     "config_last_reload_successful": _series(
@@ -473,7 +486,8 @@ _TABLE = {
     "certificate_expiry_timestamp_seconds": _series(
         _GAUGE,
         "",
-        "The earliest time at which one of this server's certificates expires. Absent without TLS.",
+        "The earliest time at which one of this server's certificates expires. The series is "
+        "absent without TLS.",
     ),
 }
 

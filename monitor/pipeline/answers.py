@@ -13,11 +13,9 @@ from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
-from monitor.model.immutable import immutable
-from monitor.model.ports import Source
-from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
+from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
-from monitor.model.runs import PullRequest, Scores
+from monitor.model.runs import Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import (
@@ -29,7 +27,7 @@ from monitor.pipeline.pull import (
     join_all,
     pull_all,
 )
-from monitor.pipeline.user_batches import PanelPull, cut_panel
+from monitor.pipeline.user_batches import cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
@@ -86,13 +84,10 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
     everybody = replace(panel, segments=segments)
-    pulled: list[PanelPull] = []
 
     def ask(arm: Arm, arms: Arms) -> SourceAnswers:
-        rows = rows_of_arm[arm]
-        before = _PulledOnce(source=arms.baseline, panel=everybody, rows=rows, pulled=pulled)
-        of_arm = replace(arms, baseline=before, candidate=unpaired.lists[arm])
-        return _pull(users, of_arm, cut_panel(everybody, rows), users.seconds_left())
+        of_arm = replace(arms, candidate=unpaired.lists[arm])
+        return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
 
     first = ask(Arm.BASELINE, users.arms)
     lacks = first.lacks  # the candidate adds to these
@@ -116,27 +111,6 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         weights=weights,
         relevance=None,
     )
-
-
-@immutable
-class _PulledOnce:
-    """A source of lists that is asked once for all users of a panel. Port: Source.
-
-    It returns the lists of the users in ``rows``. ``pulled`` has all lists as soon as they have
-    been pulled.
-    """
-
-    source: Source
-    panel: Panel
-    rows: Rows
-    pulled: list[PanelPull]
-
-    def pull(self, request: PullRequest) -> Pull:
-        """The lists of the users in ``rows``, who are the users of the request."""
-        if not self.pulled:
-            everybody = replace(request, users=self.panel.users)
-            self.pulled.append(PanelPull(self.panel, self.source.pull(everybody)))
-        return self.pulled[0].take(self.rows)
 
 
 def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:

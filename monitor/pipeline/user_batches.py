@@ -41,9 +41,9 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
 
 def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
     """Yield one batch for each part. A part is an array of positions in the panel."""
-    baseline = PanelPull(users.panel, users.baseline)
-    candidate = PanelPull(users.panel, users.candidate)
-    again = None if users.again is None else PanelPull(users.panel, users.again)
+    baseline = _PanelPull(users.panel, users.baseline)
+    candidate = _PanelPull(users.panel, users.candidate)
+    again = None if users.again is None else _PanelPull(users.panel, users.again)
     for positions in parts:
         yield replace(
             users,
@@ -69,7 +69,7 @@ def cut_panel(panel: Panel, positions: Rows) -> Panel:
     return replace(panel, users=panel.users[positions], segments=segments)
 
 
-class PanelPull:
+class _PanelPull:
     """An arm's answer. `take` selects users by their positions in the panel."""
 
     def __init__(self, panel: Panel, pull: Pull) -> None:

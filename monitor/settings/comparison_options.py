@@ -39,9 +39,10 @@ class ConditionOptions(Options):
     """Whether and how to alert on a condition. Rules cannot judge drift in such runs."""
 
     policy: Literal["alert", "keep", "ignore"] = "alert"
-    """`alert` raises a separate alert for the condition, and alerts about drift keep their states.
-    `keep` raises no alert for the condition, and alerts about drift keep their states. `ignore`
-    raises no alert for the condition, and an alert about drift ends if it cannot be judged."""
+    """With `alert`, rankwatch raises a separate alert for the condition, and alerts about drift
+    keep their states. With `keep`, rankwatch raises no alert for the condition, and alerts about
+    drift keep their states. With `ignore`, rankwatch raises no alert for the condition, and an
+    alert about drift ends if it cannot be judged."""
     severity: Severity = Severity.WARNING
     """The severity of the alert."""
     runbook_url: value_types.PublicUrl | None = None
@@ -59,16 +60,17 @@ class NoDataOptions(ErrorOptions):
     """Runs that compared too few users, or that had no data for one of the rules."""
 
     segments: Literal["all", "named", "each"] = "named"
-    """`all` raises one alert for all users together. `named` also raises an alert for each segment
-    that a rule names or in which an alert is firing. `each` raises an alert for every segment."""
+    """With `all`, rankwatch raises one alert for all users together. With `named`, rankwatch also
+    raises an alert for each segment that a rule names or in which an alert is firing. With `each`,
+    rankwatch raises an alert for every segment."""
 
 
 class TooFewOptions(ErrorOptions):
     """Rules that had fewer users than their `min_users`."""
 
     segments: Literal["all", "each"] = "all"
-    """`all` raises one alert for all users together. `each` raises an alert for each segment,
-    including `all`."""
+    """With `all`, rankwatch raises one alert for all users together. With `each`, rankwatch raises
+    an alert for each segment, including `all`."""
 
     for_runs: value_types.RunCount = Field(default=3, alias="for")
     """How many consecutive runs must meet the condition before the alert fires."""
@@ -159,14 +161,14 @@ class NoiseFloorOptions(OneOf):
     """
 
     serve: Literal[True] | None = None
-    """Requests a second list from the baseline at the same time. The second response must not come
-    from a cache."""
+    """With `true`, rankwatch requests a second list from the baseline at the same time. The second
+    response must not come from a cache."""
     temporal: Literal[True] | None = None
-    """Compares the baseline's lists with the baseline's lists from the previous run, which
-    rankwatch stores."""
+    """With `true`, rankwatch compares the baseline's lists with the baseline's lists from the
+    previous run, which rankwatch stores."""
     retrain: SourceOptions | None = None
-    """Compares the baseline's lists with lists from a second training of the same model. Set this
-    key to the source that contains the lists of the second training."""
+    """With this key, rankwatch compares the baseline's lists with lists from a second training of
+    the same model. Set this key to the source that contains the lists of the second training."""
 
 
 _IGNORED = ConditionsOptions.model_validate(
@@ -221,8 +223,8 @@ class ComparisonOptions(Options):
     )
     """Days on which users behave differently from usual. Each entry is a single day, or a first and
     a last day. On these days, learning rules neither judge runs nor learn from them. If an alert of
-    a learning rule is already firing, the alert keeps firing. Rules with a threshold are judged as
-    usual, and so are conditions."""
+    a learning rule is already firing, the alert keeps firing. Rules with a threshold and conditions
+    are judged as on any other day."""
     k: int = Field(default=10, ge=1, le=10_000)
     """The length of the lists to compare."""
     # Every comparison that `by_candidate` yields has a baseline, a candidate and users.
@@ -247,8 +249,8 @@ class ComparisonOptions(Options):
     """The users whose lists rankwatch requests from both arms. Required unless `unpaired` is
     set."""
     unpaired: UnpairedOptions | None = None
-    """Compares arms that serve different users, as in an A/B test. This key replaces `baseline`,
-    `candidate` and `users`."""
+    """With this key, rankwatch compares arms that serve different users, as in an A/B test. The key
+    replaces `baseline`, `candidate` and `users`."""
     metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
@@ -278,10 +280,11 @@ class ComparisonOptions(Options):
     """The items that were relevant to users, for relevance metrics such as `ndcg`. The data may
     arrive days after the run. No rule judges relevance metrics."""
     noise_floor: NoiseFloorOptions | None = None
-    """Measures the noise, which is how much two lists of the baseline differ for the same user.
-    Rules can then use two additional metrics for each metric M. `floor(M)` is the similarity of two
-    lists of the baseline. `over_floor(M)` is each user's excess: the distance between candidate and
-    baseline, minus the distance between two lists of the baseline."""
+    """With this key, rankwatch measures the noise, which is how much two lists of the baseline
+    differ for the same user. Rules can then use two additional metrics for each metric M.
+    `floor(M)` is the similarity of two lists of the baseline. `over_floor(M)` is each user's
+    excess: the distance between candidate and baseline, minus the distance between two lists of the
+    baseline."""
     false_alarm_every: Duration = timedelta(days=90)
     """The accepted time between false alerts. On average, all learning rules of the comparison
     together raise at most one false alert in a period of this length."""
@@ -300,8 +303,8 @@ class ComparisonOptions(Options):
     same name, the rule's label applies. Messages show the labels `owner`, `team` and `contact`, so
     that the person on call knows whom to contact."""
     conditions: ConditionsOptions = Field(default_factory=ConditionsOptions)
-    """What happens while runs cannot be judged. A key that you set here overrides the same key in
-    the top-level `conditions`."""
+    """What rankwatch does while runs of this comparison cannot be judged. A key that you set here
+    overrides the same key in the top-level `conditions`."""
     group_for: Duration | None = None
     """An alert joins an incident if the alert begins no later than seven times this duration after
     the incident's first alert. The default is 1d, or three intervals of the comparison if these are

@@ -223,9 +223,9 @@ class Settings(Options):
     )
     """Name of this installation. Set a name if several installations notify the same receivers.
     Alerts get the name as the label `installation`. The name also becomes part of the keys of
-    incidents. If you do not set a name, alerts have no label `installation`, and the keys of
-    incidents contain a random id from the database. If the name changes, firing alerts keep their
-    keys."""
+    incidents. If you do not set a name, alerts do not have the label `installation`, and the keys
+    of incidents contain a random id from the database. If the name changes, firing alerts keep
+    their keys."""
     lease: LeaseTime = timedelta(seconds=15)
     """If several daemons share a PostgreSQL database, one of them is the leader. A standby takes
     over if the leader has not responded for this long. The minimum is 5s, and the maximum is 5m."""

@@ -160,8 +160,8 @@ class _LimitKeys(RuleOptions):
     for_runs: value_types.RunCount = Field(default=1, alias="for")
     """How many consecutive runs must be in breach before the alert fires."""
     resolve_after: value_types.RunCount = 1
-    """A firing alert resolves after this many consecutive runs without a breach. With 2 or more, an
-    intermittent fault causes one alert instead of many."""
+    """A firing alert resolves after this many consecutive runs without a breach. If you set this
+    key to 2 or more, an intermittent fault causes one alert instead of many."""
 
     @property
     def limit(self) -> rules.Limit:
@@ -193,13 +193,14 @@ class _LearnedKeys(_LimitKeys):
     segments: Annotated[
         Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice
     ] = Field(default="all", examples=["each", ["all", "country=UK"]])
-    """`all` judges all users together. `each` judges every segment, including `all`. `[all,
-    country=UK]` judges the segments `all` and `country=UK`."""
+    """With `all`, the rule judges all users together. With `each`, the rule judges every segment,
+    including `all`. With `[all, country=UK]`, the rule judges the segments `all` and
+    `country=UK`."""
     learned: Literal["drop", "trend", "jump"] | None = None
-    """Replaces a threshold. The rule learns its limit from earlier healthy runs, and needs at least
-    five of them. With `drop`, the rule is in breach if one run is outside the expected range. For
-    `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in breach if small changes
-    of many runs add up to a lasting change."""
+    """Use this key in place of a threshold. The rule learns its limit from earlier healthy runs,
+    and needs at least five of them. With `drop`, the rule is in breach if one run is outside the
+    expected range. For `coverage`, write `jump` instead of `drop`. With `trend`, the rule is in
+    breach if small changes of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
     """The direction of change that is a breach. You can use this key only together with `learned`.
     `drift` means less similar lists. `improvement` means lists that are suspiciously similar."""

@@ -27,8 +27,8 @@ IdForms = Annotated[
     tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
     readable_by(make_speller),
     Field(
-        description="Steps that rewrite each id before ids are compared, applied in the order of "
-        "this list. `strip` removes leading and trailing whitespace. `lower` "
+        description="Steps that rewrite each id before rankwatch compares ids. rankwatch applies "
+        "the steps in the order of this list. `strip` removes leading and trailing whitespace. `lower` "
         "converts letters to lower case. `int` converts `007` to 7. `{prefix: "
         "'item:'}` removes that prefix. `{regex: 'sku-([0-9]+)'}` converts `sku-42` "
         "to `42`: if the whole id matches (RE2), the group in parentheses replaces "
@@ -76,8 +76,9 @@ class ServedOptions(Options):
     A value without a time zone is in UTC. A source of lists requires `within`, `since` or both."""
     until: Instant | None = None
     """A fixed time to use instead of the slot. rankwatch reads only rows up to this time, so every
-    run gets the same lists. This time also replaces `{slot:...}` in the paths of files. If you set
-    `until` for only one arm, rankwatch compares today's lists with the lists of a fixed date."""
+    run gets the same lists. In the paths of files, rankwatch replaces `{slot:...}` with this time.
+    If you set `until` for only one arm, rankwatch compares today's lists with the lists of a fixed
+    date."""
     arm: dict[ColumnName, str] = Field(default_factory=dict)
     """Columns and values that select the rows of this arm, such as `variant: a`. `users: {all:
     true}` ignores this selection, and uses all users in the log."""

@@ -35,10 +35,10 @@ class ScoreFileOptions(Options):
     """
 
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(min_length=1)
-    """Path of the file. The run's scheduled time (UTC) replaces `{slot:%Y-%m-%d}`. You can use any
-    strftime format. Without this placeholder, each run replaces the file of the previous run. Only
-    the account that runs rankwatch can read the file. A relative path is relative to the directory
-    of the configuration file."""
+    """Path of the file. rankwatch replaces `{slot:%Y-%m-%d}` with the run's scheduled time (UTC).
+    You can use any strftime format. Without this placeholder, each run replaces the file of the
+    previous run. Only the account that runs rankwatch can read the file. A relative path is
+    relative to the directory of the configuration file."""
 
 
 class ScoresToOptions(OneOf):

@@ -1,6 +1,7 @@
 """Rules on coverage, which similarity cannot see, and on similarity: what they compare, and which segments they judge."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -13,6 +14,8 @@ from monitor.model.rules import (
     BaseRule,
     Condition,
     ConditionRule,
+    Rule,
+    RuleKind,
     StandstillRule,
 )
 from monitor.model.runs import ArmScore, RunStatus
@@ -106,7 +109,9 @@ def test_a_segment_that_nobody_belongs_to_is_told_with_those_of_its_dimension_th
 def test_every_kind_of_rule_has_a_judge_and_conditions_are_evaluated_last():
     others = rule(), coverage_rule("missing"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     last = ConditionRule(alert="NoData", condition=Condition.NO_DATA)
-    assert set(JUDGES) == {kind.kind for kind in BaseRule.__subclasses__()}
+    kinds = set(RuleKind) - {RuleKind.DATABASE, RuleKind.TEST}
+    for classes in (get_args(Rule), BaseRule.__subclasses__()):
+        assert {each.kind for each in classes} == kinds == set(JUDGES)
     for rules in ((last, *others), (*others[::-1], last)):
         states, _ = evaluate(comparison(rules=rules))
         assert [state.alert for state in states] == [

@@ -17,6 +17,7 @@ COMMANDS = (
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(
     world,
 ):

@@ -83,6 +83,7 @@ def world(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world):
     world.configure({"feed": world.several})
     together = read_json(f"run-once feed --slot {AT}")
@@ -106,6 +107,7 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world):
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
     found = read_json(f"run-once feed --slot {AT}")
@@ -116,6 +118,7 @@ def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_any
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_commands_take_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     world.configure({"other": world.several, "feed": own})
@@ -132,6 +135,7 @@ def test_commands_take_one_candidate_or_all_of_them(world):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world):
     world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
     config = world.configure({"feed": world.several}, users=", sample: 10")

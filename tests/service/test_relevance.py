@@ -41,6 +41,7 @@ def arrive(bought, day):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(bought):
     write(bought, within="9999d")
     rankwatch("replay --since 2024-01-01 --until 2024-01-03")
@@ -74,6 +75,7 @@ def test_a_comparison_without_relevance_is_refused_in_words(bought):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
     config = write(bought, within="7d")
     rankwatch("replay --since 2024-01-01 --until 2024-01-01")

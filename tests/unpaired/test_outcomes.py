@@ -210,6 +210,7 @@ def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_outcomes_are_added_up_in_postgresql(postgres_url):
     source = fill_outcomes(postgres_url, outcome_rows(), "double precision", "timestamptz")
     assert read_outcomes(source) == [NOW, BEFORE]

@@ -158,6 +158,7 @@ def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
     fill_table(postgres_url, log_rows(), "timestamptz")
     first = seen(measured(write_log("parquet", tmp_path, log_rows())))

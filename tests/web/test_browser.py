@@ -138,6 +138,7 @@ def find_with_axe(tab, **options):
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 @pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True), (390, False)])
 def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another_host_and_axe_finds_nothing(
     chromium, addresses, width, is_dark
@@ -156,6 +157,7 @@ def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 @pytest.mark.parametrize("page", ["overview", "comparison", "alert"])
 def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(chromium, addresses, page):
     tab = chromium.open_tab(width=390, height=844)
@@ -170,6 +172,7 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(chromium, 
 
 
 @pytest.mark.integration
+@pytest.mark.shared_databases
 def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(
     chromium, addresses
 ):

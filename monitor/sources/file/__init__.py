@@ -41,9 +41,9 @@ class FileOptions(Options):
     """The path of a file, a pattern such as `lists/*.parquet`, or the path of a folder. rankwatch
     reads all files in a folder, except files whose names begin with `_` or `.`. The path can be on
     disk or in object storage (`s3://`, `gs://`, `abfs://`). Each kind of object storage requires an
-    extra. Credentials for object storage come from environment variables. The run's scheduled time
-    (UTC) replaces `{slot:%Y-%m-%d}`. You can use any strftime format. A relative path is relative
-    to the directory of the configuration file."""
+    extra. Credentials for object storage come from environment variables. rankwatch replaces
+    `{slot:%Y-%m-%d}` with the run's scheduled time (UTC). You can use any strftime format. A
+    relative path is relative to the directory of the configuration file."""
     format: FileFormat | None = None
     """The format of the files. By default, the suffix decides: `.parquet`, `.csv`, `.tsv`
     (separated by tabs) or `.jsonl`. All formats except Parquet can be compressed (`.gz`)."""
@@ -88,7 +88,10 @@ class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
 
 
 class FileItemWeightsOptions(table_options.WeightColumnOptions, FileOptions):
-    """Weights of items in a file, with one item in each row. An item in two rows is an error."""
+    """Weights of items in a file, with one item in each row.
+
+    If an item is in two rows, the run fails.
+    """
 
 
 class FileItemTitlesOptions(table_options.TitleColumnOptions, FileOptions):

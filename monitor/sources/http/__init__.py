@@ -149,8 +149,8 @@ class HttpOptions(Options):
     """The address of a server, and how to send requests to it."""
 
     url: Annotated[SecretStr, readable_by(_check_url)]
-    """The URL to request. The run's slot replaces `{slot:%Y-%m-%d}`. rankwatch does not follow
-    redirects."""
+    """The URL to request. rankwatch replaces `{slot:%Y-%m-%d}` with the run's slot. rankwatch does
+    not follow redirects."""
     headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
         default_factory=dict
     )
@@ -269,8 +269,8 @@ class HttpSourceOptions(HttpOptions):
     requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(default=None, ge=1)
     """The maximum number of requests per day (UTC) to the host of `url`, from all sources that set
     this key. Retries count as requests. When the maximum is reached, rankwatch sends no more
-    requests on this day, and counts the remaining users as `too_slow`. The daemon starts counting
-    from zero when it starts, and so does each command."""
+    requests on this day, and counts the remaining users as `too_slow`. The daemon and each command
+    count requests from zero when they start."""
     retries: Annotated[int, NOT_IN_HASH] = Field(default=2, ge=0, le=10)
     """How many times a request is retried after a failed connection, a timeout, or a response with
     status 429 or 5xx. If the host asks for a pause (Retry-After), all requests to this host

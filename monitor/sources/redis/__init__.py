@@ -103,13 +103,13 @@ class RedisUsersOptions(RedisOptions):
     key: Template
     """The key of a set whose members are the users. You can also write a pattern with `{user}`,
     such as `recs:v2:{user}`. rankwatch then uses SCAN to find the keys that match the pattern. For
-    example, the key `recs:v2:ann` belongs to the user `ann`. The slot replaces
-    `{slot:%Y-%m-%d}`."""
+    example, the key `recs:v2:ann` belongs to the user `ann`. rankwatch replaces `{slot:%Y-%m-%d}`
+    with the slot."""
     timeout: Annotated[Duration, NOT_IN_HASH] = timedelta(minutes=5)
     """How long it may take to read all users."""
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8)
-    """The maximum number of users. If there are more users than this, the run fails."""
+    """The maximum number of users. If there are more users, the run fails."""
 
 
 _SOURCE = "monitor.sources.redis.source"

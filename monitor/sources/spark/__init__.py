@@ -37,8 +37,8 @@ class SparkOptions(Options):
     """The address of the Spark Connect server, such as `sc://host:15002`. Both arms and the users
     must use the same address."""
     table: _Place | None = None
-    """The name of a table in a catalogue of the cluster, such as `lake.recs.lists`. The run's
-    scheduled time (UTC) replaces `{slot:%Y%m%d}`."""
+    """The name of a table in a catalogue of the cluster, such as `lake.recs.lists`. rankwatch
+    replaces `{slot:%Y%m%d}` with the run's scheduled time (UTC)."""
     path: _Place | None = None
     """A path that the cluster can read, such as `s3a://lake/lists/{slot:%Y-%m-%d}`. Set either
     `path` or `table`."""

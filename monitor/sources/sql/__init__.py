@@ -133,7 +133,7 @@ class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
 class SqlItemWeightsOptions(table_options.WeightColumnOptions, SqlTableOptions):
     """Weights of items in a database, with one item in each row.
 
-    An item in two rows is an error.
+    If an item is in two rows, the run fails.
     """
 
 
