@@ -11,7 +11,7 @@ from monitor.measures.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
-from monitor.statistics.attribution.changes import STILL_LISTED, OwnLists, PairChanges
+from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
     BINS,
     Habit,
@@ -312,23 +312,25 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     """
     if not scene.is_rise:
         return None
-    everybody = changes.is_known
-    bins = _bin_likeness(scene.batch, everybody)
-    bins_before = _bin_likeness(changes.former, everybody)
-    if least_share(bins, share_bins(bins_before)) < _ALL_ALIKE:
+    known = changes.is_known
+    bins = _bin_likeness(scene.batch, known)
+    bins_before = _bin_likeness(changes.former, known)
+    more_alike_share = least_share(bins, share_bins(bins_before))
+    if more_alike_share < _ALL_ALIKE:
         return None
     kind = FaultKind.ALIKE
-    # The lists are more alike than before, but need not be nearly the same.
+    # The text says that lists are "much more like", and not "nearly like", the other arm's lists.
     detail = {"is_more_alike": 1.0}
+    # Habits that compare both arms are stored for the candidate. Users with the habit have bin 1.
     looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if looks_interleaved[everybody].mean() >= _ALL_INTERLEAVED:
+    if looks_interleaved[known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
     return Suspicion(
         kind=kind,
-        arm=_changed_more(scene, everybody),
-        hit=everybody,
-        judged=everybody,
+        arm=_changed_more(scene, known),
+        hit=known,
+        judged=known,
         detail=detail,
     )
 
@@ -444,14 +446,15 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | Non
 def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose former lists had items that hardly any user gets now.
 
-    None if such items filled few places of the former lists, or if other items changed too.
+    None if there are fewer than `_LEAST_ITEMS` such items, or if they filled few places of the
+    former lists. None also if other items changed too.
     """
     lists = changes.lists[arm]
-    frequent = lists.find_removed(_LISTED)
+    removed_frequent = lists.find_removed(_LISTED)
     # The items that the other arm's lists lost in this run show how many usually disappear.
-    usual = changes.lists[arm.other].find_removed(_LISTED)
-    least_exposure = _LEAST_REMOVED + _TIMES_USUAL * usual.exposure
-    if frequent.exposure < least_exposure or len(frequent.items) < _LEAST_ITEMS:
+    removed_by_other = changes.lists[arm.other].find_removed(_LISTED)
+    least_exposure = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.exposure
+    if removed_frequent.exposure < least_exposure or len(removed_frequent.items) < _LEAST_ITEMS:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
@@ -463,7 +466,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     return Suspicion(
         kind=FaultKind.ITEMS_GONE,
         arm=arm,
-        hit=np.asarray(is_removed.any(axis=1)),
+        hit=changes.is_known & is_removed.any(axis=1),
         judged=changes.is_known,
         detail={"items": float(len(removed.items)), "exposure": removed.exposure},
     )
@@ -473,37 +476,27 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
     If some items rose and others fell, one direction is used: that of the item with the largest
-    weighed change. None if there are no such items, or if other items changed too.
+    weighed change. If hardly any list still has the items, they are gone. None if there are no such
+    items, or if other items changed too.
     """
     counts = changes.lists[arm].item_counts
     weighed = counts.weighed_changes
     least_change = _least_item_change(scene, changes, arm)
     if weighed.max(initial=0.0) < least_change:
         return None
-    most_moved = int(np.argmax(weighed))
+    most_moved_index = int(np.argmax(weighed))
     rises = counts.now > counts.before
-    has_risen = bool(rises[most_moved])
+    has_risen = bool(rises[most_moved_index])
     is_moved = (weighed >= least_change) & (rises == has_risen)
-    moved = _count_gained(changes.lists[arm], counts.items[is_moved])
-    if not has_risen:
-        moved = -moved
+    gained = _count_gained(changes.lists[arm], counts.items[is_moved])
+    moved = gained if has_risen else -gained  # positive: in the direction of the items
     hit = changes.is_known & (moved > 0)
     if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
     # Healthy lists gain and lose such items about equally often.
     by_chance = changes.is_known & (moved < 0)
-    kind = FaultKind.ITEMS_RISEN if has_risen else FaultKind.ITEMS_FALLEN
-    detail = {
-        "items": float(is_moved.sum()),
-        "before": float(counts.before[most_moved] / users),
-        "now": float(counts.now[most_moved] / users),
-    }
-    places_before = counts.before[is_moved].sum()
-    if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
-        kind = FaultKind.ITEMS_GONE
-        exposure = float(places_before / max(1, counts.before.sum()))
-        detail = {"items": detail["items"], "exposure": exposure}
+    kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Suspicion(
         kind=kind,
         arm=arm,
@@ -512,6 +505,25 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
         usual=float(by_chance.sum()) / users,
         detail=detail,
     )
+
+
+def _describe_moved(
+    counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int
+) -> tuple[FaultKind, dict[str, float]]:
+    """Return the kind of fault of the moved items, and its ``detail``.
+
+    The detail has the shares of users that got the most moved item, before and now. If the items
+    are gone, it has the share of all places that they filled before.
+    """
+    items = float(is_moved.sum())
+    places_before = counts.before[is_moved].sum()
+    if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
+        exposure = float(places_before / max(1, counts.before.sum()))
+        return FaultKind.ITEMS_GONE, {"items": items, "exposure": exposure}
+    before = float(counts.before[most_moved_index] / users)
+    now = float(counts.now[most_moved_index] / users)
+    kind = FaultKind.ITEMS_RISEN if now > before else FaultKind.ITEMS_FALLEN
+    return kind, {"items": items, "before": before, "now": now}
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
