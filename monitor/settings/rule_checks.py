@@ -11,6 +11,7 @@ from monitor.boundary.options.problems import (
     write_suggestion,
 )
 from monitor.measures.metrics import Need, drift_direction
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
@@ -176,19 +177,15 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
         return
-    # A margin is None if it is invalid.
-    if rule.has("below"):
-        side = "below"
-        is_healthy_side = rule.below is not None and rule.below >= 0
-    else:
-        side = "above"
-        is_healthy_side = rule.above is not None and rule.above <= 0
-    if is_healthy_side:
-        yield problem_of(
-            side,
-            "must be a margin beyond 0, because two healthy arms always differ: write below: -0.02 "
-            "or above: 0.02",
-        )
+    margin = _threshold_of(rule)
+    if margin.value is not None:
+        is_beyond_zero = margin.value < 0 if margin.is_lower_limit else margin.value > 0
+        if not is_beyond_zero:
+            yield problem_of(
+                margin.key,
+                "must be a margin beyond 0, because two healthy arms always differ: write below: "
+                "-0.02 or above: 0.02",
+            )
     yield from _check_resolving(rule)
 
 
@@ -218,26 +215,48 @@ def _has_one_threshold(rule: Partial) -> bool:
     return not rule.has("learned") and rule.has("below") is not rule.has("above")
 
 
-def _sides(rule: Partial) -> tuple[str, str]:
-    """The keys of the threshold, and of the value at which the alert ends."""
-    return ("below", "resolve_above") if rule.has("below") else ("above", "resolve_below")
+@immutable
+class _Threshold:
+    """The threshold of a rule and the value at which its alert ends. An invalid value is None."""
+
+    is_lower_limit: bool
+    key: str
+    value: float | None
+    resolve_key: str
+    resolve_at: float | None
+
+
+def _threshold_of(rule: Partial) -> _Threshold:
+    """The threshold ``below``, or else the threshold ``above``."""
+    is_lower_limit = rule.has("below")
+    key, resolve_key = ("above", "resolve_below")
+    if is_lower_limit:
+        key, resolve_key = ("below", "resolve_above")
+    return _Threshold(
+        is_lower_limit=is_lower_limit,
+        key=key,
+        value=getattr(rule, key),
+        resolve_key=resolve_key,
+        resolve_at=getattr(rule, resolve_key),
+    )
 
 
 def _check_resolving(rule: Partial) -> Iterator[Problem]:
     """Report a value for resolving that is on the wrong side of the threshold."""
-    side, resolve = _sides(rule)
-    threshold = getattr(rule, side)
-    resolve_at = getattr(rule, resolve)
-    if threshold is None or resolve_at is None:
+    threshold = _threshold_of(rule)
+    if threshold.value is None or threshold.resolve_at is None:
         return
-    is_in_breach, limit = resolve_at > threshold, "at most"
-    if side == "below":
-        is_in_breach, limit = resolve_at < threshold, "at least"
+    if threshold.is_lower_limit:
+        is_in_breach = threshold.resolve_at < threshold.value
+        limit = "at least"
+    else:
+        is_in_breach = threshold.resolve_at > threshold.value
+        limit = "at most"
     if is_in_breach:
         yield problem_of(
-            resolve,
-            f"must be {limit} {threshold:g}, the value of {side}, because otherwise the alert "
-            "would end while the rule is in breach: change it",
+            threshold.resolve_key,
+            f"must be {limit} {threshold.value:g}, the value of {threshold.key}, because otherwise "
+            "the alert would end while the rule is in breach: change it",
         )
 
 
@@ -248,18 +267,19 @@ def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Itera
     ``high``, and ``name`` says what they are.
     """
     yield from _check_resolving(rule)
-    side, resolve = _sides(rule)
-    threshold = getattr(rule, side)
-    resolve_at = getattr(rule, resolve)
-    if threshold is None:
+    threshold = _threshold_of(rule)
+    if threshold.value is None:
         return
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     # No value is below the lowest possible value, or above the highest one.
-    is_possible = low < threshold <= high if side == "below" else low <= threshold < high
+    if threshold.is_lower_limit:
+        is_possible = low < threshold.value <= high
+    else:
+        is_possible = low <= threshold.value < high
     if not is_possible:
-        yield problem_of(side, message)
-    elif resolve_at is not None and not low <= resolve_at <= high:
-        yield problem_of(resolve, message)
+        yield problem_of(threshold.key, message)
+    elif threshold.resolve_at is not None and not low <= threshold.resolve_at <= high:
+        yield problem_of(threshold.resolve_key, message)
 
 
 def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:

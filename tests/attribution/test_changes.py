@@ -250,6 +250,7 @@ STALE 51060 51056 12
 STALE 92144 92144 14
 ONE_SEGMENT 92036 92032 11
 ITEMS_GONE 57006 57000 11
+TRUNCATED 9124 9124 13
 """
 """A kind of fault, its seed, that of its shop, and its day."""
 

@@ -248,7 +248,8 @@ def test_lists_are_told_apart_by_order_and_length_and_many_random_ones_by_their_
     many = np.random.default_rng(1).integers(0, 12, (20_000, 4), dtype=np.int32)
     counts = Counter(map(tuple, many.tolist()))
     assert largest_group(number_repeated(many)) == max(counts.values())
-    assert number_repeated(padded([[1, 2], [2, 1], [1], [0, 1], [1, 2, 3], []])[0]).max() == -1
+    lists = [[1, 2], [2, 1], [1], [0, 1], [1, 2, 3], [], [4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 3]]
+    assert number_repeated(padded(lists, 6)[0]).max() == -1
 
 
 def test_a_list_is_unchanged_item_by_item():

@@ -16,6 +16,7 @@ import pytest
 import monitor
 from monitor.measures.frames.columns import FrameColumns, read_lists_of_any_shape
 from monitor.measures.reading import ids
+from monitor.measures.reading.lists import parse_cell, parse_numbers
 from monitor.model.errors import InputError, SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.list_collector import ListCollector
@@ -298,3 +299,21 @@ def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists.add("u", text)
 
     assert f"the text is not a JSON array of ids, but {advice}" in lists.pull().notes["malformed"]  # type: ignore[index]
+
+
+def test_texts_of_whole_numbers_are_parsed_by_arrow_and_all_other_columns_are_not():
+    for texts in (["[1, 20,0]", None, "[7]"], [b"[1]"], [None], []):
+        assert parse_numbers(texts).to_pylist() == list(map(parse_cell, texts))
+    for cell in (
+        "[]",
+        "[01]",
+        "[-1]",
+        "[1.0]",
+        '["1"]',
+        "[1],[2]",
+        "[1 ,2]",
+        "[[1]",
+        "\ud800",
+        [1],
+    ):
+        assert parse_numbers(["[1]", cell]) is None

@@ -182,23 +182,33 @@ def find_fault(scene: Scene) -> Fault | None:
 def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
     """Whether the suspicion only repeats a more specific suspicion.
 
-    There are two cases:
+    There are three cases:
 
     - A more specific fault of the same arm hit nearly all of its users. For example, if lists
       became shorter, their items seem to be replaced too.
     - Both arms have the same fault. For example, if both arms put one item first, their lists
       become more similar.
+    - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
+      near the top.
     """
     specific = [other for other in suspicions if other.kind not in _MODEL_KINDS]
     if suspicion.kind in SIMILAR_FAULTS:
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
-        return set(Arm) in arms_by_kind.values()
+        is_in_both_arms = set(Arm) in arms_by_kind.values()
+        return is_in_both_arms or _is_cut_short(suspicion, specific)
     if suspicion.kind not in _MODEL_KINDS:
         return False
     of_arm = [other for other in specific if other.arm is suspicion.arm]
     return any(other.hit[suspicion.hit].mean() >= _NEARLY_ALL for other in of_arm)
+
+
+def _is_cut_short(suspicion: Suspicion, others: Sequence[Suspicion]) -> bool:
+    if suspicion.kind is not FaultKind.INTERLEAVED:
+        return False
+    shorter = [int(each.hit.sum()) for each in others if each.kind is FaultKind.CUT_SHORT]
+    return max(shorter, default=0) >= int(suspicion.hit.sum())
 
 
 def _select_finding(
