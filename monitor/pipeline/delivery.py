@@ -381,7 +381,7 @@ class OutboxSender:
         After a temporary failure this is sooner than after ``every``. Any failure is raised.
         """
         now = self.clock.now()
-        # It is set if an earlier attempt may have arrived. All deliveries of a message have the same.
+        # This is set if an earlier attempt may have arrived. It is the same for all deliveries.
         key_before = deliveries[0].message_key
         # The key is stored before the message is sent. If this process is killed then, the next
         # process sends the message with the same key, and the receiver can discard it.

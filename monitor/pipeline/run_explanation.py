@@ -209,8 +209,8 @@ def _find_cause(
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
-    # If both arms are respelled, there is no other arm. If only one is, it is an arm with the fault,
-    # because `find_respelled` tests no other arms. For a fault of both arms the value is None.
+    # If both arms are respelled, there is no other arm. If only one is, it has the fault too, because
+    # `find_respelled` tests no other arms. For a fault of both arms the value is None.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged
