@@ -192,6 +192,7 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
         for states, opened in (((local,), place), ((local, replace(local, segment="all")), "all")):
             shown[0] = replace(latest, states=states, explanation=told)
             assert ask(FEED).json()["segment"] == opened
+            assert ask(f"{FEED}?segment=nope").json()["segment"] == opened
             assert "segment=country%3Dhome-feed" in ask("/c/home-feed?segment=all").text
 
 
