@@ -203,7 +203,8 @@ class _LearnedKeys(_LimitKeys):
     breach if small changes of many runs add up to a lasting change."""
     watch: Literal["drift", "improvement"] = "drift"
     """The direction of change that is a breach. You can use this key only together with `learned`.
-    `drift` means less similar lists. `improvement` means lists that are suspiciously similar."""
+    `drift` means that the lists become less similar. `improvement` means that the lists become more
+    similar than normal, which can also be a fault."""
 
     @property
     def limit(self) -> rules.Limit:
