@@ -88,8 +88,9 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
     ),
     FaultKind.MIXED_UP: (
-        "withdraw the last change of {arms}: it answers with the lists of other users. Usual "
-        "causes: a cache key without the user, or rows that were shifted."
+        "stop {arms}, or serve these users from an arm without this fault. Then withdraw the last "
+        "change of {arms}, and clear its cache. Usual causes: a cache key without the user, or "
+        "rows that were shifted."
     ),
     FaultKind.NOISE: (
         "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
@@ -171,9 +172,7 @@ def write_urgency(
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
-    if concern.is_private:
-        advice = _ADVICE[Severity.CRITICAL]
-    elif severity is Severity.WARNING:
+    if severity is Severity.WARNING:
         advice = _ADVICE_BY_USERS
         title += ", not urgent"
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"

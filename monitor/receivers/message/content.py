@@ -144,7 +144,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
     briefing = Briefing()
-    if explained is not None and _is_about_lists(explained, run_explanation):
+    if message.starts and explained is not None and _is_about_lists(explained, run_explanation):
         briefing = run_briefing
     explanation = briefing.explanation
     why: list[str] = []
@@ -153,7 +153,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     if explained is not None and not message.is_repetition:
         why += _why_sentences(explained, explanation)
     # If only the change has an explanation, its text contains these lines already.
-    if explained is None or explanation is not None:
+    if message.starts and (explained is None or explanation is not None):
         why += _bound_lines(run_briefing.models, _LONGEST_SENTENCE)
     concern = _find_concern(message)
     content = MessageContent(
