@@ -235,6 +235,11 @@ def show_command(comparison: str, slot: datetime | None) -> str:
     return command if slot is None else f"{command} --slot {format_instant(slot)}"
 
 
+def accept_command(comparison: str, since: datetime) -> str:
+    """Return the command that accepts the lists as normal from the run of this slot on."""
+    return f"rankwatch accept {shlex.quote(comparison)} --since {format_instant(since)}"
+
+
 def runs_command(comparison: str) -> str:
     """Return the command that lists the runs of the comparison."""
     return f"rankwatch runs {shlex.quote(comparison)}"

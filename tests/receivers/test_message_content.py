@@ -360,6 +360,26 @@ def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
     assert found.commands == ("rankwatch db check",)
 
 
+@pytest.mark.parametrize(("kind", "is_offered"), [("replaced", True), ("noise", False)])
+def test_a_change_that_may_be_wanted_can_be_accepted_from_its_first_run(kind, is_offered):
+    finding = Finding(
+        kind=FaultKind(kind),
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    briefed = briefing(explanation=explanation(finding=finding))
+    earlier = replace(BRITISH, since=SLOT - timedelta(days=2))
+    found = content(message(EVERYBODY, earlier, briefing=briefed))
+    command = "rankwatch accept home-feed --since 2024-01-06T00:00:00Z"
+    assert (command in found.commands) is is_offered
+    assert ("If so, accept it" in " ".join(found.situation)) is is_offered
+    again = message(firing=(EVERYBODY,), is_repetition=True, briefing=briefed)
+    assert len(content(again).commands) == 4
+
+
 def test_the_commands_are_understood():
     for command in content(message(EVERYBODY)).commands:
         program, *arguments = shlex.split(command)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice, zip_longest
 
 from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
 from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import Transition
 from monitor.model.explanation import (
+    MODEL_CHANGES,
     ExampleLists,
     Explanation,
     ExposedItem,
@@ -168,7 +170,11 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         why=tuple(why),
         links=links_of(first, external_url),
         commands=commands_of(
-            leads[0], _segments_of(message), _alerts_of(message), message.interval
+            leads[0],
+            _segments_of(message),
+            _alerts_of(message),
+            message.interval,
+            _find_first_bad_slot(message, leads[0], finding),
         ),
         examples=_example_lists(briefing),
     )
@@ -277,6 +283,20 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     if concern is None or not concern.arms or not has_no_list:
         return None
     return write_first_step(FaultKind.MISSING, concern.arms)
+
+
+def _find_first_bad_slot(
+    message: Message, lead: Transition, finding: Finding | None
+) -> datetime | None:
+    """The first slot of a change that may be wanted. None if `_first_step` does not say so."""
+    if lead.kind is RuleKind.CONDITION or lead not in message.starts:
+        return None
+    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    if finding is not None:
+        may_be_wanted = finding.kind in MODEL_CHANGES
+    if not may_be_wanted:
+        return None
+    return min(start.since for start in message.starts if start.kind is lead.kind)
 
 
 def _write_situation(
