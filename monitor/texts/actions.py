@@ -108,7 +108,7 @@ _CONDITION_STEPS: Mapping[Condition, str] = {
     Condition.SPLIT_OFF: (
         "use no result of this test, and find out why users of one arm are lost or counted twice. "
         "Usual causes: an arm that fails for some users, a redirect, or logs that arrive late. "
-        "When it is repaired, begin the test again with a new `since`."
+        "First repair the cause. Only then assign the users again, and set a new `since`."
     ),
     Condition.ARMS_DIFFERED: (
         "find out whether users are assigned at random. If an earlier test had the same arms, "

@@ -285,20 +285,6 @@ def _first_step(lead: Transition, concern: Concern | None, finding: Finding | No
     return write_first_step(FaultKind.MISSING, concern.arms)
 
 
-def _find_first_bad_slot(
-    message: Message, lead: Transition, finding: Finding | None
-) -> datetime | None:
-    """The first slot of a change that may be wanted. None if `_first_step` does not say so."""
-    if lead.kind is RuleKind.CONDITION or lead not in message.starts:
-        return None
-    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
-    if finding is not None:
-        may_be_wanted = finding.kind in MODEL_CHANGES
-    if not may_be_wanted:
-        return None
-    return min(start.since for start in message.starts if start.kind is lead.kind)
-
-
 def _write_situation(
     message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
@@ -349,6 +335,20 @@ def _segments_of(message: Message) -> set[str]:
 
 def _alerts_of(message: Message) -> set[str]:
     return {change.alert for change in (*message.changes, *message.firing)}
+
+
+def _find_first_bad_slot(
+    message: Message, lead: Transition, finding: Finding | None
+) -> datetime | None:
+    """The first slot of a change that may be wanted. None if `_first_step` does not say so."""
+    if lead.kind is RuleKind.CONDITION or lead not in message.starts:
+        return None
+    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    if finding is not None:
+        may_be_wanted = finding.kind in MODEL_CHANGES
+    if not may_be_wanted:
+        return None
+    return min(start.since for start in message.starts if start.kind is lead.kind)
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
