@@ -31,7 +31,7 @@ def words_of(page):
     return re.sub(r"<[^>]*>", "", page)
 
 
-def written(store, name="home-feed", titles=None, is_reachable=False, **chosen):
+def written(store, name="home-feed", titles=None, *, is_reachable=False, **chosen):
     site = published.site(
         store=store,
         clock=HeldClock(SLOTS[-1]),
