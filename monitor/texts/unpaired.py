@@ -7,6 +7,7 @@ from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
+from monitor.texts.run_reasons import write_off_split
 from monitor.texts.wording import count_of
 
 LIMIT_OF_SELF_GAPS = (
@@ -30,6 +31,11 @@ ARM_GAPS_EXPLAINED = (
     "with the same users' lists of before the test. No rule judges it."
 )
 """What the column of the adjusted gaps means."""
+SPLIT_OFF_WARNING = (
+    "Do not use these values: the users are not split as planned. Repair the split first, and begin "
+    "the test again with a new `since`."
+)
+"""Pages say this above values of the lists if the users are not split as planned."""
 _OUTCOMES_EXPLAINED = (
     "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
     "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "
@@ -151,11 +157,11 @@ def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     )
     sentences = [f"The users are split as planned: {weighed}"]
     if evidence >= ENOUGH_EVIDENCE:
-        shortfall = found.shortfall
-        users = f"{shortfall.lacking:,} of {shortfall.planned:,} planned users"
+        sizes = [found.users[arm].assigned for arm in Arm]
+        arms = write_off_split(*sizes, found.baseline_share)
         sentences = [
             "The users are NOT split as planned, so nothing else can be trusted.",
-            f"The {shortfall.arm} lacks {users}: {weighed}",
+            f"{arms[:1].upper()}{arms[1:]}. Chance practically cannot explain this: {weighed}",
         ]
     if found.switched:
         switched = count_of(found.switched, "user")

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from factories import DAY, SLOT, coverage_rule, lost_lists, rule
+from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state
 from messages import explanation
 from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import DropPart, FaultKind, Finding, MeanDrop, PartMeans, SegmentFall
@@ -67,6 +67,7 @@ from monitor.texts.conditions import (
     write_clear,
     write_health,
     write_ignored,
+    write_other_value,
     write_standstill,
     write_too_few,
     write_unlearned,
@@ -152,6 +153,7 @@ from monitor.texts.run_reasons import (
     write_failures,
     write_headline,
     write_lost_share,
+    write_off_split,
     write_run_reason,
     write_run_reasons,
 )
@@ -417,7 +419,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         reasons(*BOTH, RunReasonKind.NOTHING_COMPARED),
         reasons(RunReasonKind.NEW_CONFIGURATION, slot=SLOT),
-        reasons(RunReasonKind.SPLIT_OFF, users=60, asked=500, arm=Arm.CANDIDATE, slot=SLOT),
+        reasons(RunReasonKind.SPLIT_OFF, users=4013, asked=7187, limit=0.5, slot=SLOT),
+        partial(write_off_split, 4013, 3174, 1 / 3),
         reasons(RunReasonKind.SWITCHED, users=34, asked=1000, limit=0.01),
         reasons(RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE),
         reasons(RunReasonKind.FEW_BEFORE, arm=Arm.BASELINE, users=12, asked=50, limit=0.5),
@@ -485,6 +488,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_health, 90, 2, is_well=True),
         partial(write_health, 90, 75, is_well=False),
         partial(write_health, 0, 0, is_well=True),
+        partial(write_other_value, state()),
         partial(write_ignored, "the candidate has no file lists.parquet", Condition.ERROR),
         partial(write_standstill, replace(FROZEN, missed=4), 3),
         partial(write_standstill, replace(FROZEN, missed=2), 3),
@@ -644,6 +648,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_joined, ["users get no list"]),
         partial(write_receivers, {}),
         partial(write_receivers, RECORDS),
+        partial(write_receivers, {"pager": ReceiverHealth()}, has_alerted=False),
     ],
     "What happened to lists": [
         finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
