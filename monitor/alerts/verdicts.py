@@ -250,7 +250,7 @@ def judge_learned(
     The verdict is recovered if the value is normal.
     """
     if expectation is None or expectation.expected is None or expectation.limit is None:
-        return _judge_unlearned(expectation, reading.users)
+        return _judge_unlearned(expectation, reading.users, findings)
     # If the sampling error is unknown, any value could be chance.
     if expectation.z is None:
         users = count_users(reading.users, reading.segment)
@@ -298,13 +298,19 @@ def judge_learned(
     )
 
 
-def _judge_unlearned(expectation: Expectation | None, users: int) -> Verdict:
-    """Return ``too_few``, with the reason why there is no learned limit."""
+def _judge_unlearned(expectation: Expectation | None, users: int, findings: Findings) -> Verdict:
+    """Return ``too_few``, with the reason why there is no learned limit.
+
+    Rules learn nothing from runs that are not ok, so the reason also says why the run is not.
+    """
     if expectation is not None and expectation.note:
         reason = expectation.note
     else:
         runs = 0 if expectation is None else expectation.runs
         reason = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"
+        unhealthy = judge_status(findings)
+        if unhealthy is not None:
+            reason = f"{reason}; this run is not healthy: {unhealthy.reason}"
     return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)
 
 

@@ -13,7 +13,7 @@ from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
-from monitor.model.run_reasons import IdMismatch, RunReasons
+from monitor.model.run_reasons import IdMismatch, RunReasonKind, RunReasons
 from monitor.model.unpaired import UnpairedFindings
 
 if TYPE_CHECKING:
@@ -235,6 +235,11 @@ class RunFacts:
     models: Models | None = None  # None until a version is known
     input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
     unpaired: UnpairedFindings | None = None  # None if the comparison is paired
+
+    @property
+    def is_split_off(self) -> bool:
+        """Whether the users are not split as planned, so that no other value can be used."""
+        return any(reason.kind is RunReasonKind.SPLIT_OFF for reason in self.reasons)
 
 
 @immutable

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from monitor.alerts.leading_changes import weight_of
 from monitor.boundary.options import must
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus, message_key
@@ -23,7 +24,6 @@ from monitor.receivers.message.content import (
     MessageContent,
     content_of,
     has_rules,
-    weight_of,
 )
 from monitor.receivers.message.identity import DeliveredRecipients
 from monitor.receivers.message.plain_text import plain_text

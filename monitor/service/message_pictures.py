@@ -17,13 +17,13 @@ import structlog
 from markupsafe import Markup
 
 from monitor.alerts.incidents import find_leads
+from monitor.alerts.leading_changes import weight_of
 from monitor.boundary.deadline import call_in_time
 from monitor.boundary.foreign_errors import describe_error
 from monitor.charts.svg import element, read_style
 from monitor.charts.time_chart import HEIGHT, LEFT, WIDTH
 from monitor.model.notifications import Message
 from monitor.model.ports import Store
-from monitor.receivers.message.content import weight_of
 from monitor.service.clock import SystemClock
 from monitor.service.composition import Wiring
 from monitor.texts.wording import write_extra

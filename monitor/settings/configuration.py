@@ -320,6 +320,11 @@ class Settings(Options):
         copy._access = access  # noqa: SLF001 - a copy of these settings
         return copy
 
+    @property
+    def has_public_runbooks(self) -> bool:
+        """Whether the URLs of runbooks are configured. Else they lead to this machine."""
+        return not self.model_fields_set.isdisjoint({"external_url", "runbook_base_url"})
+
     def runbook_url(self, page: str) -> str:
         """The URL of the runbook with this name."""
         base = self.runbook_base_url or f"{self.external_url.rstrip('/')}/docs/runbooks"

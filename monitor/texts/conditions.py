@@ -1,9 +1,9 @@
 """Writes clauses about conditions of runs, and about arms whose lists do not change.
 
-The clauses have no full stop. `write_health` writes sentences.
+The clauses have no full stop. `write_health` and `write_other_value` write sentences.
 """
 
-from monitor.model.alerts import MIN_CHANGES, Standstill
+from monitor.model.alerts import MIN_CHANGES, AlertState, Standstill
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition
 from monitor.texts.verdicts import count_users
@@ -27,6 +27,11 @@ def write_health(alerts: int, unjudged: int, *, is_well: bool) -> str:
     if is_well:
         return f"All is well: no alert fires. The newest run judged {judged}."
     return f"No alert fires, but the newest run judged only {judged}."
+
+
+def write_other_value(firing: AlertState) -> str:
+    """Say which value the firing alert judges, with its limit, if a chart does not show it."""
+    return f"{firing.alert} judges another value than this chart shows: {firing.reason}."
 
 
 def write_clear(condition: Condition) -> str:

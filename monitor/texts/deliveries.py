@@ -56,14 +56,20 @@ def write_joined(faults: Iterable[str]) -> str:
     return f"another fault joined: {', '.join(faults)}"
 
 
-def write_receivers(receivers: Mapping[str, ReceiverHealth]) -> str:
-    """Say for each receiver whether it accepted its last message. These are sentences."""
+def write_receivers(receivers: Mapping[str, ReceiverHealth], *, has_alerted: bool = True) -> str:
+    """Say for each receiver whether it accepted its last message. These are sentences.
+
+    ``has_alerted`` is whether an alert of the comparison fires or has ended.
+    """
     if not receivers:
         return "No receiver is configured. Only web pages and Prometheus show alerts."
-    return " ".join(_write_receiver(name, record) for name, record in receivers.items())
+    sentences = []
+    for name, record in receivers.items():
+        sentences.append(_write_receiver(name, record, has_alerted=has_alerted))
+    return " ".join(sentences)
 
 
-def _write_receiver(name: str, health: ReceiverHealth) -> str:
+def _write_receiver(name: str, health: ReceiverHealth, *, has_alerted: bool) -> str:
     if health.is_failing and health.last_error_at is not None:
         failed_at = format_second(health.last_error_at)
         return f"The receiver {name} has failed since {failed_at}: {health.reason}."
@@ -72,10 +78,10 @@ def _write_receiver(name: str, health: ReceiverHealth) -> str:
             f"The receiver {name} accepted its last message at "
             f"{format_second(health.last_success_at)}."
         )
-    return (
-        f"No message has been sent to the receiver {name} yet. Test it: rankwatch notify test "
-        f"{name}."
-    )
+    unsent = f"No message to the receiver {name} was needed so far"
+    if has_alerted:
+        unsent = f"No message has been sent to the receiver {name} yet"
+    return f"{unsent}. To see whether it works: rankwatch notify test {name}."
 
 
 def _write_time(at: datetime) -> str:

@@ -31,6 +31,11 @@ ARM_GAPS_EXPLAINED = (
     "with the same users' lists of before the test. No rule judges it."
 )
 """What the column of the adjusted gaps means."""
+SPLIT_OFF_WARNING = (
+    "Do not use these values: the users are not split as planned. Repair the split first, and begin "
+    "the test again with a new `since`."
+)
+"""Pages say this above values of the lists if the users are not split as planned."""
 _OUTCOMES_EXPLAINED = (
     "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
     "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "

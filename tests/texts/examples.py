@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from factories import DAY, SLOT, coverage_rule, lost_lists, rule
+from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state
 from messages import explanation
 from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import DropPart, FaultKind, Finding, MeanDrop, PartMeans, SegmentFall
@@ -67,6 +67,7 @@ from monitor.texts.conditions import (
     write_clear,
     write_health,
     write_ignored,
+    write_other_value,
     write_standstill,
     write_too_few,
     write_unlearned,
@@ -485,6 +486,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_health, 90, 2, is_well=True),
         partial(write_health, 90, 75, is_well=False),
         partial(write_health, 0, 0, is_well=True),
+        partial(write_other_value, state()),
         partial(write_ignored, "the candidate has no file lists.parquet", Condition.ERROR),
         partial(write_standstill, replace(FROZEN, missed=4), 3),
         partial(write_standstill, replace(FROZEN, missed=2), 3),
@@ -642,6 +644,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_joined, ["users get no list"]),
         partial(write_receivers, {}),
         partial(write_receivers, RECORDS),
+        partial(write_receivers, {"pager": ReceiverHealth()}, has_alerted=False),
     ],
     "What happened to lists": [
         finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),

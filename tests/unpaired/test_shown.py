@@ -8,6 +8,7 @@ import pytest
 
 from commands import objects, rankwatch
 from monitor.cli.output import USAGE_EXIT
+from monitor.texts.unpaired import SPLIT_OFF_WARNING
 from unpaired import world
 
 USERS = 120
@@ -103,6 +104,17 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         assert text in page or text.replace("&#39;", "'") in page, text
     for text in ("Both arms compared by", "from both", "only in the baseline"):
         assert text not in page
+
+
+def test_values_of_a_test_whose_split_is_off_are_not_to_be_used():
+    config = Path("rankwatch.yaml")
+    config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.01, b: 0.99}"))
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
+    rankwatch("report checkout-test --output report.html")
+    page = Path("report.html").read_text()
+    assert page.count(SPLIT_OFF_WARNING) == 2
+    learning = "learning what is normal: 0 of 5 healthy runs; this run is not healthy: the users"
+    assert learning in page
 
 
 def test_suggest_refuses_the_comparison_because_it_needs_pairs():

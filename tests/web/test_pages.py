@@ -26,9 +26,11 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
 from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import Arm
-from monitor.model.rules import Direction, LearnedLimit, Learning
+from monitor.model.rules import Direction, LearnedLimit, Learning, Severity
 from monitor.model.runs import RunStatus
 from monitor.storage.alert_states import store_transitions
+from monitor.texts.actions import write_urgency
+from monitor.texts.conditions import write_other_value
 from monitor.web import pages
 from monitor.web.app import describe_api
 from monitor.web.pages.alerts import MOST
@@ -193,7 +195,23 @@ def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fi
             shown[0] = replace(latest, states=states, explanation=told)
             assert ask(FEED).json()["segment"] == opened
             assert ask(f"{FEED}?segment=nope").json()["segment"] == opened
+            for address in ("/c/home-feed", f"/alerts/{KEY}"):
+                assert "look at the job that writes the lists of the candidate" in ask(address).text
             assert "segment=country%3Dhome-feed" in ask("/c/home-feed?segment=all").text
+
+
+def test_a_comparison_opens_on_the_value_that_its_alert_judges_and_says_what_to_do(filled, latest):
+    other = replace(latest.summaries[0], metric="overlap")
+    told = replace(latest.explanation, metric="overlap")
+    shown = replace(latest, summaries=(other, *latest.summaries), explanation=told)
+    with browsing(application(filled, latest=lambda: [shown], comparisons=watched)) as ask:
+        assert ask(FEED).json()["metric"] == METRIC
+        page, other_page = (ask(f"/c/home-feed{query}").text for query in ("", "?metric=overlap"))
+    assert write_urgency(Severity.CRITICAL) in page
+    for link in ("https://runbooks.test/similarity", f"/alerts/{KEY}"):
+        assert f'href="{link}"' in page
+    said = write_other_value(latest.states[0])
+    assert (said in page, said in other_page) == (False, True)
 
 
 def test_what_ended_lately_is_said_with_what_it_was(filled, latest):
@@ -219,7 +237,7 @@ def test_a_quiet_comparison_says_that_all_is_well_and_whether_receivers_get_mess
         page = ask("/c/home-feed").text
         shown = ask(FEED).json()
     assert "All is well: no alert fires. The newest run judged 1 of 2 alerts." in page
-    assert "No message has been sent to the receiver pager yet." in page
+    assert "No message to the receiver pager was needed so far." in page
     assert "<td>a=b</td><td>not judged</td>" in re.sub(" data-label=[^>]*", "", page)
     assert "1 quiet, 1 not judged" in page
     assert (shown["unjudged"], list(shown["records"])) == (1, ["pager"])

@@ -31,12 +31,13 @@ def words_of(page):
     return re.sub(r"<[^>]*>", "", page)
 
 
-def written(store, name="home-feed", titles=None, **chosen):
+def written(store, name="home-feed", titles=None, *, is_reachable=False, **chosen):
     site = published.site(
         store=store,
         clock=HeldClock(SLOTS[-1]),
         comparisons=lambda: watched(name, item_url=ITEM_URL if titles else None),
         titles=titles or (lambda *_: {EVIL: EVIL, "i2": "Tea"}),
+        is_reachable=is_reachable,
     )
     return make_report(site, name, **chosen)
 
@@ -50,6 +51,8 @@ def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server
     assert values(page, "src") | values(page, "action") | values(page, "data-live") == set()
     for said in ("home-feed", "User u1", "Tea", "See what changed for whom", "catalogue_coverage"):
         assert said in words_of(page)
+    assert "Runbook: SimilarityLow</p>" in page
+    assert "https://runbooks.test/similarity" in values(written(filled, is_reachable=True), "href")
 
 
 def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):

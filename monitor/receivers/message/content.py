@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice, zip_longest
 
-from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
+from monitor.alerts.incidents import reports_fault
+from monitor.alerts.leading_changes import find_first_step, sort_leads, weight_of
 from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import Transition
 from monitor.model.explanation import (
@@ -21,7 +22,7 @@ from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
+from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.model.urgency import Concern, find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
@@ -29,17 +30,14 @@ from monitor.texts.actions import (
     NEW_LEVEL,
     WHOLE_POPULATION,
     WITHOUT_DATABASE,
-    write_condition_step,
     write_contacts,
     write_firing,
-    write_first_step,
     write_frozen_since,
-    write_gap_step,
     write_over,
     write_stale_since,
     write_urgency,
 )
-from monitor.texts.explanations import PART_WORDS, has_duplicates, write_falls
+from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
 from monitor.texts.verdicts import format_value, name_series
@@ -140,7 +138,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     run_briefing = message.briefing or Briefing()
     run_explanation = run_briefing.explanation
     finding = run_explanation.finding if run_explanation is not None else None
-    leads = _sort_leads(message, finding)
+    leads = sort_leads(message.changes or message.firing, finding)
     named = _lasting_fault(message, leads, finding)
     first = leads[0] if named is None else replace(leads[0], runbook_url=named.runbook_url)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
@@ -224,18 +222,6 @@ def _write_title(message: Message, leads: Sequence[Transition], named: Transitio
     return bounded_line(title, _LONGEST_TITLE)
 
 
-def _sort_leads(message: Message, finding: Finding | None) -> list[Transition]:
-    """Sort the leading changes, most important first.
-
-    A start that reports the fault of the run comes before all others, because its runbook is the
-    right one.
-    """
-    leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
-    if finding is None:
-        return leads
-    return sorted(leads, key=lambda lead: not (lead.is_start and reports_fault(lead, finding)))
-
-
 def _lasting_fault(
     message: Message, leads: Sequence[Transition], finding: Finding | None
 ) -> Transition | None:
@@ -266,25 +252,6 @@ def _find_concern(message: Message) -> Concern | None:
     return find_concern(message.firing, briefing.explanation, briefing.reasons)
 
 
-def _first_step(lead: Transition, concern: Concern | None, finding: Finding | None) -> str | None:
-    """Write what to do first about the fault that begins. None if no fault is known."""
-    if not lead.is_start:
-        return None
-    if lead.kind is RuleKind.CONDITION:
-        step = write_condition_step(lead.statistic)
-        if step is not None:
-            return step
-    if finding is not None:
-        return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
-    if parse_derived(lead.metric)[0] in GAPS:
-        return write_gap_step(lead.direction)
-    problem = find_problem(lead.kind, lead.statistic)
-    has_no_list = problem in (AlertProblem.NO_LIST, AlertProblem.OUTAGE, AlertProblem.CONDITION)
-    if concern is None or not concern.arms or not has_no_list:
-        return None
-    return write_first_step(FaultKind.MISSING, concern.arms)
-
-
 def _write_situation(
     message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
@@ -304,7 +271,7 @@ def _write_situation(
             is_worse = message.worse is not None
             lines.append(write_urgency(message.severity, counted, is_worse=is_worse))
             contacts = write_contacts(lead.labels)
-            first_step = _first_step(lead, concern, finding)
+            first_step = find_first_step(lead, concern, finding)
             if contacts is not None:
                 lines.append(contacts)
             if first_step is not None and message.starts:
@@ -451,39 +418,6 @@ def _write_verb(change: Transition, message: Message) -> str:
     if change.is_acknowledgement:
         return "acknowledged"
     return "still firing" if message.is_repetition else "firing"
-
-
-def weight_of(change: Transition) -> tuple[object, ...]:
-    """The sort key of changes, most important first: starts, then acknowledgements, then ends."""
-    kind = 2
-    if change.is_start:
-        kind = 0
-    elif change.is_acknowledgement:
-        kind = 1
-    return (
-        kind,
-        not change.is_new_normal,
-        change.segment != ALL,
-        list(Severity).index(change.severity),
-        -_distance_from_threshold(change),
-        change.alert,
-        change.segment,
-    )
-
-
-def _distance_from_threshold(change: Transition) -> float:
-    """How far the value is from its threshold.
-
-    The distance is divided by half the width of the value's interval. Without an interval it is
-    divided by the threshold.
-    """
-    if change.value is None:
-        return 0.0
-    half_width = 0.0
-    if change.interval is not None:
-        half_width = (change.interval[1] - change.interval[0]) / 2
-    unit = half_width or abs(change.threshold) or 1.0
-    return abs(change.value - change.threshold) / unit
 
 
 def _write_figures(change: Transition) -> list[tuple[str, str]]:

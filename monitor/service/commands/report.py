@@ -42,6 +42,7 @@ def report_of(
             comparisons=lambda: comparisons,
             receivers=lambda: settings.receiver_names,
             titles=TitleCache(lambda: wiring),
+            is_reachable=settings.has_public_runbooks,
         )
         return make_report(site, name, slot=slot, since=since, until=until)
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
 
+from monitor.alerts.leading_changes import find_first_step, sort_leads
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
@@ -14,6 +15,7 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, ReceiverAnswer
 from monitor.model.rules import Severity
+from monitor.model.runs import LatestRun
 from monitor.model.urgency import Concern, find_concern
 from monitor.pipeline.delivery import brief_message
 from monitor.texts.actions import (
@@ -46,6 +48,9 @@ class Incident:
     acknowledged_by: str | None
     sentence: str
     concern: Concern | None  # the users whom its alerts name; None if their number is unknown
+    # These values are known only on pages that show what to do about a firing incident.
+    lead: Transition | None = None  # the start of the most important firing alert
+    first_step: str | None = None  # None if no fault is known
 
     @property
     def silence_matchers(self) -> tuple[str, ...]:
@@ -207,14 +212,13 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
             silences.append(silence)
     latest = site.latest_of(comparison) if firing else None
     explanation = latest.explanation if latest else None
-    reasons = latest.reasons if latest else ()
-    details = _make_incident(transitions, firing)
+    details = _add_advice(_make_incident(transitions, firing), firing_starts, latest)
     command = ""
     if details.silence_matchers:
         interval = site.policy().intervals.get(comparison)
         command = silence_command(details.silence_matchers, interval)
     return AlertPage(
-        details=replace(details, concern=find_concern(firing_starts, explanation, reasons)),
+        details=details,
         transitions=transitions,
         attempts=history.answers,
         messages=_sent_messages(site, history),
@@ -224,6 +228,35 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
         newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,
     )
+
+
+def read_firing(site: Site, latest: LatestRun, key: str) -> Incident | None:
+    """Return a firing incident with what to do about it. None if its changes were deleted."""
+    changes = site.store.pages.incident(key).transitions
+    firing: dict[str | None, AlertState] = {}
+    for state in latest.states:
+        if state.state is State.FIRING and state.incident == key:
+            firing[state.dedup_key] = state
+    starts = [change for change in changes if change.is_start and change.dedup_key in firing]
+    if not starts:
+        return None
+    if not site.is_reachable:
+        starts = [replace(start, runbook_url=None) for start in starts]
+    return _add_advice(_make_incident(changes, firing), starts, latest)
+
+
+def _add_advice(
+    incident: Incident, firing_starts: Sequence[Transition], latest: LatestRun | None
+) -> Incident:
+    """Add whom the firing alerts concern in the newest run, and what to do first about them."""
+    if not firing_starts or latest is None:
+        return replace(incident, concern=find_concern(firing_starts, None))
+    explanation = latest.explanation
+    finding = explanation.finding if explanation else None
+    concern = find_concern(firing_starts, explanation, latest.reasons)
+    lead, *_ = sort_leads(firing_starts, finding)
+    first_step = find_first_step(lead, concern, finding)
+    return replace(incident, concern=concern, lead=lead, first_step=first_step)
 
 
 def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tuple[str, ...]:

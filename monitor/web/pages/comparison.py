@@ -21,7 +21,7 @@ from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, Sum
 from monitor.model.statistics import GAPS, parse_derived
 from monitor.model.unpaired import UnpairedFindings
 from monitor.texts.model_versions import write_changes
-from monitor.web.pages.alerts import Incident, read_ended
+from monitor.web.pages.alerts import Incident, read_ended, read_firing
 from monitor.web.pages.overview import (
     ComparisonRow,
     ComparisonState,
@@ -104,6 +104,7 @@ class ComparisonPage(Course):
     progress: tuple[PullProgress, ...]
     grid: Mapping[str, Mapping[str, ComparisonRow]]
     firing: tuple[Firing, ...]
+    firing_incident: Incident | None  # the incident of the first firing alert
     reason: str | None
     alert_states: tuple[AlertState, ...]
     quiet_states: tuple[AlertState, ...]
@@ -119,6 +120,24 @@ class ComparisonPage(Course):
     by_chance: float | None = None
     arm_scores: tuple[ArmScore, ...] = ()
     unpaired: UnpairedFindings | None = None
+    is_split_off: bool = False
+
+    @property
+    def lead_elsewhere(self) -> AlertState | None:
+        """The leading firing alert, if it judges another value than the chart shows."""
+        lead = self.firing_incident.lead if self.firing_incident else None
+        if lead is None or (lead.metric, lead.statistic) == (self.metric, "mean"):
+            return None
+        for state in self.alert_states:
+            is_lead = (state.alert, state.segment) == (lead.alert, lead.segment)
+            if is_lead and state.value is not None:
+                return state
+        return None
+
+    @property
+    def has_alerted(self) -> bool:
+        """Whether an alert of the comparison fires, or whether one has ended."""
+        return bool(self.firing) or self.ended_incident is not None
 
 
 def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
@@ -129,16 +148,24 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     latest = site.latest_of(name)
     states = _states_of(latest)
     firing = firing_of(states)
+    incident = firing[0].incident if firing else None
+    firing_incident = None
+    lead = None
+    if latest is not None and incident is not None:
+        firing_incident = read_firing(site, latest, incident)
+    if firing_incident is not None:
+        lead = firing_incident.lead
     grid = _read_grid(site, configured.family if configured else name)
     quiet = [state for state in states if state.state is State.QUIET]
     quiet.sort(key=attrgetter("is_judged"))
     # A name of a family without a run of its own shows the grid of the family.
     page = extend(
         ComparisonPage,
-        _read_course(site, query, latest),
+        _read_course(site, query, latest, lead),
         progress=site.progress(name),
         grid=grid,
         firing=firing,
+        firing_incident=firing_incident,
         reason=None if grid else "no run has ended yet",
         alert_states=tuple(state for state in states if state.state is not State.QUIET),
         quiet_states=tuple(quiet[:MOST_QUIET]),
@@ -155,6 +182,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
         slot=latest.slot,
         arm_scores=latest.arm_scores,
         unpaired=latest.unpaired,
+        is_split_off=latest.is_split_off,
     )
     explanation = latest.explanation
     if explanation is not None:
@@ -179,10 +207,17 @@ def _states_of(latest: LatestRun | None) -> tuple[AlertState, ...]:
     return latest.states if latest else ()
 
 
-def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, period: str) -> Choice:
+def _choose_series(
+    site: Site,
+    query: PageRequest,
+    latest: LatestRun | None,
+    lead: Transition | None,
+    period: str,
+) -> Choice:
     """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others.
 
-    The page opens with the newest run's leading metric, and with the segment of `_opening_segment`.
+    The page opens with the metric that the leading firing alert judges, or else with the
+    newest run's leading metric. It opens with the segment of `_opening_segment`.
     """
     name = query.path["name"]
     configured = site.comparison(name)
@@ -196,6 +231,8 @@ def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, per
     metrics = tuple(dict.fromkeys(summary.metric for summary in summaries))
     if not metrics and configured:
         metrics = configured.measuring.metrics
+    if lead is not None and lead.metric in metrics:
+        opening_metric = lead.metric
     if opening_metric is None:
         opening_metric = next(iter(metrics), None)
     metric = query.chosen.get("metric")
@@ -218,11 +255,13 @@ def _choose_series(site: Site, query: PageRequest, latest: LatestRun | None, per
     )
 
 
-def _read_course(site: Site, query: PageRequest, latest: LatestRun | None) -> Course:
+def _read_course(
+    site: Site, query: PageRequest, latest: LatestRun | None, lead: Transition | None
+) -> Course:
     """Read the chosen metric in each run of the period, and what happened in the period."""
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
-    choice = _choose_series(site, query, latest, period)
+    choice = _choose_series(site, query, latest, lead, period)
     name = choice.comparison
     segment = choice.segment
     metric = choice.metric or ""  # without a metric the run measured nothing

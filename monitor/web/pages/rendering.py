@@ -29,13 +29,14 @@ from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
-from monitor.texts.conditions import write_health
+from monitor.texts.conditions import write_health, write_other_value
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
 from monitor.texts.unpaired import (
     ARM_GAPS_EXPLAINED,
     GAPS_EXPLAINED,
     LIMIT_OF_SELF_GAPS,
+    SPLIT_OFF_WARNING,
     write_outcomes,
     write_split,
 )
@@ -374,7 +375,9 @@ def _templates() -> jinja2.Environment:
         "explanation_title": explanation_title,
         "summary_rows": _summary_rows,
         "state_rows": _state_rows,
+        "split_off_warning": SPLIT_OFF_WARNING,
         "write_health": write_health,
+        "write_other_value": write_other_value,
         "write_receivers": write_receivers,
         "coverage_rows": _coverage_rows,
         "table": _write_table,

@@ -32,8 +32,10 @@ MOST_RUNS = 6
 MOST_USERS = 6
 _USER_RUNS = 40
 
-_FOR_SERVERS = re.compile(r'<form\b.*?</form>| data-live=""| rel="(?:prev|next)"', re.DOTALL)
-"""The parts of pages that need a server: forms, updates, and keys for the next page.
+_FOR_SERVERS = re.compile(
+    r'<form\b.*?</form>|<a class="live".*?</a>| data-live=""| rel="(?:prev|next)"', re.DOTALL
+)
+"""The parts of pages that need a server: forms, some links, updates, keys for the next page.
 
 This pattern and `_LINK` match no names and texts, because both patterns contain a < or ", and these
 characters are escaped in names and texts.

@@ -100,6 +100,8 @@ class Site:
     """
     find_user: Callable[[str], str] = str
     """Returns the name under which the user with this id is stored, such as a pseudonym."""
+    is_reachable: bool = True
+    """Whether links to the daemon's own URL lead to it, for everyone who reads the pages."""
     prefix: str = ""
     """A proxy serves the pages under this path."""
     rows: dict[str, CachedRow] = field(default_factory=dict)

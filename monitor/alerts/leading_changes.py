@@ -1,0 +1,79 @@
+"""Chooses the most important change of an incident, and what to do first about it."""
+
+from collections.abc import Iterable
+
+from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
+from monitor.model.alerts import Transition
+from monitor.model.explanation import FaultKind, Finding
+from monitor.model.rankings import ALL
+from monitor.model.rules import RuleKind, Severity
+from monitor.model.statistics import GAPS, parse_derived
+from monitor.model.urgency import Concern
+from monitor.texts.actions import write_condition_step, write_first_step, write_gap_step
+from monitor.texts.explanations import has_duplicates
+
+
+def sort_leads(changes: Iterable[Transition], finding: Finding | None) -> list[Transition]:
+    """Select the changes that represent these changes, most important first. See `find_leads`.
+
+    A start that reports the fault of the run comes before all others, because its runbook is the
+    right one.
+    """
+    leads = sorted(find_leads(changes), key=weight_of)
+    if finding is None:
+        return leads
+    return sorted(leads, key=lambda lead: not (lead.is_start and reports_fault(lead, finding)))
+
+
+def weight_of(change: Transition) -> tuple[object, ...]:
+    """The sort key of changes, most important first: starts, then acknowledgements, then ends."""
+    kind = 2
+    if change.is_start:
+        kind = 0
+    elif change.is_acknowledgement:
+        kind = 1
+    return (
+        kind,
+        not change.is_new_normal,
+        change.segment != ALL,
+        list(Severity).index(change.severity),
+        -_distance_from_threshold(change),
+        change.alert,
+        change.segment,
+    )
+
+
+def _distance_from_threshold(change: Transition) -> float:
+    """How far the value is from its threshold.
+
+    The distance is divided by half the width of the value's interval. Without an interval it is
+    divided by the threshold.
+    """
+    if change.value is None:
+        return 0.0
+    half_width = 0.0
+    if change.interval is not None:
+        half_width = (change.interval[1] - change.interval[0]) / 2
+    unit = half_width or abs(change.threshold) or 1.0
+    return abs(change.value - change.threshold) / unit
+
+
+def find_first_step(
+    lead: Transition, concern: Concern | None, finding: Finding | None
+) -> str | None:
+    """Write what to do first about the fault that begins. None if no fault is known."""
+    if not lead.is_start:
+        return None
+    if lead.kind is RuleKind.CONDITION:
+        step = write_condition_step(lead.statistic)
+        if step is not None:
+            return step
+    if finding is not None:
+        return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
+    if parse_derived(lead.metric)[0] in GAPS:
+        return write_gap_step(lead.direction)
+    problem = find_problem(lead.kind, lead.statistic)
+    has_no_list = problem in (AlertProblem.NO_LIST, AlertProblem.OUTAGE, AlertProblem.CONDITION)
+    if concern is None or not concern.arms or not has_no_list:
+        return None
+    return write_first_step(FaultKind.MISSING, concern.arms)
