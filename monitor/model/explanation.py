@@ -67,6 +67,8 @@ class FaultKind(StrEnum):
 
 SIMILAR_FAULTS = (FaultKind.IDENTICAL, FaultKind.ALIKE, FaultKind.INTERLEAVED)
 """Faults that make the lists of both arms similar."""
+MODEL_CHANGES = (FaultKind.REPLACED, FaultKind.REORDERED)
+"""Kinds that do not prove a fault: a new model does this too. If it was wanted, it is accepted."""
 _ESTIMATED = (
     FaultKind.ALIKE,
     FaultKind.INTERLEAVED,

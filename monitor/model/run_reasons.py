@@ -101,7 +101,8 @@ class RunReasonKind(StrEnum):
     ERROR = "error"  # text (why the run ended before any user was asked)
     LAST_OK = "last_ok"  # slot
     # In unpaired comparisons:
-    # arm, users (that the arm lacks), asked (that were planned for it), slot (when its alert began)
+    # users (of the baseline), asked (of both arms), limit (the baseline's planned share), slot (when
+    # its alert began)
     SPLIT_OFF = "split_off"
     SWITCHED = "switched"  # users (of both arms), asked, limit (largest share)
     NOT_SERVED = "not_served"  # arm; no user of the run has a list of this arm

@@ -50,15 +50,6 @@ class ArmCounts:
 
 
 @immutable
-class Shortfall:
-    """The arm that has fewer users than planned, for as many users of the other arm."""
-
-    arm: Arm
-    planned: int  # the number of users that the arm should have
-    lacking: int  # the number of planned users that the arm does not have
-
-
-@immutable
 class BetweenExcess:
     """How much less alike two users of different arms are than two users of one arm.
 
@@ -145,11 +136,3 @@ class UnpairedFindings:
     def assigned(self) -> int:
         """The number of users that were assigned to an arm since the test began."""
         return sum(counts.assigned for counts in self.users.values())
-
-    @property
-    def shortfall(self) -> Shortfall:
-        """The arm that has fewer users than planned. Nobody is lacking if the split fits."""
-        shares = {Arm.BASELINE: self.baseline_share, Arm.CANDIDATE: 1 - self.baseline_share}
-        short = min(Arm, key=lambda arm: self.users[arm].assigned / shares[arm])
-        planned = round(self.users[short.other].assigned * shares[short] / shares[short.other])
-        return Shortfall(arm=short, planned=planned, lacking=planned - self.users[short].assigned)

@@ -38,7 +38,7 @@ class Concern:
     @property
     def is_urgent(self) -> bool:
         """Whether the owner of the arm has to be called at once."""
-        return self.share >= URGENT_SHARE
+        return self.is_private or self.share >= URGENT_SHARE
 
 
 def find_concern(

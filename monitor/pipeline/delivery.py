@@ -464,15 +464,18 @@ class OutboxSender:
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
     """Add the briefing on the newest run in which an alert of the message began.
 
-    If that run found no cause, the briefing has the newest cause that earlier runs of the incident
+    Without starts, it is on the newest run in which an alert began that still fires. If a run with
+    a start found no cause, the briefing has the newest cause that earlier runs of the incident
     found. Items are left out if the configuration does not allow items in messages.
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
-    newest = max((start.slot for start in message.starts), default=None)
+    starts = message.starts or message.firing
+    newest = max((start.slot for start in starts), default=None)
     if newest is None:
         return message
     briefing = outbox.briefing(message.comparison, newest)
-    if briefing.explanation is None or briefing.explanation.finding is None:
+    has_cause = briefing.explanation is not None and briefing.explanation.finding is not None
+    if message.starts and not has_cause:
         briefing = replace(briefing, known_cause=_find_known_cause(message, newest, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items

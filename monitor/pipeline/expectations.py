@@ -52,6 +52,7 @@ from monitor.statistics.reference.season import (
 )
 from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts
 from monitor.statistics.reference.thresholds import Budget
+from monitor.texts.actions import accept_command
 from monitor.texts.model_versions import write_model_changes
 
 NEAR_DROP_RUNS = 3
@@ -303,7 +304,7 @@ def _describe_levels(
             continue
         slot = format_instant(past[since].slot)
         if is_new:
-            command = f"rankwatch accept {comparison} --since {slot}"
+            command = accept_command(comparison, past[since].slot)
             notes.append(f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back")
         else:
             notes.append(f"normal again since {slot}")

@@ -180,12 +180,11 @@ def _find_unpaired_obstacles(
     off_since = _off_since(comparison, states)
     limit = split.LIMIT if off_since is None else _FIXED
     if unpaired.log_e >= limit:
-        shortfall = unpaired.shortfall
         yield RunReason(
             kind=RunReasonKind.SPLIT_OFF,
-            arm=shortfall.arm,
-            users=shortfall.lacking,
-            asked=shortfall.planned,
+            users=unpaired.users[Arm.BASELINE].assigned,
+            asked=unpaired.assigned,
+            limit=unpaired.baseline_share,
             slot=off_since,
         )
     users = unpaired.assigned + unpaired.switched

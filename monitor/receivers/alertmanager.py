@@ -15,7 +15,7 @@ from monitor.alerts.incidents import find_leads
 from monitor.boundary.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
-from monitor.model.notifications import Message, Treatment, Updates
+from monitor.model.notifications import Briefing, Message, Treatment, Updates
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import alert_annotations, alert_labels, started_at
 from monitor.receivers.message.safe_text import clean, page_url
@@ -123,6 +123,7 @@ def alert_of(
     firing_ends_at: datetime,
     external_url: str,
     labels: Mapping[str, str] | None = None,
+    briefing: Briefing | None = None,
 ) -> dict[str, object]:
     """Return one alert as JSON. ``members`` is a group of `group_alerts`.
 
@@ -137,16 +138,18 @@ def alert_of(
         ends_at = max(member.at for member in members)
     return {
         "labels": {**(labels or {}), **_labels_of(lead)},
-        "annotations": _annotations(lead, [member.segment for member in shown]),
+        "annotations": _annotations(lead, briefing, [member.segment for member in shown]),
         "startsAt": format_instant(starts_at),
         "endsAt": format_instant(ends_at),
         "generatorURL": page_url(lead, external_url),
     }
 
 
-def _annotations(lead: Transition, segments: Sequence[str]) -> dict[str, str]:
+def _annotations(
+    lead: Transition, briefing: Briefing | None, segments: Sequence[str]
+) -> dict[str, str]:
     """The annotations. All together have at most 4,000 characters, and the segments at most 500."""
-    annotations = alert_annotations(lead)
+    annotations = alert_annotations(lead, briefing)
     if len(annotations.get("runbook_url", "")) > _LONGEST_TEXT:
         del annotations["runbook_url"]
     if len(segments) > 1:
@@ -188,7 +191,10 @@ class Alertmanager(HttpReceiver):
         groups = group_alerts(changes, message.firing)
         alerts = []
         for members in groups:
-            alerts.append(alert_of(members, ends_at, self.external_url, self._options.labels))
+            alert = alert_of(
+                members, ends_at, self.external_url, self._options.labels, message.briefing
+            )
+            alerts.append(alert)
         headers = _credentials(self._options)
         for start in range(0, len(alerts), _BATCH):
             self._post_bytes(encode_json(alerts[start : start + _BATCH]), headers, now)

@@ -88,8 +88,9 @@ _FIRST_STEPS: Mapping[FaultKind, str] = {
         "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
     ),
     FaultKind.MIXED_UP: (
-        "withdraw the last change of {arms}: it answers with the lists of other users. Usual "
-        "causes: a cache key without the user, or rows that were shifted."
+        "stop {arms}, or serve these users from an arm without this fault. Then withdraw the last "
+        "change of {arms}, and clear its cache. Usual causes: a cache key without the user, or "
+        "rows that were shifted."
     ),
     FaultKind.NOISE: (
         "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
@@ -107,7 +108,7 @@ _CONDITION_STEPS: Mapping[Condition, str] = {
     Condition.SPLIT_OFF: (
         "use no result of this test, and find out why users of one arm are lost or counted twice. "
         "Usual causes: an arm that fails for some users, a redirect, or logs that arrive late. "
-        "When it is repaired, begin the test again with a new `since`."
+        "First repair the cause. Only then assign the users again, and set a new `since`."
     ),
     Condition.ARMS_DIFFERED: (
         "find out whether users are assigned at random. If an earlier test had the same arms, "
@@ -171,9 +172,7 @@ def write_urgency(
         return f"{title}: {advice}"
     if concern.is_urgent:
         return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
-    if concern.is_private:
-        advice = _ADVICE[Severity.CRITICAL]
-    elif severity is Severity.WARNING:
+    if severity is Severity.WARNING:
         advice = _ADVICE_BY_USERS
         title += ", not urgent"
     return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
@@ -234,6 +233,11 @@ def show_command(comparison: str, slot: datetime | None) -> str:
     """Return the command that shows the run of this slot. If ``slot`` is None, the newest run."""
     command = f"rankwatch show {shlex.quote(comparison)}"
     return command if slot is None else f"{command} --slot {format_instant(slot)}"
+
+
+def accept_command(comparison: str, since: datetime) -> str:
+    """Return the command that accepts the lists as normal from the run of this slot on."""
+    return f"rankwatch accept {shlex.quote(comparison)} --since {format_instant(since)}"
 
 
 def runs_command(comparison: str) -> str:

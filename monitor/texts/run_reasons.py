@@ -15,6 +15,7 @@ from monitor.model.run_reasons import (
 )
 from monitor.texts.id_mismatches import write_mismatch
 from monitor.texts.unmatched_names import write_unmatched
+from monitor.texts.wording import count_of
 
 _LONGEST_CAUSE = 140
 _CLAUSES: Mapping[RunReasonKind, str] = {
@@ -37,9 +38,8 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     ),
     RunReasonKind.LAST_OK: "last good run: {slot}",
     RunReasonKind.SPLIT_OFF: (
-        "the users are not split as planned: the {0.arm} lacks {0.users:,} of {0.asked:,} planned "
-        "users ({share:.1%}){first_seen}. Nothing is judged until the test begins again with a new "
-        "`since`"
+        "the users are not split as planned{first_seen}: {arms}. Until the test begins again, a "
+        "fault in the lists is not noticed"
     ),
     RunReasonKind.SWITCHED: (
         "{0.users:,} of {0.asked:,} users switched arms ({share:.1%}), more than {0.limit:.0%}"
@@ -103,11 +103,21 @@ def write_run_reason(reason: RunReason) -> str:
         causes=write_causes(reason.causes),
         examples=", ".join(reason.examples),
         slot=slot,
-        first_seen=slot and f", first seen in the run of {slot}",
+        first_seen=slot and f" (first seen in the run of {slot})",
+        arms=write_off_split(reason.users, reason.asked - reason.users, reason.limit or 0.5),
     )
     if reason.doubt is None:
         return clause
     return f"{clause}: {_DOUBTS[reason.doubt].format(reason)}. {_FLOOR_ADVICE}"
+
+
+def write_off_split(baseline: int, candidate: int, planned: float) -> str:
+    """Write the users of both arms and the plan. ``planned`` is the baseline's share, 0 to 1."""
+    users = count_of(baseline, "user")
+    shares = f"{100 * planned:.3g} % and {100 * (1 - planned):.3g} %"
+    if planned == 1 - planned:
+        shares = "50 % each"
+    return f"the baseline has {users} and the candidate {candidate:,}, but {shares} were planned"
 
 
 def write_causes(causes: tuple[LossCause, ...]) -> str:

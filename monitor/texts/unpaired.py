@@ -7,6 +7,7 @@ from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
+from monitor.texts.run_reasons import write_off_split
 from monitor.texts.wording import count_of
 
 LIMIT_OF_SELF_GAPS = (
@@ -156,11 +157,11 @@ def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     )
     sentences = [f"The users are split as planned: {weighed}"]
     if evidence >= ENOUGH_EVIDENCE:
-        shortfall = found.shortfall
-        users = f"{shortfall.lacking:,} of {shortfall.planned:,} planned users"
+        sizes = [found.users[arm].assigned for arm in Arm]
+        arms = write_off_split(*sizes, found.baseline_share)
         sentences = [
             "The users are NOT split as planned, so nothing else can be trusted.",
-            f"The {shortfall.arm} lacks {users}: {weighed}",
+            f"{arms[:1].upper()}{arms[1:]}. Chance practically cannot explain this: {weighed}",
         ]
     if found.switched:
         switched = count_of(found.switched, "user")

@@ -257,7 +257,8 @@ def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does
 
 PARTS = ["Urgency", "Mitigation", "First command", "When to escalate", "Sample message"]
 URGENT = (
-    f"**Urgent if at least {100 * URGENT_SHARE:.0f} % of the users are concerned: call the owner"
+    f"**Urgent if at least {100 * URGENT_SHARE:.0f} % of the users are concerned, or if users get "
+    "other users' lists: call the owner"
 )
 INDEX = guide("runbooks/index.md")
 NAMED_FOR_METRICS = {"metrics": ["extended_tau", "jaccard", "footrule"]}

@@ -185,7 +185,7 @@ def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(r
     assert found.links[0] == link
     assert found.commands[0] == "rankwatch show home-feed"
     assert found.changes[0].facts[-1] == ("at", "2024-01-08T00:00:00Z")
-    assert "reported at 2024-01-08T00:00:00Z" in description_of(ended)
+    assert "reported at 2024-01-08T00:00:00Z" in description_of(ended, Briefing())
 
 
 def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_incident_found_out():
@@ -361,6 +361,26 @@ def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
     assert found.commands == ("rankwatch db check",)
 
 
+@pytest.mark.parametrize(("kind", "is_offered"), [("replaced", True), ("noise", False)])
+def test_a_change_that_may_be_wanted_can_be_accepted_from_its_first_run(kind, is_offered):
+    finding = Finding(
+        kind=FaultKind(kind),
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    briefed = briefing(explanation=explanation(finding=finding))
+    earlier = replace(BRITISH, since=SLOT - timedelta(days=2))
+    found = content(message(EVERYBODY, earlier, briefing=briefed))
+    command = "rankwatch accept home-feed --since 2024-01-06T00:00:00Z"
+    assert (command in found.commands) is is_offered
+    assert ("If so, accept it" in " ".join(found.situation)) is is_offered
+    again = message(firing=(EVERYBODY,), is_repetition=True, briefing=briefed)
+    assert len(content(again).commands) == 4
+
+
 def test_the_commands_are_understood():
     for command in content(message(EVERYBODY)).commands:
         program, *arguments = shlex.split(command)
@@ -480,6 +500,29 @@ def test_the_explanation_counts_the_users_unless_an_alert_names_far_more_or_is_u
         assert situation[3].startswith("What to do: find out why the baseline falls back")
 
 
+def test_lists_of_other_users_are_urgent_for_any_share_in_messages_reminders_and_annotations():
+    finding = Finding(
+        kind=FaultKind.MIXED_UP,
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=6,
+        compared=200,
+    )
+    briefed = briefing(explanation=explanation(finding=finding))
+    change = start(severity=Severity.WARNING)
+    first = message(change, briefing=briefed)
+    reminder = message(firing=(change,), is_repetition=True, briefing=briefed)
+    for sent in (first, reminder):
+        found = content(sent)
+        assert found.is_urgent
+        assert found.situation[1].startswith(
+            "Urgent: about 6 of 200 users (3 %) are concerned. They may"
+        )
+    assert found.situation[1] in description_of(change, briefed)
+    assert not content(replace(first, severity=Severity.INFO)).is_urgent
+
+
 def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
     finding = Finding(
         kind=FaultKind.SHARED_LIST,
@@ -537,7 +580,7 @@ def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web
 
 
 def test_the_description_has_the_reason_since_when_and_what_to_run():
-    assert description_of(transition()) == (
+    assert description_of(transition(), Briefing()) == (
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35\n"
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
         "Still firing. Critical: look at it now.\n"
@@ -551,7 +594,7 @@ def test_the_description_has_the_reason_since_when_and_what_to_run():
         explanation="Everywhere, items moved.\n\x1b[31mx",
         comparison="a; rm -rf /",
     )
-    _, why, since, commands = description_of(told).splitlines()
+    _, why, since, commands = description_of(told, Briefing()).splitlines()
     assert why == "Why: Everywhere, items moved.  [31mx"
     assert since == (
         "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-09T00:00:00Z"

@@ -151,6 +151,7 @@ from monitor.texts.run_reasons import (
     write_failures,
     write_headline,
     write_lost_share,
+    write_off_split,
     write_run_reason,
     write_run_reasons,
 )
@@ -416,7 +417,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
         reasons(*BOTH, RunReasonKind.NOTHING_COMPARED),
         reasons(RunReasonKind.NEW_CONFIGURATION, slot=SLOT),
-        reasons(RunReasonKind.SPLIT_OFF, users=60, asked=500, arm=Arm.CANDIDATE, slot=SLOT),
+        reasons(RunReasonKind.SPLIT_OFF, users=4013, asked=7187, limit=0.5, slot=SLOT),
+        partial(write_off_split, 4013, 3174, 1 / 3),
         reasons(RunReasonKind.SWITCHED, users=34, asked=1000, limit=0.01),
         reasons(RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE),
         reasons(RunReasonKind.FEW_BEFORE, arm=Arm.BASELINE, users=12, asked=50, limit=0.5),

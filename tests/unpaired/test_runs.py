@@ -227,10 +227,10 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     if is_off:
         first_seen = ""
         if before == "firing":
-            first_seen = f", first seen in the run of {format_instant(states[0].since)}"
+            first_seen = f" (first seen in the run of {format_instant(states[0].since)})"
         assert result.reason.startswith(
-            "the users are not split as planned: the candidate lacks 1 of 3 planned users "
-            f"(33.3%){first_seen}. Nothing is judged"
+            f"the users are not split as planned{first_seen}: the baseline has 3 users and the "
+            "candidate 2, but 50 % each were planned. Until"
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice, zip_longest
 
 from monitor.alerts.incidents import reports_fault
@@ -9,6 +10,7 @@ from monitor.alerts.leading_changes import find_first_step, sort_leads, weight_o
 from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import Transition
 from monitor.model.explanation import (
+    MODEL_CHANGES,
     ExampleLists,
     Explanation,
     ExposedItem,
@@ -142,7 +144,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
     briefing = Briefing()
-    if explained is not None and _is_about_lists(explained, run_explanation):
+    if message.starts and explained is not None and _is_about_lists(explained, run_explanation):
         briefing = run_briefing
     explanation = briefing.explanation
     why: list[str] = []
@@ -151,7 +153,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     if explained is not None and not message.is_repetition:
         why += _why_sentences(explained, explanation)
     # If only the change has an explanation, its text contains these lines already.
-    if explained is None or explanation is not None:
+    if message.starts and (explained is None or explanation is not None):
         why += _bound_lines(run_briefing.models, _LONGEST_SENTENCE)
     concern = _find_concern(message)
     content = MessageContent(
@@ -166,7 +168,11 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         why=tuple(why),
         links=links_of(first, external_url),
         commands=commands_of(
-            leads[0], _segments_of(message), _alerts_of(message), message.interval
+            leads[0],
+            _segments_of(message),
+            _alerts_of(message),
+            message.interval,
+            _find_first_bad_slot(message, leads[0], finding),
         ),
         examples=_example_lists(briefing),
     )
@@ -296,6 +302,20 @@ def _segments_of(message: Message) -> set[str]:
 
 def _alerts_of(message: Message) -> set[str]:
     return {change.alert for change in (*message.changes, *message.firing)}
+
+
+def _find_first_bad_slot(
+    message: Message, lead: Transition, finding: Finding | None
+) -> datetime | None:
+    """The first slot of a change that may be wanted. None if `_first_step` does not say so."""
+    if lead.kind is RuleKind.CONDITION or lead not in message.starts:
+        return None
+    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    if finding is not None:
+        may_be_wanted = finding.kind in MODEL_CHANGES
+    if not may_be_wanted:
+        return None
+    return min(start.since for start in message.starts if start.kind is lead.kind)
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:

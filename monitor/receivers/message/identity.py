@@ -8,6 +8,7 @@ from datetime import datetime
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
+from monitor.model.notifications import Briefing
 from monitor.model.rankings import ALL
 from monitor.model.urgency import find_concern
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
@@ -31,11 +32,14 @@ def alert_labels(transition: Transition) -> dict[str, str]:
     return {name: clean(value, _MAX_LABEL) for name, value in labels.items()}
 
 
-def alert_annotations(transition: Transition) -> dict[str, str]:
-    """The annotations of one change of the alert. Empty annotations are left out."""
+def alert_annotations(transition: Transition, briefing: Briefing | None = None) -> dict[str, str]:
+    """The annotations of one change of the alert. Empty annotations are left out.
+
+    ``briefing`` is on the run in which the alert began.
+    """
     annotations = {
         "summary": summary_of(transition),
-        "description": description_of(transition),
+        "description": description_of(transition, briefing or Briefing()),
         "explanation": clean(transition.explanation or ""),
         "value": "" if transition.value is None else f"{transition.value:.6g}",
         "threshold": f"{transition.threshold:.6g}",
@@ -60,7 +64,7 @@ def summary_of(transition: Transition) -> str:
     return clean(f"{transition.alert} {status} on {where}: {why}")
 
 
-def description_of(transition: Transition) -> str:
+def description_of(transition: Transition, briefing: Briefing) -> str:
     """A few lines with the reason, the cause, the time, and commands that show more."""
     lines = [clean(transition.reason)]
     if transition.explanation is not None:
@@ -70,7 +74,8 @@ def description_of(transition: Transition) -> str:
         moment = f"reported for the run of {format_instant(transition.slot)}"
     lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
     if transition.is_start:
-        urgency = write_urgency(transition.severity, find_concern([transition], None))
+        concern = find_concern([transition], briefing.explanation, briefing.reasons)
+        urgency = write_urgency(transition.severity, concern)
         lines.append(f"Still firing. {urgency}")
     commands = commands_of(transition)
     if commands:

@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from urllib.parse import quote
 
@@ -101,12 +101,14 @@ def commands_of(
     segments: Collection[str] = (),
     alerts: Collection[str] = (),
     interval: timedelta | None = None,
+    accept_since: datetime | None = None,
 ) -> tuple[str, ...]:
-    """The commands for on-call: show the run, acknowledge, silence, list all runs.
+    """The commands for on-call: show the run, acknowledge, silence, accept, list all runs.
 
     ``segments`` and ``alerts`` are those of the incident (default: those of the change). If the
     change has no run, the first command shows the newest run. If the alert has ended, there are no
     commands to acknowledge or silence it. ``interval`` is the longest time between two runs.
+    ``accept_since`` is the slot from which the change can be accepted, None if it should not be.
     """
     if change.kind is RuleKind.DATABASE:
         return (actions.CHECK_DATABASE,)
@@ -122,6 +124,8 @@ def commands_of(
         commands.append(_acknowledge_command(name, of_segments, of_alerts))
         if matchers:
             commands.append(actions.silence_command(matchers, interval))
+    if accept_since is not None:
+        commands.append(actions.accept_command(name, accept_since))
     commands.append(actions.runs_command(name))
     if change.is_stale_start:
         # There is no run to show, so the list of runs comes first.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from monitor.model.arrays import Flags, Rows
-from monitor.model.explanation import SIMILAR_FAULTS, FaultKind, Finding
+from monitor.model.explanation import MODEL_CHANGES, SIMILAR_FAULTS, FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
@@ -41,8 +41,6 @@ _LEAST_EXPLAINED = 0.005
 # Both arms are named if the weaker finding explains at least this share of what the best finding
 # explains.
 _WORTH_NAMING = 0.02
-# These kinds do not prove a fault, because a worse model can cause them too.
-_MODEL_KINDS = {FaultKind.REPLACED, FaultKind.REORDERED}
 # Two arms have the same fault if their numbers of hit users differ by at most this factor.
 _ALIKE = 6
 # An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
@@ -158,7 +156,7 @@ def find_fault(scene: Scene) -> Fault | None:
     weigh = _explained
     if max(map(_explained, findings), default=0.0) < _LEAST_EXPLAINED:
         weigh = _share
-        specific = [finding for finding in findings if finding.kind not in _MODEL_KINDS]
+        specific = [finding for finding in findings if finding.kind not in MODEL_CHANGES]
         findings = specific or findings
     finding = _select_finding(findings, weigh)
     if scene.usually_missing is not None:
@@ -191,14 +189,14 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
     """
-    specific = [other for other in suspicions if other.kind not in _MODEL_KINDS]
+    specific = [other for other in suspicions if other.kind not in MODEL_CHANGES]
     if suspicion.kind in SIMILAR_FAULTS:
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
         is_in_both_arms = set(Arm) in arms_by_kind.values()
         return is_in_both_arms or _is_cut_short(suspicion, specific)
-    if suspicion.kind not in _MODEL_KINDS:
+    if suspicion.kind not in MODEL_CHANGES:
         return False
     of_arm = [other for other in specific if other.arm is suspicion.arm]
     return any(other.hit[suspicion.hit].mean() >= _NEARLY_ALL for other in of_arm)
@@ -238,9 +236,9 @@ def _is_same_fault(best: Finding, other: Finding) -> bool:
         return False
     if max(best.users, other.users) > _ALIKE * min(best.users, other.users):
         return False
-    if best.kind in _MODEL_KINDS:
+    if best.kind in MODEL_CHANGES:
         # The segment of such a finding is uncertain, so the segments are not compared.
-        return other.kind in _MODEL_KINDS
+        return other.kind in MODEL_CHANGES
     return other.kind is best.kind and other.segment == best.segment
 
 
