@@ -230,7 +230,7 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     )
 
 
-def read_firing(site: Site, latest: LatestRun, key: str) -> Incident | None:
+def read_firing_incident(site: Site, latest: LatestRun, key: str) -> Incident | None:
     """Return a firing incident with what to do about it. None if its changes were deleted."""
     changes = site.store.pages.incident(key).transitions
     firing: dict[str | None, AlertState] = {}
