@@ -22,7 +22,7 @@ from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
 from monitor.model.urgency import Concern, find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
@@ -307,7 +307,7 @@ def _alerts_of(message: Message) -> set[str]:
 def _find_first_bad_slot(
     message: Message, lead: Transition, finding: Finding | None
 ) -> datetime | None:
-    """The first slot of a change that may be wanted. None if `_first_step` does not say so."""
+    """The first slot of a change that may be wanted. None if `find_first_step` does not say so."""
     if lead.kind is RuleKind.CONDITION or lead not in message.starts:
         return None
     may_be_wanted = parse_derived(lead.metric)[0] in GAPS
