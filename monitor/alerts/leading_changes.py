@@ -1,11 +1,12 @@
 """Chooses the most important change of an incident, and what to do first about it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from operator import attrgetter
 
 from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
 from monitor.model.alerts import Transition
-from monitor.model.explanation import FaultKind, Finding
+from monitor.model.explanation import MODEL_CHANGES, FaultKind, Finding
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import GAPS, parse_derived
@@ -89,3 +90,21 @@ def find_first_step(
     if concern is None or not concern.arms or not has_no_list:
         return None
     return write_first_step(FaultKind.MISSING, concern.arms)
+
+
+def find_first_bad_slot(
+    lead: Transition, starts: Sequence[Transition], finding: Finding | None
+) -> datetime | None:
+    """Return the slot from which the change can be accepted.
+
+    None if nobody can have wanted the change. Then `find_first_step` does not say to accept it.
+    ``starts`` are the starts with the same cause. If ``lead`` is not one of them, it is None too.
+    """
+    if lead.kind is RuleKind.CONDITION or lead not in starts:
+        return None
+    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    if finding is not None:
+        may_be_wanted = finding.kind in MODEL_CHANGES
+    if not may_be_wanted:
+        return None
+    return min(start.since for start in starts if start.kind is lead.kind)

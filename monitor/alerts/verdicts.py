@@ -26,6 +26,7 @@ from monitor.model.statistics import TRAITS, Lack, Statistic
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (
+    NOT_CLEARLY_NORMAL,
     count_users,
     of_segment,
     show_values,
@@ -279,8 +280,11 @@ def judge_learned(
     judged = headline = f"{shown}, {finding}"
     if is_breach:
         judged, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
-    reason = "; ".join(filter(None, (judged, note, expectation.note)))
     is_normal = expectation.z <= _normal_again(limit, expectation)
+    nearness = ""
+    if is_judgeable and not is_breach and not is_normal:
+        nearness = NOT_CLEARLY_NORMAL
+    reason = "; ".join(filter(None, (judged, nearness, note, expectation.note)))
     if not is_judgeable and not is_normal:
         return verdict_without_value(Outcome.TOO_FEW, reason, reading.users, is_learning=True)
     return Verdict(

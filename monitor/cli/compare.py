@@ -141,12 +141,13 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))
     meanings = _interpret(result, metrics[0], trainings)
+    others = [_interpret(result, metric, trainings).get(ALL) for metric in metrics[1:]]
     compared = Compared(
         result=result,
         trainings=trainings,
         k=k,
         meanings=meanings,
-        meaning_lines=_meaning_lines(result, meanings, by),
+        meaning_lines=_meaning_lines(result, meanings, others, by),
         titles=_read_titles(titles, result.worst),
     )
     title = f"{baseline.name} and {candidate.name}"
@@ -215,15 +216,29 @@ def _interpret(
 
 
 def _meaning_lines(
-    result: FileComparison, meanings: Mapping[str, Interpretation], by: str | None
+    result: FileComparison,
+    meanings: Mapping[str, Interpretation],
+    others: Sequence[Interpretation | None],
+    by: str | None,
 ) -> list[str]:
-    """Say what the result means, who gets one and the same list, and how segments differ."""
+    """Say what the result means, who gets one and the same list, and how segments differ.
+
+    ``meanings`` are of the first metric, by segment. ``others`` are of the other metrics.
+    """
     from monitor.service.analysis.interpretation import find_common_list_shares
-    from monitor.texts.interpretation import write_interpretation, write_segments, write_shared
+    from monitor.texts.interpretation import (
+        write_first_differs,
+        write_interpretation,
+        write_other_metrics,
+        write_segments,
+        write_shared,
+    )
 
     lines: list[str] = []
     if ALL in meanings:
-        lines += write_interpretation(meanings[ALL], has_segments=by is not None)
+        lines += write_first_differs(result.first_differs[ALL])
+        in_short, *further = write_interpretation(meanings[ALL], has_segments=by is not None)
+        lines += [in_short, *write_other_metrics(meanings[ALL], others), *further]
     shared = find_common_list_shares(result.shared)
     segments = {segment: meanings[segment] for segment in meanings if segment != ALL}
     return [*lines, *write_shared(shared), *write_segments(segments, shared)]

@@ -137,6 +137,7 @@ def _segment_dict(compared: Compared, row: CoverageRow) -> dict[str, object]:
     floor_apart = None
     if compared.trainings is not None:
         floor_apart = _apart_dict(compared.trainings, row.segment)
+    first_differs = result.first_differs.get(row.segment)
     meaning = compared.meanings.get(row.segment)
     interpretation = None
     if meaning is not None:
@@ -150,6 +151,7 @@ def _segment_dict(compared: Compared, row: CoverageRow) -> dict[str, object]:
         "shared_list": {
             score.arm: score.value for score in result.shared if score.segment == row.segment
         },
+        "first_differs": None if first_differs is None else first_differs.value,
     }
 
 

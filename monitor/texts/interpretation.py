@@ -57,6 +57,32 @@ def write_interpretation(result: Interpretation, *, has_segments: bool = False) 
     return tuple(lines)
 
 
+def write_other_metrics(
+    first: Interpretation, others: Sequence[Interpretation | None]
+) -> list[str]:
+    """Write a line for each metric by which the lists are more or less similar than by the first.
+
+    None stands for a metric that cannot be interpreted. Nothing is written if two trainings are
+    compared, because people decide by their distance then.
+    """
+    if first.trainings is not None:
+        return []
+    lines = []
+    for other in others:
+        if other is not None and other.likeness is not first.likeness:
+            lines.append(f"By {other.metric}, {_write_likeness(other)}.")
+    return lines
+
+
+def write_first_differs(score: ArmScore) -> list[str]:
+    """Say how many users get a different first item. Nothing is written if there are none."""
+    if not score.value:
+        return []
+    users = round(score.value * score.n)
+    of_users = f"{users:,} of {count_of(score.n, 'user')} ({score.value:.0%})"
+    return [f"The first item differs for {of_users}."]
+
+
 def write_shared(scores: Sequence[ArmScore], segment: str = ALL) -> list[str]:
     """Say how many users of the segment get one and the same list, for each arm in ``scores``."""
     lines = []

@@ -157,8 +157,8 @@ def write_split(found: UnpairedFindings) -> tuple[str, ...]:
     )
     sentences = [f"The users are split as planned: {weighed}"]
     if evidence >= ENOUGH_EVIDENCE:
-        sizes = [found.users[arm].assigned for arm in Arm]
-        arms = write_off_split(*sizes, found.baseline_share)
+        baseline, candidate = (found.users[arm].assigned for arm in Arm)
+        arms = write_off_split(baseline, candidate, found.baseline_share)
         sentences = [
             "The users are NOT split as planned, so nothing else can be trusted.",
             f"{arms[:1].upper()}{arms[1:]}. Chance practically cannot explain this: {weighed}",

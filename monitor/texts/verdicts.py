@@ -41,6 +41,8 @@ _LACKS = {
     Lack.ALIKE: "answers with nearly the baseline's list for",
     Lack.INTERLEAVED: "has the baseline's first items near the top for",
 }
+NOT_CLEARLY_NORMAL = "not clearly normal, so a firing alert does not end"
+"""A note on a value that is no breach, but too near to the limit."""
 _QUESTIONS = dict.fromkeys(OF_SIMILARITY, ": is the experiment applied?")
 
 
@@ -53,6 +55,8 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
     if isinstance(rule, SimilarityRule):
+        if parse_derived(rule.metric)[0] in GAPS:
+            among += " in both arms"
         return f"{name_series(rule.metric, str(rule.statistic))} is {shown} over {among}"
     count, share = round(value * users), rule.share
     percent = "" if value == 1 else f" ({shown} %)"

@@ -76,8 +76,11 @@ trend  0.47  1874  z=1.5 evidence=12000  breach  no
 mean of extended_tau is 0.47 over 1,874 users,
 after a fall over several runs (evidence is 1.2 times the limit); 0.53 was expected after 9 healthy runs
 trend  0.2  1874  z=8 evidence=9900  ok  no
-mean of extended_tau is 0.2 over 1,874 users,
-no lasting fall so far (evidence 9.9e+03, limit 1e+04); 0.53 was expected after 9 healthy runs
+mean of extended_tau is 0.2 over 1,874 users, no lasting fall so far (evidence 9.9e+03, limit 1e+04);
+not clearly normal, so a firing alert does not end; 0.53 was expected after 9 healthy runs
+drop  0.42  1874  z=3  ok  no
+mean of extended_tau is 0.42 over 1,874 users, not below 0.41, the least that is normal;
+not clearly normal, so a firing alert does not end; 0.53 was expected after 9 healthy runs
 # Its error is not known.
 drop  0.1  1874  z=nan  no_data  no
 mean of extended_tau over 1,874 users

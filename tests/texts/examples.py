@@ -110,8 +110,10 @@ from monitor.texts.id_mismatches import (
 )
 from monitor.texts.interpretation import (
     write_arm_metric,
+    write_first_differs,
     write_interpretation,
     write_longer,
+    write_other_metrics,
     write_segments,
     write_shared,
 )
@@ -514,6 +516,8 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         *(partial(write_interpretation, each) for each in INTERPRETATIONS),
         *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-3]),
         partial(write_shared, SHARED, "country=UK"),
+        partial(write_other_metrics, SIMILAR, [None, *INTERPRETATIONS[:3]]),
+        partial(write_first_differs, SHARED[0]),
         partial(write_segments, dict.fromkeys("abcdefg", SIMILAR), ()),
         partial(write_longer, 12, 10),
         partial(write_arm_metric, "first_differs"),

@@ -27,6 +27,7 @@ from monitor.model.instants import format_instant
 from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, LearnedLimit, Learning, Severity
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import RunStatus
 from monitor.storage.alert_states import store_transitions
 from monitor.texts.actions import write_urgency
@@ -212,6 +213,27 @@ def test_a_comparison_opens_on_the_value_that_its_alert_judges_and_says_what_to_
         assert f'href="{link}"' in page
     said = write_other_value(latest.states[0])
     assert (said in page, said in other_page) == (False, True)
+
+
+def test_a_change_that_may_be_wanted_has_its_command_and_a_split_that_is_off_its_own_link(
+    filled, latest
+):
+    finding = Finding(
+        kind=FaultKind.REPLACED,
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=9,
+        compared=18,
+    )
+    wanted = replace(latest, explanation=replace(published.explanation(), finding=finding))
+    off = replace(latest, reasons=(RunReason(kind=RunReasonKind.SPLIT_OFF),))
+    shown = [latest]
+    with browsing(application(filled, latest=lambda: shown, comparisons=watched)) as ask:
+        for newest, offers, splits in ((latest, 0, 0), (wanted, 1, 0), (off, 0, 1)):
+            shown[0] = newest
+            assert ("rankwatch accept home-feed --since" in ask(f"/alerts/{KEY}").text) == offers
+            assert ("See the users of both arms" in ask("/c/home-feed").text) == splits
 
 
 def test_what_ended_lately_is_said_with_what_it_was(filled, latest):

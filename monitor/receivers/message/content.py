@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from itertools import islice, zip_longest
 
 from monitor.alerts.incidents import reports_fault
-from monitor.alerts.leading_changes import find_first_step, sort_leads, weight_of
+from monitor.alerts.leading_changes import (
+    find_first_bad_slot,
+    find_first_step,
+    sort_leads,
+    weight_of,
+)
 from monitor.measures.presentation import explanation_title
 from monitor.model.alerts import Transition
 from monitor.model.explanation import (
-    MODEL_CHANGES,
     ExampleLists,
     Explanation,
     ExposedItem,
@@ -22,7 +25,7 @@ from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
+from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.model.urgency import Concern, find_concern, find_floor
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
@@ -172,7 +175,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
             _segments_of(message),
             _alerts_of(message),
             message.interval,
-            _find_first_bad_slot(message, leads[0], finding),
+            find_first_bad_slot(leads[0], message.starts, finding),
         ),
         examples=_example_lists(briefing),
     )
@@ -302,20 +305,6 @@ def _segments_of(message: Message) -> set[str]:
 
 def _alerts_of(message: Message) -> set[str]:
     return {change.alert for change in (*message.changes, *message.firing)}
-
-
-def _find_first_bad_slot(
-    message: Message, lead: Transition, finding: Finding | None
-) -> datetime | None:
-    """The first slot of a change that may be wanted. None if `find_first_step` does not say so."""
-    if lead.kind is RuleKind.CONDITION or lead not in message.starts:
-        return None
-    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
-    if finding is not None:
-        may_be_wanted = finding.kind in MODEL_CHANGES
-    if not may_be_wanted:
-        return None
-    return min(start.since for start in message.starts if start.kind is lead.kind)
 
 
 def _change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:

@@ -91,6 +91,7 @@ class FileComparison:
     # The users' distances from identical lists by the first metric, (n,). None without a value.
     distances: Floats | None
     shared: tuple[ArmScore, ...]  # by segment and arm, the share of users with the most common list
+    first_differs: Mapping[str, ArmScore]  # by segment, the share whose first item differs
     notes: tuple[str, ...]  # sentences about data that was left out
     id_mismatches: tuple[IdMismatch, ...]
 
@@ -152,6 +153,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
     notes += _write_longer(lists, k, slot)
+    first_differs = measure_arms(pairs, subset.segments, [parse_arm_metric(Lack.FIRST_DIFFERS)])
     return FileComparison(
         coverage=results.coverage,
         summaries=run.summaries,
@@ -162,6 +164,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         apart=break_down_changes(pairs, metrics[0], subset.segments),
         distances=_distances(metrics[0], subset.scores),
         shared=measure_arms(pairs, subset.segments, [parse_arm_metric(Lack.SHARED)]),
+        first_differs={score.segment: score for score in first_differs},
         notes=(*notes, *answers.lacks, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
 
-from monitor.alerts.leading_changes import find_first_step, find_lead
+from monitor.alerts.leading_changes import find_first_bad_slot, find_first_step, find_lead
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
@@ -19,6 +19,7 @@ from monitor.model.runs import LatestRun
 from monitor.model.urgency import Concern, find_concern
 from monitor.pipeline.delivery import brief_message
 from monitor.texts.actions import (
+    accept_command,
     acknowledge_command,
     show_command,
     silence_command,
@@ -51,6 +52,7 @@ class Incident:
     # These values are known only on pages that show what to do about a firing incident.
     lead: Transition | None = None  # the start of the most important firing alert
     first_step: str | None = None  # None if no fault is known
+    accept_since: datetime | None = None  # None if the change should not be accepted
 
     @property
     def silence_matchers(self) -> tuple[str, ...]:
@@ -66,6 +68,13 @@ class Incident:
     def acknowledge_command(self) -> str:
         """The command that acknowledges the firing alerts of the incident."""
         return acknowledge_command(self.comparison, self.segments, self.alerts)
+
+    @property
+    def accept_command(self) -> str | None:
+        """The command that accepts the change. None if it should not be accepted."""
+        if self.accept_since is None:
+            return None
+        return accept_command(self.comparison, self.accept_since)
 
     @property
     def urgency(self) -> str:
@@ -256,7 +265,13 @@ def _add_advice(
     concern = find_concern(firing_starts, explanation, latest.reasons)
     lead = find_lead(firing_starts, finding)
     first_step = find_first_step(lead, concern, finding)
-    return replace(incident, concern=concern, lead=lead, first_step=first_step)
+    return replace(
+        incident,
+        concern=concern,
+        lead=lead,
+        first_step=first_step,
+        accept_since=find_first_bad_slot(lead, firing_starts, finding),
+    )
 
 
 def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tuple[str, ...]:
