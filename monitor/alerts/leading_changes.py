@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import attrgetter
 
 from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
 from monitor.model.alerts import Transition
@@ -24,6 +25,17 @@ def sort_leads(changes: Iterable[Transition], finding: Finding | None) -> list[T
     if finding is None:
         return leads
     return sorted(leads, key=lambda lead: not (lead.is_start and reports_fault(lead, finding)))
+
+
+def find_lead(starts: Iterable[Transition], finding: Finding | None) -> Transition:
+    """Return the start that reports the fault of the run, or else the first one of the incident.
+
+    ``starts`` are those of the firing alerts of one incident, at least one.
+    """
+    leads = sort_leads(starts, finding)
+    if finding is not None and reports_fault(leads[0], finding):
+        return leads[0]
+    return min(leads, key=attrgetter("slot"))
 
 
 def weight_of(change: Transition) -> tuple[object, ...]:

@@ -32,8 +32,8 @@ ARM_GAPS_EXPLAINED = (
 )
 """What the column of the adjusted gaps means."""
 SPLIT_OFF_WARNING = (
-    "Do not use these values: the users are not split as planned. Repair the split first, and begin "
-    "the test again with a new `since`."
+    "Do not use these values: the users are not split as planned. First repair the cause. Only then "
+    "assign the users again, and set a new `since`."
 )
 """Pages say this above values of the lists if the users are not split as planned."""
 _OUTCOMES_EXPLAINED = (

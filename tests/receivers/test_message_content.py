@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import parse_command
-from factories import SLOT, transition
+from factories import DAY, SLOT, transition
 from messages import (
     BRITISH,
     EVERYBODY,
@@ -25,6 +25,7 @@ from messages import (
     repetition,
     start,
 )
+from monitor.alerts.leading_changes import find_lead
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.alerts import Removed
@@ -541,6 +542,10 @@ def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
     )
     assert found.changes[0].heading == "BaselineSharedList firing"
     assert found.title.startswith("BaselineSharedList and 2 other alerts firing")
+    # On pages it leads even if it began later. Else the first one does, although others are farther.
+    later = replace(shared, slot=shared.slot + DAY, value=1.0)
+    assert find_lead((other, later), finding) is later
+    assert find_lead((other, later), None) is other
     lasting = replace(shared, runbook_url="https://runbooks.test/shared")
     worse = message(
         EVERYBODY,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
 
-from monitor.alerts.leading_changes import find_first_bad_slot, find_first_step, sort_leads
+from monitor.alerts.leading_changes import find_first_bad_slot, find_first_step, find_lead
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
 from monitor.alerts.unmatched_names import find_unmatched_silences
 from monitor.model.alerts import AlertState, State, Transition
@@ -239,7 +239,7 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     )
 
 
-def read_firing(site: Site, latest: LatestRun, key: str) -> Incident | None:
+def read_firing_incident(site: Site, latest: LatestRun, key: str) -> Incident | None:
     """Return a firing incident with what to do about it. None if its changes were deleted."""
     changes = site.store.pages.incident(key).transitions
     firing: dict[str | None, AlertState] = {}
@@ -263,7 +263,7 @@ def _add_advice(
     explanation = latest.explanation
     finding = explanation.finding if explanation else None
     concern = find_concern(firing_starts, explanation, latest.reasons)
-    lead, *_ = sort_leads(firing_starts, finding)
+    lead = find_lead(firing_starts, finding)
     first_step = find_first_step(lead, concern, finding)
     return replace(
         incident,

@@ -21,7 +21,7 @@ from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, Sum
 from monitor.model.statistics import GAPS, parse_derived
 from monitor.model.unpaired import UnpairedFindings
 from monitor.texts.model_versions import write_changes
-from monitor.web.pages.alerts import Incident, read_ended, read_firing
+from monitor.web.pages.alerts import Incident, read_ended, read_firing_incident
 from monitor.web.pages.overview import (
     ComparisonRow,
     ComparisonState,
@@ -152,7 +152,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     firing_incident = None
     lead = None
     if latest is not None and incident is not None:
-        firing_incident = read_firing(site, latest, incident)
+        firing_incident = read_firing_incident(site, latest, incident)
     if firing_incident is not None:
         lead = firing_incident.lead
     grid = _read_grid(site, configured.family if configured else name)

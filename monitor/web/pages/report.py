@@ -33,7 +33,7 @@ MOST_USERS = 6
 _USER_RUNS = 40
 
 _FOR_SERVERS = re.compile(
-    r'<form\b.*?</form>|<a class="live".*?</a>| data-live=""| rel="(?:prev|next)"', re.DOTALL
+    r'<form\b.*?</form>|<span class="live">.*?</span>| data-live=""| rel="(?:prev|next)"', re.DOTALL
 )
 """The parts of pages that need a server: forms, some links, updates, keys for the next page.
 
