@@ -204,11 +204,8 @@ def churn(
     return replaced
 
 
-_TIMES_USUAL = 36
-_TIMES_IN_FULL = 40
+_TIMES_OTHERS = 40
 _CHANGED_MOST = 5
-_FEW_LISTS = 10
-_TINY = 1e-9
 FIRST = 3
 """`is_top_reversed` compares this many items at the top of each list."""
 _TOP = 5
@@ -265,29 +262,26 @@ def largest_jump(before: Codes, now: Codes, items: int) -> int:
 
 
 def weigh_changes(before: Integers, now: Integers) -> Floats:
-    """Weigh each item's change of its number of users: float64 (items,), from 0 to the change.
+    """Weigh each item's change of its number of users: float64 (items,), at least 0.
 
-    A change from a to b users has the size (b - a)^2 / (a + b + `_FEW_LISTS`). It counts only if it
-    is more than `_TIMES_USUAL` times the usual size, and in full from `_TIMES_IN_FULL` times on. So
-    a change of all items has hardly any weight.
+    The weight of a change from a to b users is (b - a)^2 / (a + b), minus `_TIMES_OTHERS` times the
+    mean weight of the changes of other items. These are all items but the `_CHANGED_MOST` items
+    with the largest changes. So a change of all items has hardly any weight. If a few items are new
+    or gone, their weights are nearly the numbers of their users.
 
-    The usual size is the sum of all (b - a)^2 divided by the sum of all a + b. The `_CHANGED_MOST`
-    items with the largest changes count as if they had changed like the next item.
-
-    On 52 healthy days of real lists of about 690 users, the largest change is at most 19 times the
-    usual size. If 7 % of these users get an item that 60 others have, it is 41 times this size. In
-    the benchmark `calibration`, 30 in place of 36 caused half of the false alerts with 5,000 users.
+    On 52 healthy days of real lists (all users and two segments) the largest change is at most 36
+    times the mean. If an item vanishes from the lists of 59 of 711 users, its weight is 48 users.
+    In the benchmark `calibration` a lower factor caused half of the false alerts.
     """
-    changes = np.abs(now - before)
+    squares = (now - before) ** 2
     users = now + before
-    sizes = changes**2 / (users + _FEW_LISTS)
-    next_item = max(0, len(sizes) - _CHANGED_MOST - 1)
-    largest = np.partition(sizes, next_item)[next_item] if len(sizes) else 0.0
-    capped = np.minimum(sizes, largest)
-    usual = (capped * (users + _FEW_LISTS)).sum() / max(1, users.sum())
-    part = (sizes / max(usual, _TINY) - _TIMES_USUAL) / (_TIMES_IN_FULL - _TIMES_USUAL)
-    weighed: Floats = changes * np.clip(part, 0.0, 1.0)
-    return weighed
+    is_other = np.ones(len(squares), dtype=np.bool_)
+    if len(squares):
+        first = max(0, len(squares) - _CHANGED_MOST)
+        is_other[np.argpartition(squares, first)[first:]] = False
+    of_others = squares[is_other].sum() / max(1, users[is_other].sum())
+    weighed: Floats = squares / np.maximum(users, 1) - _TIMES_OTHERS * of_others
+    return np.maximum(weighed, 0.0)
 
 
 def largest_group(numbers: Integers) -> int:
