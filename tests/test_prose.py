@@ -1,4 +1,4 @@
-"""The documentation is written as STYLE asks: short sentences, plain verbs, one word for one idea."""
+"""The documentation is written in plain English: short sentences, plain verbs, one word for one idea."""
 
 import re
 from pathlib import Path

@@ -45,7 +45,7 @@ _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_CHARACTERS = 1000
 
-_SENT = DeliveryStatus.PENDING
+_TO_SEND = DeliveryStatus.PENDING
 _HELD = DeliveryStatus.HELD
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
@@ -294,7 +294,7 @@ class Dispatch:
         # An end waits for the other alerts of its incident, so starts are decided first.
         for delivery in sorted(deliveries, key=attrgetter("transition.is_end")):
             decision = self._decide(delivery, frozenset(delivered))
-            if decision.status is _SENT:
+            if decision.status is _TO_SEND:
                 delivered.add(delivery.transition.dedup_key)
             decisions.append(decision)
         return tuple(sorted(decisions, key=attrgetter("delivery.transition_id")))
@@ -336,11 +336,11 @@ class Dispatch:
         if why_dropped is not None:
             return Decision(delivery, DeliveryStatus.DROPPED, why_dropped)
         if change.is_acknowledgement:
-            return Decision(delivery, _SENT)
+            return Decision(delivery, _TO_SEND)
         reason = self.why_held(change)
         if reason is None and not is_delivered and change.dedup_key in self.snapshot.acknowledged:
             reason = ACKNOWLEDGED
-        return Decision(delivery, _SENT if reason is None else _HELD, reason)
+        return Decision(delivery, _TO_SEND if reason is None else _HELD, reason)
 
     def _why_dropped(self, change: Transition, *, is_delivered: bool) -> str | None:
         """Return why the change is never sent. None if it may be sent."""
@@ -361,7 +361,7 @@ class Dispatch:
             for start in self.snapshot.firing:
                 if start.incident == name and start.dedup_key in delivered:
                     return Decision(delivery, _HELD, write_waiting_end(start.alert))
-        return Decision(delivery, _SENT)
+        return Decision(delivery, _TO_SEND)
 
     def _inhibited(self, start: Transition) -> str | None:
         """Return why the start waits for an alert on a condition. None if it does not."""

@@ -38,7 +38,7 @@ from monitor.storage.rows import is_sqlite
 from monitor.storage.tables.run_tables import runs, scores
 from monitor.storage.transactions import Database
 
-LOCK_WAIT_S = 2.0
+PARTITION_LOCK_WAIT_S = 2.0
 """The longest wait for the lock that is needed to create or drop a partition.
 
 All other users of the table wait meanwhile.
@@ -234,7 +234,7 @@ def _try_step(database: Database, step: Callable[[Connection], _Result]) -> _Res
     The error is returned and not raised, because `Database` would report it as an outage.
     """
     with database.write() as connection:
-        connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+        connection.execute(text(f"SET LOCAL lock_timeout = {PARTITION_LOCK_WAIT_S * 1000:.0f}"))
         try:
             with connection.begin_nested():
                 return step(connection)

@@ -45,7 +45,7 @@ def other(url):
 @pytest.fixture
 def short(monkeypatch):
     """Nobody waits for long for the others."""
-    monkeypatch.setattr(partitions, "LOCK_WAIT_S", 0.1)
+    monkeypatch.setattr(partitions, "PARTITION_LOCK_WAIT_S", 0.1)
 
 
 def name(days):

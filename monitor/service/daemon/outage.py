@@ -31,7 +31,7 @@ ALERT = "DatabaseAway"
 COMPARISON = "rankwatch"
 """Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
-PAUSE_S = 30.0
+RETRY_PAUSE_S = 30.0
 """The pause after a failed attempt to send a message."""
 REFUSED_PAUSE_S = 600.0
 """The pause after a permanent rejection. Because outages are important, rankwatch tries again."""
@@ -279,7 +279,7 @@ class OutageAlert:
         self, state: _ReceiverState, message: Message, error: DeliveryError
     ) -> None:
         """Remember what the receiver may have got, and when to send again."""
-        pause_s = REFUSED_PAUSE_S if error.permanent else PAUSE_S
+        pause_s = REFUSED_PAUSE_S if error.permanent else RETRY_PAUSE_S
         pause_s = max(pause_s, error.retry_after_s or 0.0)
         state.rests_until_s = self.database.clock.monotonic() + pause_s
         if error.may_be_known:

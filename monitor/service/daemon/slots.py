@@ -50,7 +50,7 @@ def count_skipped(
     return reasons
 
 
-PAUSE_S = 60.0
+LONGEST_PAUSE_S = 60.0
 """After a longer pause the time starts again, because the process or its leadership paused."""
 
 
@@ -81,12 +81,12 @@ class StalenessMonitor:
 
         Returns the names of the comparisons whose alerts changed.
 
-        A thread of the leader calls this at least every PAUSE_S seconds.
+        A thread of the leader calls this at least every LONGEST_PAUSE_S seconds.
         """
         now = self.clock.now()
         now_s = self.clock.monotonic()
         # A clock was set, or the machine was suspended.
-        if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
+        if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > LONGEST_PAUSE_S:
             self.watched_since.clear()
         self.looked_s = now_s
         by_name = {each.comparison: each for each in latest}
