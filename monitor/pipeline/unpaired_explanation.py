@@ -106,6 +106,8 @@ def explain_unpaired(
 
     None if no user was compared or no metric was measured.
     """
+    if metric is None:
+        return None
     series = DerivedMetric.SELF_GAP.of(str(metric))
     gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
     if ALL not in gaps:
@@ -114,15 +116,18 @@ def explain_unpaired(
     error = gaps[ALL].standard_error or 0.0
     is_clear = abs(amounts[ALL]) >= CLEAR_DROP * error
     finding = _find_fault(users)
-    arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
-    segment = _leading_segment(gaps)
     if finding is not None:
         arm = finding.arms[0]
         segment = finding.segment
-    batch = users.subset.pairing.batch
+    else:
+        # A gap above 0 means that the candidate's users moved farther.
+        arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
+        segment = _leading_segment(gaps)
+    # The pair of a user has the list of before as the baseline, and the list of now.
+    lists_now = users.subset.pairing.batch.candidate
     shift = compare_exposure(
-        batch.candidate[users.rows(Arm.BASELINE, segment)],
-        batch.candidate[users.rows(Arm.CANDIDATE, segment)],
+        lists_now[users.rows(Arm.BASELINE, segment)],
+        lists_now[users.rows(Arm.CANDIDATE, segment)],
         SHOWN_ITEMS,
         users.name_item,
     )
