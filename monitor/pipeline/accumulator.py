@@ -30,7 +30,7 @@ from monitor.model.rankings import (
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
-from monitor.model.runs import Findings, Scores
+from monitor.model.runs import MeasuredRun, Scores
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import SourceAnswers
@@ -232,10 +232,10 @@ class RunAccumulator:
         slot: datetime,
         weights: ItemWeights | None = None,
         relevance: RelevanceTable | None = None,
-    ) -> tuple[Findings, Subset]:
+    ) -> tuple[MeasuredRun, Subset]:
         """Return what was measured of all users, and the subset.
 
-        The findings leave out metrics that failed for some users. The subset is paired with these
+        Metrics that failed for some users are left out. The subset is paired with these
         weights and this relevance.
         """
         measuring = self._comparison.measuring
@@ -255,14 +255,14 @@ class RunAccumulator:
             count = measuring.evidence_users
             evidence += ordinary_evidence(users, by_user, median, count, part.failed)
         stores_lists = measuring.keep_lists is not Keep.NONE
-        findings = replace(
+        measured = replace(
             part.find_facts(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
             lists=stored_lists(users, self._segments) if stores_lists else None,
         )
-        return findings, subset
+        return measured, subset
 
     def _pair_subset(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Subset:
         """Return the subset, paired with these weights and this relevance."""

@@ -227,7 +227,7 @@ class OutboxSender:
 
     def _give_back(self, deliveries: Iterable[Delivery], at: datetime) -> None:
         """Record deliveries that were not tried as pending. They are due again ``at`` this time."""
-        self._record([*deliveries], DeliveryStatus.PENDING, again=at)
+        self._record([*deliveries], DeliveryStatus.PENDING, next_attempt_at=at)
 
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
         """Return the object that decides on these changes now."""
@@ -328,7 +328,7 @@ class OutboxSender:
             return None
         # The largest number of attempts counts, so that new deliveries do not shorten the wait.
         attempts = max(delivery.attempts for delivery in deliveries)
-        again = next_notification_at(
+        next_attempt_at = next_notification_at(
             attempts,
             now=self.clock.now(),
             draw=self.draw(),
@@ -339,9 +339,9 @@ class OutboxSender:
             DeliveryStatus.PENDING,
             reason=str(error),
             may_be_known=error.may_be_known,
-            again=again,
+            next_attempt_at=next_attempt_at,
         )
-        return Pause(until=again, asked_s=asked_pause_s(error.retry_after_s))
+        return Pause(until=next_attempt_at, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         """Repeat the alerts of one comparison that are due. Returns their number.
@@ -363,11 +363,13 @@ class OutboxSender:
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
         for message in _compose_messages(repeated.values(), dispatch.snapshot):
             if self.is_sole_sender():
-                again = replace(message, changes=(), firing=message.changes, is_repetition=True)
+                repetition = replace(
+                    message, changes=(), firing=message.changes, is_repetition=True
+                )
                 # A repetition that may have arrived keeps its key. Other repetitions get a new key.
-                again = replace(again, key=message_key(again, now))
-                deliveries = [repeated[_change_key(change)] for change in again.firing]
-                self._send_again(again, deliveries, every)
+                repetition = replace(repetition, key=message_key(repetition, now))
+                deliveries = [repeated[_change_key(change)] for change in repetition.firing]
+                self._send_again(repetition, deliveries, every)
         return len(repeated)
 
     def _send_again(
@@ -413,19 +415,19 @@ class OutboxSender:
         status: DeliveryStatus,
         *,
         reason: str | None = None,
-        again: datetime | None = None,
+        next_attempt_at: datetime | None = None,
         may_be_known: bool = False,
     ) -> None:
         """Record the status of these deliveries, and count the outcomes of attempts.
 
-        ``again`` is when a pending delivery is tried again. Held deliveries are decided again after
-        `RECHECK_AFTER`.
+        A pending delivery is tried again at ``next_attempt_at``. Held deliveries are decided again
+        after `RECHECK_AFTER`.
         """
         if not deliveries:
             return
         now = self.clock.now()
         if status is DeliveryStatus.HELD:
-            again = now + RECHECK_AFTER
+            next_attempt_at = now + RECHECK_AFTER
         repeat_at = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
@@ -441,7 +443,7 @@ class OutboxSender:
                 at=now,
                 status=status,
                 reason=reason,
-                next_attempt_at=again,
+                next_attempt_at=next_attempt_at,
                 may_be_known=is_uncertain,
                 message_key=delivery.message_key if is_uncertain else None,
                 fallback=None if delivery.transition.is_end else fallback,

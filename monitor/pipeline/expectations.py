@@ -28,7 +28,7 @@ from monitor.model.rules import (
     is_learned,
     judged_series,
 )
-from monitor.model.runs import Findings
+from monitor.model.runs import MeasuredRun
 from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, ListTrait
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
@@ -104,7 +104,7 @@ def needs_recent(comparison: Comparison) -> bool:
 
 def compute_expectations(
     comparison: Comparison,
-    findings: Findings,
+    measured: MeasuredRun,
     past: Sequence[PastRun],
     states: Sequence[AlertState],
     accepted: Sequence[Transition] = (),
@@ -119,10 +119,10 @@ def compute_expectations(
     - runs of an ``accepted`` level,
     - runs of another model, which has its own normal.
     """
-    rows = findings.coverage.rows if findings.coverage else ()
+    rows = measured.coverage.rows if measured.coverage else ()
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(findings.summaries, rows if learns_coverage else (), findings.arm_scores)
+    figures = Figures.of(measured.summaries, rows if learns_coverage else (), measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = []
@@ -132,12 +132,12 @@ def compute_expectations(
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
-    if is_holiday(findings.slot):
+    if is_holiday(measured.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
     is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        learned = _find_past_of_models(learned.runs, findings)
+        learned = _find_past_of_models(learned.runs, measured)
     past = learned.runs
     alpha = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, past)
@@ -147,19 +147,19 @@ def compute_expectations(
     is_last_of_model = np.isin(np.arange(len(past)) + 1, learned.starts)
     resets = past_alerts.firing | is_last_of_model[:, np.newaxis]
     evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
-    levels = _find_accepted(past, [change for change in accepted if change.at <= findings.slot])
+    levels = _find_accepted(past, [change for change in accepted if change.at <= measured.slot])
     # The level of new models is accepted with their first run.
     levels += [(start, start + 1) for start in learned.starts]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
         accepted=sorted(levels),
-        settled=_runs_of_a_new_normal(past, findings.slot),
+        settled=_runs_of_a_new_normal(past, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(past, findings.slot),
+        phases=rule_series.find_phases(past, measured.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
@@ -200,7 +200,7 @@ class _ModelPast:
     note: str = ""
 
 
-def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelPast:
+def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _ModelPast:
     """Select the past runs from which a run of these models can learn.
 
     All runs before the first run of the current models are selected, because they show how much
@@ -210,7 +210,7 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     The first run of new models is not judged, so no run is selected. It is judged only if the
     models changed in the last run too. The second run is judged by the first.
     """
-    *models, current = _name_models(past, findings)
+    *models, current = _name_models(past, measured)
     is_new_model = current not in models
     first = len(models) if is_new_model else models.index(current)
     rows = [row for row, names in enumerate(models) if row < first or names == current]
@@ -220,33 +220,33 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
         if models[rows[place]] != models[rows[place - 1]]:
             starts.append(place)
     if runs and is_new_model and len(runs) - 1 not in starts:
-        change = _describe_models(findings, past[-1])
+        change = _describe_models(measured, past[-1])
         return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
     note = ""
     if starts and len(runs) - starts[-1] < SETTLED_RUNS:
         last_of_old = runs[starts[-1] - 1]
         first_of_new = runs[starts[-1]]
         since = format_instant(first_of_new.slot)
-        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, last_of_old)}"
+        note = f"{NEW_NORMAL} {since}: {_describe_models(measured, last_of_old)}"
     return _ModelPast(runs=runs, starts=starts, note=note)
 
 
-def _name_models(past: Sequence[PastRun], findings: Findings) -> list[tuple[str | None, ...]]:
+def _name_models(past: Sequence[PastRun], measured: MeasuredRun) -> list[tuple[str | None, ...]]:
     """Return the names of both arms' models in each past run, and in this run, which is the last.
 
     A run without names of models gets the names of the next run that has names.
     """
     newest_first: list[tuple[str | None, ...]] = []
     names: dict[Arm, str | None] = dict.fromkeys(Arm)
-    for models in (findings.models, *(run.models for run in reversed(past))):
+    for models in (measured.models, *(run.models for run in reversed(past))):
         for arm, model in (models or {}).items():
             names[arm] = model.now or names[arm]
         newest_first.append(tuple(names.values()))
     return newest_first[::-1]
 
 
-def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(write_model_changes(findings.models, findings.slot, before.slot))
+def _describe_models(measured: MeasuredRun, before: PastRun) -> str:
+    return " and ".join(write_model_changes(measured.models, measured.slot, before.slot))
 
 
 def _find_past_alerts(

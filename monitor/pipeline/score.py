@@ -191,18 +191,20 @@ def _measure_floor(
     that need relevance are left out. So are metrics that need scores or weights if one of the lists
     has none. The result is empty if there are no second lists.
     """
-    if users.again is None:
+    if users.second_baseline is None:
         return {}
-    again = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
-    usable = [metric for metric in metrics if can_score(metric, again.batch)]
+    second_baseline = pair_users(
+        users.panel, users.baseline, users.second_baseline, k, item_weights=users.weights
+    )
+    usable = [metric for metric in metrics if can_score(metric, second_baseline.batch)]
     if not usable:
         return {}
-    scores = score_all(again.batch, usable, failed=failed)
+    scores = score_all(second_baseline.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
         # The two pairings leave out different users. So the scores are first put in panel order.
         by_panel_row = np.full(len(users.panel), np.nan)
-        by_panel_row[again.panel_rows] = values
+        by_panel_row[second_baseline.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]
     return floor
 
