@@ -15,9 +15,9 @@ from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import (
     ABOUT_ORDER,
     OF_SIMILARITY,
-    SIMILAR,
+    SIMILAR_LISTS,
     CoverageShare,
-    Lack,
+    ListTrait,
     parse_derived,
 )
 from monitor.pipeline.score import means_too_similar
@@ -38,7 +38,7 @@ _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
 _OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
 """A new training of a model can look like these faults."""
-_FAULT_OF_LACK = {Lack.ALIKE: FaultKind.ALIKE, Lack.INTERLEAVED: FaultKind.INTERLEAVED}
+_FAULT_OF_TRAIT = {ListTrait.ALIKE: FaultKind.ALIKE, ListTrait.INTERLEAVED: FaultKind.INTERLEAVED}
 _OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
 """Faults that change the first items of lists."""
 
@@ -93,7 +93,7 @@ def name_similar(
     - It has found another fault, or more than half as many of these lists.
     - Alerts on less similar lists begin too.
     """
-    rises = [start for start in starts if _is_about(start, SIMILAR)]
+    rises = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
     if explanation is None or not rises or any(map(_is_drop, starts)):
         return explanation
     findings = [_find_similar(start, explanation.paired) for start in find_leads(rises)]
@@ -117,7 +117,7 @@ def _find_similar(start: Transition, compared: int) -> Finding:
     share = ((start.value or 0.0) - normal) / (1 - normal)
     users = round(share * start.users)
     return Finding(
-        kind=_FAULT_OF_LACK[CoverageShare.parse(start.statistic).lack],
+        kind=_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
         arms=(Arm.CANDIDATE,),
         segment=start.segment,
         segment_share=share,
@@ -172,9 +172,9 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
-def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
-    """Return whether the alert is on the share of users that lack one of these things."""
-    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+def _is_about(start: Transition, traits: tuple[ListTrait, ...]) -> bool:
+    """Return whether the alert is on the share of users whose lists have one of these traits."""
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(traits)
 
 
 def _is_rise(start: Transition) -> bool:

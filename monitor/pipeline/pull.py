@@ -42,10 +42,10 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
-T = TypeVar("T")
+_T = TypeVar("_T")
 _NOTHING = Memory()
 _LEAST_TIMEOUT_S = 0.001
-GRACE_S = 2.0
+SOURCE_GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
 
 
@@ -150,7 +150,7 @@ class SourceAnswers:
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
     - ``measured`` yields parts of the run, if the source measures users where their lists are.
       In this case ``batches`` yields nothing.
-    - ``lacks`` are sentences about inputs that could not be read.
+    - ``unread_inputs`` are sentences about inputs that could not be read.
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
@@ -158,13 +158,14 @@ class SourceAnswers:
       lists or the noise floor's lists.
     - ``scored`` is called with the scores of each batch before the next batch is read.
 
-    While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow. See `add`.
+    While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
+    `add`.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]] = lambda _: iter(())
     measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
-    lacks: list[str]
+    unread_inputs: list[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
@@ -174,7 +175,7 @@ class SourceAnswers:
 
     def add(self, further: SourceAnswers) -> None:
         """Add what was found while further users were asked. Their batches are not added."""
-        _add_new(self.lacks, further.lacks)
+        _add_new(self.unread_inputs, further.unread_inputs)
         _add_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
@@ -182,7 +183,7 @@ class SourceAnswers:
             self.gaps.setdefault(name, []).extend(gaps)
 
 
-def _add_new(items: list[T], further: Iterable[T]) -> None:
+def _add_new(items: list[_T], further: Iterable[_T]) -> None:
     """Append the further items that are not in the list yet."""
     for item in further:
         if item not in items:
@@ -209,18 +210,18 @@ def join_all(
         max_segment_values=measuring.max_segment_values,
         shows_examples=arms.pseudonyms is None,
     )
-    deadline = Deadline.after(request.timeout_s + GRACE_S)
+    deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
         failures = (weights.wait(deadline, late), relevance.wait(deadline, late))
-        lacks = list(filter(None, failures))
-        _add_new(lacks, joined.lacks)
-        _add_new(lacks, arms.describe(relevance.unreadable))
+        unread_inputs = list(filter(None, failures))
+        _add_new(unread_inputs, joined.unread_inputs)
+        _add_new(unread_inputs, arms.describe(relevance.unreadable))
 
         def add_unreadable() -> None:
             # What cannot be read is known only after the last user.
-            _add_new(lacks, arms.describe(joined.unreadable))
+            _add_new(unread_inputs, arms.describe(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
@@ -236,7 +237,7 @@ def join_all(
 
         answers = SourceAnswers(
             asked=joined.asked,
-            lacks=lacks,
+            unread_inputs=unread_inputs,
             weights=weights.answer,
             relevance=relevance.answer,
         )
@@ -277,7 +278,7 @@ def pull_all(
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
-    deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
+    deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
     calls: dict[Arm, AskedSource[Pull]] = {}
@@ -301,7 +302,7 @@ def pull_all(
         call.wait(deadline, late)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
+    unread_inputs = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for pull_of_arm in pulls.values():
         unreadable += pull_of_arm.unreadable
@@ -318,7 +319,9 @@ def pull_all(
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
     unreadable_notes = arms.describe(unreadable)
-    lacks += [describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()]
+    unread_inputs += [
+        describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()
+    ]
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
@@ -334,7 +337,7 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=[*filter(None, lacks), *unreadable_notes],
+        unread_inputs=[*filter(None, unread_inputs), *unreadable_notes],
         doubts=[] if doubt is None else [doubt],
         gaps=gaps,
         weights=weights.answer,
@@ -371,7 +374,7 @@ def _request(
     )
 
 
-def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
+def ask_in_time(read: Callable[[], _T], timeout_s: float, late: str) -> _T:
     """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
@@ -388,7 +391,7 @@ def _ask_extras(
     )
 
 
-class AskedSource(Generic[T]):
+class AskedSource(Generic[_T]):
     """A source that is read in the background. If the source is None, there is no answer.
 
     - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.
@@ -399,11 +402,11 @@ class AskedSource(Generic[T]):
         self,
         what: str,
         source: S | None,
-        read: Callable[[S], T | None],
+        read: Callable[[S], _T | None],
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
-        self.answer: T | None = None
+        self.answer: _T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE
         self.took_s = inf
@@ -413,7 +416,7 @@ class AskedSource(Generic[T]):
         if source is not None:
             self._call = BackgroundCall(partial(self._read, source, read), name=what)
 
-    def _read(self, source: S, read: Callable[[S], T | None]) -> T | None:
+    def _read(self, source: S, read: Callable[[S], _T | None]) -> _T | None:
         begun_at = time.monotonic()
         try:
             return read(source)

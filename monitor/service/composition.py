@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.alerts.state_machine import INSTALLATION, retire_alerts
+from monitor.alerts.state_machine import INSTALLATION_LABEL, retire_alerts
 from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
@@ -277,7 +277,7 @@ def _complete_comparison(
     """
     label = {}
     if settings.installation is not None:
-        label = {INSTALLATION: settings.installation}
+        label = {INSTALLATION_LABEL: settings.installation}
     rules = []
     for rule in comparison.judging.rules:
         runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))
@@ -391,8 +391,8 @@ class TitleCache:
         watched = self._wiring().watched.get(comparison)
         if watched is None:
             return
-        titles, trouble = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
-        if trouble is not None:
+        titles, failure = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
+        if failure is not None:
             self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
         if len(self._titles) + len(titles) > _MOST:
             self._titles.clear()  # the cache must not grow for ever

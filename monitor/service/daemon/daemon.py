@@ -36,8 +36,13 @@ from monitor.service.composition import (
 )
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
-from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
+from monitor.service.daemon.outage import (
+    DATABASE_AWAY,
+    OutageAlert,
+    OutageMonitor,
+    database_away,
+    open_in_time,
+)
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
@@ -437,9 +442,9 @@ class Daemon:
             self.store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
-        trouble = self._role.leadership.trouble
-        if trouble is not None:
-            return trouble
+        database_error = self._role.leadership.database_error
+        if database_error is not None:
+            return database_error
         if self._jobs.latest.all is None:
             return "nothing has been read from the database yet"
         return None

@@ -9,12 +9,12 @@ from functools import partial
 
 import structlog
 
-from monitor.alerts.state_machine import INSTALLATION
+from monitor.alerts.state_machine import INSTALLATION_LABEL
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
-from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.model.errors import DatabaseError, DatabaseErrorKind, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
@@ -23,11 +23,11 @@ from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
 """If an outage begins sooner after the last one, both are treated as one outage."""
-UNREAD = timedelta(minutes=1)
+HANGS_AFTER = timedelta(minutes=1)
 """If nothing was read for this time (four refreshes), pages report that the database hangs."""
 OPENING = timedelta(seconds=20)
 """The time limit for opening the database. The driver's connection timeout is shorter."""
-ALERT = "DatabaseAway"
+DATABASE_AWAY = "DatabaseAway"
 COMPARISON = "rankwatch"
 """Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
@@ -49,7 +49,7 @@ class Outage:
     since_s: float
     began_s: float  # when the last of these outages began, by the steady clock
     reason: str  # the first error
-    trouble: DatabaseTrouble
+    kind: DatabaseErrorKind
 
     @property
     def may_have_cost_runs(self) -> bool:
@@ -58,7 +58,7 @@ class Outage:
         If the database rejected a statement, it would reject the statement again. So these runs are
         not retried.
         """
-        return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
+        return self.kind not in {DatabaseErrorKind.OTHER, DatabaseErrorKind.SCHEMA}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class OutageMonitor:
 
         The first error begins an outage. A conflict between writers begins none.
         """
-        self.publisher.database_failed(error.trouble)
+        self.publisher.database_failed(error.kind)
         # If writers conflict, the database works.
-        if error.trouble is DatabaseTrouble.CONFLICT:
+        if error.kind is DatabaseErrorKind.CONFLICT:
             return
         with self._lock:
             self.failures += 1
@@ -97,7 +97,7 @@ class OutageMonitor:
                 since_s=now_s,
                 began_s=now_s,
                 reason=str(error),
-                trouble=error.trouble,
+                kind=error.kind,
             )
             if last is not None:
                 outage = replace(outage, since=last.since, since_s=last.since_s)
@@ -107,7 +107,7 @@ class OutageMonitor:
 
     def hung(self, reason: str) -> None:
         """Record that the database does not answer."""
-        self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
+        self.failed(DatabaseError(reason, permanent=False, kind=DatabaseErrorKind.HUNG))
 
     @property
     def lasting(self) -> Outage | None:
@@ -137,10 +137,10 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """Return the outage to show on pages: an error, or no read for the time `UNREAD`."""
+    """Return the outage to show on pages: an error, or no read for the time `HANGS_AFTER`."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
-    if read_at is not None and now - read_at > UNREAD:
+    if read_at is not None and now - read_at > HANGS_AFTER:
         return DatabaseAway(since=read_at, reason=None, read_at=read_at)
     return None
 
@@ -242,7 +242,7 @@ class OutageAlert:
             receiver.send(message, now=now)
         except DeliveryError as error:
             self._remember_failure(state, message, error)
-            publisher.count("delivery_errors_total", name, error.trouble)
+            publisher.count("delivery_errors_total", name, error.kind)
             publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
                 "receiver not notified of the outage",
@@ -303,11 +303,11 @@ def compose_outage_start(
     # The key depends only on the database. So if several daemons send this alert, a receiver shows
     # one alert. The installation's id cannot be part of the key, because it is stored in the
     # database.
-    name = " ".join(filter(None, (ALERT, place, installation)))
+    name = " ".join(filter(None, (DATABASE_AWAY, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
         comparison=COMPARISON,
-        alert=ALERT,
+        alert=DATABASE_AWAY,
         segment="all",
         slot=outage.since,
         at=now,
@@ -325,7 +325,7 @@ def compose_outage_start(
         since=min(outage.since, now),
         dedup_key=key,
         incident=key,
-        labels={} if installation is None else {INSTALLATION: installation},
+        labels={} if installation is None else {INSTALLATION_LABEL: installation},
     )
 
 
@@ -345,7 +345,7 @@ def compose_outage_end(start: Transition, now: datetime, place: str) -> Transiti
 
 def _outage_message(change: Transition, *, is_repetition: bool = False) -> Message:
     return Message(
-        incident=change.incident or ALERT,
+        incident=change.incident or DATABASE_AWAY,
         comparison=COMPARISON,
         severity=Severity.CRITICAL,
         changes=() if is_repetition else (change,),

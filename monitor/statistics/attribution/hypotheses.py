@@ -13,7 +13,7 @@ from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
-    BINS,
+    SHARE_BINS,
     Habit,
     Outliers,
     bin_lists,
@@ -69,7 +69,7 @@ _FEW = 3
 # Items count as removed if they filled at least this share of all places in the former lists.
 _LEAST_REMOVED = 0.02
 # Only items that were in at least this many lists are counted for this share.
-_LISTED = 10
+_LEAST_LISTS_OF_ITEM = 10
 # A single item may disappear on any day, so at least this many must have disappeared.
 _LEAST_ITEMS = 2
 # If such items were removed, rarer items are searched too. They must have been in at least this
@@ -129,7 +129,7 @@ class Scene:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspicion:
+class Hypothesis:
     """A fault that one arm may have, and the users that it hit."""
 
     kind: FaultKind
@@ -142,15 +142,15 @@ class Suspicion:
     detail: Mapping[str, float] = field(default_factory=dict)
 
 
-def find_suspicions(scene: Scene) -> list[Suspicion]:
+def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
-    suspicions = [_find_shared_list(scene, arm) for arm in Arm]
+    hypotheses = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         similar = [_find_similar(scene, kind) for kind in SIMILAR_FAULTS]
-        suspicions += similar
+        hypotheses += similar
         if not any(each is not None and each.hit.mean() >= _MANY_ALIKE for each in similar):
-            suspicions.append(_find_all_alike(scene, scene.changes))
-    suspicions += [_find_cut_short(scene, arm) for arm in Arm]
+            hypotheses.append(_find_all_alike(scene, scene.changes))
+    hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
             _find_stale,
@@ -160,11 +160,11 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
             _find_replaced,
             _find_reordered,
         ):
-            suspicions += [find(scene, scene.changes, arm) for arm in Arm]
-    if not any(suspicions):
+            hypotheses += [find(scene, scene.changes, arm) for arm in Arm]
+    if not any(hypotheses):
         # A few users with one list prove little, so they are searched only if nothing was found.
-        suspicions = [_find_few_sharing(scene, arm) for arm in Arm]
-    return [suspicion for suspicion in suspicions if suspicion is not None]
+        hypotheses = [_find_few_sharing(scene, arm) for arm in Arm]
+    return [hypothesis for hypothesis in hypotheses if hypothesis is not None]
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
@@ -176,7 +176,7 @@ def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
     return gains - losses >= max(least, _MORE * math.sqrt(gains + losses))
 
 
-def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users of the arm with a list that many users have.
 
     There are two tests. The result is that of the test that finds more users. It is None if
@@ -195,26 +195,26 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
-    suspicions = []
+    hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
     if _is_increase(newly_shared, no_longer_shared, least):
         everybody = np.ones(len(codes), dtype=bool)
-        suspicion = Suspicion(
+        hypothesis = Hypothesis(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
         )
-        suspicions.append(suspicion)
+        hypotheses.append(hypothesis)
     if scene.bins:
         above_usual = _find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
-            suspicions.append(above_usual)
-    if not suspicions:
+            hypotheses.append(above_usual)
+    if not hypotheses:
         return None
-    largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
+    largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
     return _describe_shared(scene, largest, group)
 
 
-def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find a few users with one list of popular items. None if any users shared a list before."""
     if scene.changes is None:
         return None
@@ -225,26 +225,26 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
-    few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
-    suspicion = _describe_shared(scene, few, group)
-    return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
+    few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    hypothesis = _describe_shared(scene, few, group)
+    return hypothesis if hypothesis.detail["popular"] >= _MOST_COMMON else None
 
 
-def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
-    """Return the suspicion of shared lists with its ``detail``, which describes the lists.
+def _describe_shared(scene: Scene, hypothesis: Hypothesis, group: Integers) -> Hypothesis:
+    """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
 
     The detail has the number of shared lists, and the share of popular items in the most common
     one. ``group`` has a number for each user (see `number_common_lists`).
     """
-    codes, _ = scene.batch.of(suspicion.arm)
-    hit_groups = group[suspicion.hit]
+    codes, _ = scene.batch.of(hypothesis.arm)
+    hit_groups = group[hypothesis.hit]
     most_common = np.bincount(hit_groups).argmax()
-    first_user = int(np.argmax(suspicion.hit & (group == most_common)))
+    first_user = int(np.argmax(hypothesis.hit & (group == most_common)))
     detail = {
         "lists": float(len(np.unique(hit_groups))),
-        "popular": _share_popular(codes[first_user], scene, suspicion.arm),
+        "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
     }
-    return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
+    return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
 def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -258,7 +258,7 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
+def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     """Find users whose lists are like the other arm's now, and were not in the earlier run.
 
     The arm whose lists changed more is at fault. None if there are hardly more such users than
@@ -295,7 +295,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     hit[newly_similar_first[:hit_users]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=_changed_more(scene, hit),
         hit=hit,
@@ -304,10 +304,10 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     )
 
 
-def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     """Suspect that the lists of all users became more similar, if those of most users did.
 
-    If nearly all lists look interleaved, the suspicion is that they are interleaved. None if the
+    If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
     mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
@@ -326,7 +326,7 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     if looks_interleaved[known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=_changed_more(scene, known),
         hit=known,
@@ -338,7 +338,8 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
 
-    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to 2 `BINS`.
+    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to
+    2 `SHARE_BINS`.
     """
     # `OwnLists` compares any two lists of a user. Here they are those of both arms.
     lists = OwnLists(
@@ -349,7 +350,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     )
     # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
-    return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
+    return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
 
 
 def _changed_more(scene: Scene, hit: Flags) -> Arm:
@@ -385,7 +386,7 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
     return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
 
 
-def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are shorter than before.
 
     If there are no earlier lists, find users whose lists are shorter than the other arm's lists.
@@ -406,7 +407,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
         "before": float(np.median(lengths_before[is_shorter])),
         "duplicated": min(1.0, from_duplicates),
     }
-    return Suspicion(
+    return Hypothesis(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
     )
 
@@ -419,40 +420,40 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
     return 0.0
 
 
-def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
     None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
     neither arm had new data.
     """
-    suspicion = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    hypothesis = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
-    if suspicion is None or arm not in scene.habits:
+    if hypothesis is None or arm not in scene.habits:
         return None
     unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
     is_shared, group = number_common_lists(codes)
-    if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
+    if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
-        shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
+        shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
         return _describe_shared(scene, shared, group)
-    return suspicion
+    return hypothesis
 
 
-def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose former lists had items that hardly any user gets now.
 
     None if there are fewer than `_LEAST_ITEMS` such items, or if they filled few places of the
     former lists. None also if other items changed too.
     """
     lists = changes.lists[arm]
-    removed_frequent = lists.find_removed(_LISTED)
+    removed_frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
     # The items that the other arm's lists lost in this run show how many usually disappear.
-    removed_by_other = changes.lists[arm.other].find_removed(_LISTED)
+    removed_by_other = changes.lists[arm.other].find_removed(_LEAST_LISTS_OF_ITEM)
     least_exposure = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.exposure
     if removed_frequent.exposure < least_exposure or len(removed_frequent.items) < _LEAST_ITEMS:
         return None
@@ -463,7 +464,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     # If the lists lost many other items too, they changed for another reason.
     if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
-    return Suspicion(
+    return Hypothesis(
         kind=FaultKind.ITEMS_GONE,
         arm=arm,
         hit=changes.is_known & is_removed.any(axis=1),
@@ -472,7 +473,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     )
 
 
-def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
     If some items rose and others fell, one direction is used: that of the item with the largest
@@ -497,7 +498,7 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     # Healthy lists gain and lose such items about equally often.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=arm,
         hit=hit,
@@ -558,7 +559,7 @@ def _keeps_rest(
     return bool(kept_of_rest.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
-def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items moved up because the first items are gone, or down behind new ones.
 
     None if there are hardly more such users than usual, or if the items in front are the same for
@@ -566,10 +567,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     """
     lists = changes.lists[arm]
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
-        if suspicion is None:
+        hypothesis = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+        if hypothesis is None:
             continue
-        hit = suspicion.hit
+        hit = hypothesis.hit
         if habit is Habit.FIRST_GONE:
             with_front, without_front = lists.former[hit], lists.present[hit]
         else:
@@ -580,9 +581,9 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         in_front = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * in_front
         keeps_rest = _keeps_rest(scene, changes, arm, hit, in_front)
-        if has_moved and keeps_rest and _keeps_order(scene, lists, suspicion):
+        if has_moved and keeps_rest and _keeps_order(scene, lists, hypothesis):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
-            return replace(suspicion, detail=detail)
+            return replace(hypothesis, detail=detail)
     return None
 
 
@@ -592,19 +593,19 @@ def _has_common_first(lists: Codes) -> bool:
     return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
-def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
+def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
     """Whether the common items of the hit users are still nearly in their former order.
 
     Their order must be nearer to a usual order than to a random order.
     """
-    usual = _mean_of_bins(usual_shares(scene, suspicion.arm, Habit.TURNED))
-    turned = float(np.nanmean(lists.turned_share[suspicion.hit]))
+    usual = _mean_of_bins(usual_shares(scene, hypothesis.arm, Habit.TURNED))
+    turned = float(np.nanmean(lists.turned_share[hypothesis.hit]))
     return turned <= (usual + _TURNED_AT_RANDOM) / 2
 
 
 def _mean_of_bins(shares: Sequence[float]) -> float:
     """Return the mean of a habit that measures a share, 0 to 1, from its shares of users by bin."""
-    return float(np.arange(len(shares)) @ np.array(shares)) / BINS
+    return float(np.arange(len(shares)) @ np.array(shares)) / SHARE_BINS
 
 
 def _count_in_front(places: Integers) -> int:
@@ -656,7 +657,7 @@ def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     return 1 - _mean_of_bins(shares)
 
 
-def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users with more new items than usual. Find out where the new items come from.
 
     None if the arm's lists have hardly more new items than usual.
@@ -678,7 +679,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     return by_moves or replace(by_new_items, habit=Habit.MOVED)
 
 
-def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items changed their order more than usual.
 
     There are two checks. One counts the pairs of items in reversed order. The other looks at the
@@ -688,25 +689,25 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion |
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
     changed (see `_KEPT_TOP`), and otherwise 0.
     """
-    suspicions = []
+    hypotheses = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
-        if suspicion is not None:
-            kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
+        hypothesis = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
+        if hypothesis is not None:
+            kept_top = float(changes.lists[arm].has_same_top[hypothesis.hit].mean())
             detail = {"top": float(kept_top >= _KEPT_TOP)}
-            suspicions.append(replace(suspicion, detail=detail))
-    return max(suspicions, key=_share_of_judged, default=None)
+            hypotheses.append(replace(hypothesis, detail=detail))
+    return max(hypotheses, key=_share_of_judged, default=None)
 
 
-def _share_of_judged(suspicion: Suspicion) -> float:
+def _share_of_judged(hypothesis: Hypothesis) -> float:
     # `FIRST_MOVED` can judge only users whose former first item is still among the first three. So
-    # the suspicions are compared by their share of the judged users.
-    return float(suspicion.hit.sum() / suspicion.judged.sum())
+    # the hypotheses are compared by their share of the judged users.
+    return float(hypothesis.hit.sum() / hypothesis.judged.sum())
 
 
 def _find_by_habit(
     scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
-) -> Suspicion | None:
+) -> Hypothesis | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
     First, all users are searched together. If that finds no users, single segments are searched.
@@ -730,7 +731,7 @@ def _find_by_habit(
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=arm,
         hit=hit,

@@ -16,7 +16,7 @@ from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message,
 from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, ReceiverAnswer
 from monitor.model.rules import Severity
 from monitor.model.runs import LatestRun
-from monitor.model.urgency import Concern, find_concern
+from monitor.model.urgency import Impact, find_impact
 from monitor.pipeline.delivery import brief_message
 from monitor.texts.actions import (
     accept_command,
@@ -28,10 +28,10 @@ from monitor.texts.actions import (
 from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 
-MOST = 50
+MOST_ENDED_INCIDENTS = 50
 """One page shows at most this many ended incidents."""
 _MOST_FIRING = 500
-_MESSAGES = 10
+_MOST_MESSAGES = 10
 
 
 @immutable
@@ -48,7 +48,7 @@ class Incident:
     ended_at: datetime | None  # None while an alert of the incident fires
     acknowledged_by: str | None
     sentence: str
-    concern: Concern | None  # the users whom its alerts name; None if their number is unknown
+    impact: Impact | None  # the users whom its alerts name; None if their number is unknown
     # These values are known only on pages that show what to do about a firing incident.
     lead: Transition | None = None  # the start of the most important firing alert
     first_step: str | None = None  # None if no fault is known
@@ -79,7 +79,7 @@ class Incident:
     @property
     def urgency(self) -> str:
         """How soon somebody has to look at the incident."""
-        return write_urgency(Severity(self.severity), self.concern)
+        return write_urgency(Severity(self.severity), self.impact)
 
 
 class IncidentState(StrEnum):
@@ -160,10 +160,10 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     if state is not IncidentState.FIRING:
         # If there is one incident more than the page shows, there is another page.
         found = pages.incidents(
-            incident_filter, is_firing=False, before_number=before, limit=MOST + 1
+            incident_filter, is_firing=False, before_number=before, limit=MOST_ENDED_INCIDENTS + 1
         )
-        ended = found[:MOST]
-        if len(found) > MOST:
+        ended = found[:MOST_ENDED_INCIDENTS]
+        if len(found) > MOST_ENDED_INCIDENTS:
             # The newest incidents come first, so the next page begins after the last one.
             next_page_before = ended[-1].number
     configured = site.comparisons()
@@ -257,17 +257,17 @@ def read_firing_incident(site: Site, latest: LatestRun, key: str) -> Incident | 
 def _add_advice(
     incident: Incident, firing_starts: Sequence[Transition], latest: LatestRun | None
 ) -> Incident:
-    """Add whom the firing alerts concern in the newest run, and what to do first about them."""
+    """Add whom the firing alerts affect in the newest run, and what to do first about them."""
     if not firing_starts or latest is None:
-        return replace(incident, concern=find_concern(firing_starts, None))
+        return replace(incident, impact=find_impact(firing_starts, None))
     explanation = latest.explanation
     finding = explanation.finding if explanation else None
-    concern = find_concern(firing_starts, explanation, latest.reasons)
+    impact = find_impact(firing_starts, explanation, latest.reasons)
     lead = find_lead(firing_starts, finding)
-    first_step = find_first_step(lead, concern, finding)
+    first_step = find_first_step(lead, impact, finding)
     return replace(
         incident,
-        concern=concern,
+        impact=impact,
         lead=lead,
         first_step=first_step,
         accept_since=find_first_bad_slot(lead, firing_starts, finding),
@@ -295,7 +295,7 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message.
 
-    The messages are those of the newest `_MESSAGES` groups of answers. A group has the answers
+    The messages are those of the newest `_MOST_MESSAGES` groups of answers. A group has the answers
     about the same changes.
     """
     # The answers are in the order in which they came, and so are the groups of answers.
@@ -305,7 +305,7 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
         if answer.status is DeliveryStatus.SENT and answer.reason is None:
             answers_by_changes.setdefault(answer.positions, []).append(answer)
     sent = []
-    newest_groups = islice(reversed(answers_by_changes.items()), _MESSAGES)
+    newest_groups = islice(reversed(answers_by_changes.items()), _MOST_MESSAGES)
     for change_positions, answers in newest_groups:
         at = answers[0].at
         receivers = tuple(answer.receiver for answer in answers)
@@ -378,6 +378,6 @@ def _make_incident(
         slot=first.slot,
         ended_at=ended_at,
         acknowledged_by=names[0] if names else None,
-        concern=find_concern(starts, None),
+        impact=find_impact(starts, None),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )
