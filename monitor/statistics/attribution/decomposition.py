@@ -139,25 +139,23 @@ def _list_falls(
 ) -> list[SegmentFall]:
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    The excess is what the segment adds without composition, minus what it would add if all users
-    fell alike. ``added``, ``is_scored`` and ``is_in_both`` are those of `_add_by_part`.
+    ``added`` is the result of `_add_by_part`, which explains ``is_scored`` and ``is_in_both`` too.
     """
-    sums_within = []
-    for part, values in added.items():
-        if part is not DropPart.COMPOSITION:
-            sums_within.append(float(values.sum()))
-    total_within = math.fsum(sums_within)
+    within = [values for part, values in added.items() if part is not DropPart.COMPOSITION]
+    drop_within = math.fsum(float(values.sum()) for values in within)
     falls = []
     for segment, rows in segments.items():
+        share_before = float(is_in_both[rows].sum() / is_in_both.sum())
         fall = SegmentFall(
             segment=segment,
             share=float(is_scored[rows].sum() / is_scored.sum()),
-            share_before=float(is_in_both[rows].sum() / is_in_both.sum()),
+            share_before=share_before,
             parts={part: float(values[rows].sum()) for part, values in added.items()},
             excess=0.0,
         )
-        # The property ``within`` is needed for the excess, so the excess is added last.
-        falls.append(replace(fall, excess=fall.within - fall.share_before * total_within))
+        # If all users fell alike, a segment of this size would add this much.
+        expected = share_before * drop_within
+        falls.append(replace(fall, excess=fall.within - expected))
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 

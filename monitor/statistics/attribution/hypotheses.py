@@ -388,8 +388,12 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
 def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     """Find users whose lists are shorter than before.
 
-    If there are no earlier lists, find users whose lists are shorter than the other arm's lists.
-    None if there are hardly more such users than users with longer lists.
+    Without earlier lists, find users whose lists are shorter than the other arm's lists. None if
+    there are hardly more such users than users with longer lists.
+
+    The result's ``detail`` has the median length of the shorter lists, now and before. Its value
+    ``duplicated`` is the largest share of these lists that may be shorter only because duplicates
+    were removed.
     """
     _, lengths = scene.batch.of(arm)
     _, lengths_before = _lists_before(scene, arm)
@@ -398,13 +402,13 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     is_longer = is_judged & (lengths > lengths_before)
     if not _is_increase(is_shorter, is_longer):
         return None
-    # Duplicates are removed from lists, and this makes them shorter. If all lists with duplicates
-    # are among the shorter lists, they are this share of the shorter lists.
-    from_duplicates = _share_duplicated(scene, arm) / float(is_shorter.mean())
+    # It is not known which lists had duplicates, so all of them are assumed to be shorter lists.
+    share_shorter = float(is_shorter.mean())
+    duplicated = min(1.0, _share_duplicated(scene, arm) / share_shorter)
     detail = {
         "now": float(np.median(lengths[is_shorter])),
         "before": float(np.median(lengths_before[is_shorter])),
-        "duplicated": min(1.0, from_duplicates),
+        "duplicated": duplicated,
     }
     return Suspicion(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
@@ -461,7 +465,8 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     removed = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed.items)
     # If the lists lost many other items too, they changed for another reason.
-    if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
+    kept_share = _share_kept_of_others(lists, is_removed)
+    if kept_share < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
     return Suspicion(
         kind=FaultKind.ITEMS_GONE,
@@ -489,12 +494,14 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     has_risen = bool(rises[most_moved_index])
     is_moved = (weighed >= least_change) & (rises == has_risen)
     gained = _count_gained(changes.lists[arm], counts.items[is_moved])
-    moved = gained if has_risen else -gained  # positive: in the direction of the items
+    # How many of these items each list gained, or how many it lost if the items fell.
+    moved = gained if has_risen else -gained
     hit = changes.is_known & (moved > 0)
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
+    if not _keep_other_items(scene, changes, arm, hit, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
-    # Healthy lists gain and lose such items about equally often.
+    # Healthy lists gain and lose such items about equally often. So the users whose lists changed
+    # in the other direction are about as many as healthy users that look hit.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Suspicion(
@@ -541,21 +548,22 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
     return np.asarray(count_now - count_before)
 
 
-def _keeps_rest(
-    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, moved: Integers | int
+def _keep_other_items(
+    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, at_fault: Integers | int
 ) -> bool:
-    """Whether these users kept as many of their other items as usual.
+    """Whether the ``hit`` users kept about as many of the items that are not at fault as usual.
 
-    ``moved`` is the number of places that the fault concerns, one number or (n,).
+    ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
+    lists. False if no hit user has lists of both runs.
     """
     lists = changes.lists[arm]
-    longer = np.maximum(lists.present_lengths, lists.former_lengths)
-    # The share of the longer list is converted to a share of its other places.
-    kept_of_rest = lists.kept_share * longer / np.maximum(1, longer - moved)
-    kept_of_rest = kept_of_rest[hit & changes.is_known].clip(0, 1)
-    if not len(kept_of_rest):
+    length = np.maximum(lists.present_lengths, lists.former_lengths)
+    kept_items = lists.kept_share * length
+    kept_of_others = kept_items / np.maximum(1, length - at_fault)
+    kept_by_hit = kept_of_others[hit & changes.is_known].clip(0, 1)
+    if not len(kept_by_hit):
         return False
-    return bool(kept_of_rest.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_by_hit.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
@@ -579,8 +587,8 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * in_front
-        keeps_rest = _keeps_rest(scene, changes, arm, hit, in_front)
-        if has_moved and keeps_rest and _keeps_order(scene, lists, suspicion):
+        keeps_others = _keep_other_items(scene, changes, arm, hit, in_front)
+        if has_moved and keeps_others and _keeps_order(scene, lists, suspicion):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
             return replace(suspicion, detail=detail)
     return None
@@ -635,10 +643,10 @@ def _find_places(lists: Codes, other_lists: Codes) -> Integers:
     return places
 
 
-def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
-    """Return the mean share that lists kept of the items that were not removed, 0 to 1.
+def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
+    """Return which share of their other items the lists kept, as a mean over the lists, 0 to 1.
 
-    ``is_removed`` marks places in the former lists, (n, k).
+    ``is_removed`` marks the places of removed items in the former lists, (n, k).
     """
     not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
     kept_share = lists.kept_share * lists.former_lengths / not_removed
@@ -681,26 +689,25 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
     """Find users whose items changed their order more than usual.
 
-    There are two checks. One counts the pairs of items in reversed order. The other looks at the
-    place of the former first item, if it is still among the first three. The result is that of the
-    check that finds the larger share of the users that it can judge. None if neither finds users.
+    Two habits are searched. `TURNED` counts the pairs of items in reversed order. `FIRST_MOVED` is
+    the place of the former first item, and judges only users that still have it among the first
+    three. The result is the suspicion that hits the larger share of the users that its habit can
+    judge. None if neither habit finds users.
 
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
-    changed (see `_KEPT_TOP`), and otherwise 0.
+    changed, and otherwise 0.
     """
     suspicions = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
         suspicion = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
         if suspicion is not None:
-            kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
-            detail = {"top": float(kept_top >= _KEPT_TOP)}
+            same_top_share = changes.lists[arm].has_same_top[suspicion.hit].mean()
+            detail = {"top": float(same_top_share >= _KEPT_TOP)}
             suspicions.append(replace(suspicion, detail=detail))
     return max(suspicions, key=_share_of_judged, default=None)
 
 
 def _share_of_judged(suspicion: Suspicion) -> float:
-    # `FIRST_MOVED` can judge only users whose former first item is still among the first three. So
-    # the suspicions are compared by their share of the judged users.
     return float(suspicion.hit.sum() / suspicion.judged.sum())
 
 
@@ -709,9 +716,9 @@ def _find_by_habit(
 ) -> Suspicion | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
-    First, all users are searched together. If that finds no users, single segments are searched.
-    Then the segment with the largest number of such users is used. None if no segment has such
-    users, or if their share is below ``times`` the largest usual share.
+    The users in outlying bins are hit. They are searched among all users, or else in each segment.
+    The result is that of the segment with most hit users. None if no bin is outlying, or if the
+    share of the users in outlying bins is less than ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
@@ -719,14 +726,15 @@ def _find_by_habit(
         rows = scene.segments[segment]
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
-        if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
+        if outliers is None:
             return None
-        return outliers
+        share = (bins[rows] >= outliers.least).mean()
+        return outliers if share >= times * outliers.usual else None
 
-    largest = _search_segments(scene, find)
-    if largest is None:
+    segment_with_most = _search_segments(scene, find)
+    if segment_with_most is None:
         return None
-    segment, outliers = largest
+    segment, outliers = segment_with_most
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
