@@ -114,13 +114,14 @@ class RunAccumulator:
         """Measure all users in batches. Yields the scores of each batch, by the stored series.
 
         A batch has at most ``batch_users`` users (default: `users_at_once`). The users are measured
-        here, or by the ``measurer`` on the machines that have their lists.
+        here, or by the ``measurer`` on the machines that have their lists. ``stopwatch`` adds the
+        time in which this waits for a batch to the stage ``pull``.
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
         if answers.measured is None:
             for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
-                answers.scored(scores)
+                answers.on_scores(scores)
                 yield name_stored_series(scores, batch.arm)
         else:
             for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):

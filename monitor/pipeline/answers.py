@@ -148,7 +148,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         first,
         asked=replace(first.asked, count=len(panel.segments[ALL])),
         batches=batches,
-        scored=judged_scores.add,
+        on_scores=judged_scores.add,
     )
 
 

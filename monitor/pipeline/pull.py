@@ -156,7 +156,7 @@ class SourceAnswers:
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
     - ``gaps`` are the seconds between the arrivals of the baseline's lists and of the candidate's
       lists or the noise floor's lists.
-    - ``scored`` is called with the scores of each batch before the next batch is read.
+    - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow. See `add`.
     """
@@ -169,7 +169,7 @@ class SourceAnswers:
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
     gaps: dict[str, list[Floats]] = field(default_factory=dict)
-    scored: Callable[[Scores], object] = lambda _: None
+    on_scores: Callable[[Scores], object] = lambda _: None
     doubts: list[RunReason] = field(default_factory=list)
 
     def add(self, further: SourceAnswers) -> None:

@@ -85,30 +85,32 @@ class UnpairedUsers(SlotUsers):
         Metrics that compare two lists compare them with before. The lists of the last run, if any,
         are those of the same users.
         """
-        names = {}
+        # The segments were divided by arm. These are their undivided names and arms.
+        arm_segments = {}
         for segment in users.answers.asked.segments:
             for arm in Arm:
-                names[name_divided_segment(arm, segment)] = (segment, arm)
-        rows = {name: users.subset.segments[name] for name in names}
+                arm_segments[name_divided_segment(arm, segment)] = (segment, arm)
+        rows = {name: users.subset.segments[name] for name in arm_segments}
         scores = measure_arm_scores(
             self.comparison.measuring,
             replace(users.subset, segments=rows),
             last=users.last,
             former=users.former,
         )
-        of_now = []
-        of_before = []
+        scores_now = []
+        scores_before = []
         for score in scores:
-            segment, arm = names[score.segment]
-            renamed = replace(score, segment=segment, arm=arm)
-            # The list of now is the candidate's side of a pair.
+            segment, arm = arm_segments[score.segment]
+            arm_score = replace(score, segment=segment, arm=arm)
+            # ``score.arm`` is not the arm of the users. It is the side of the pair, and the
+            # candidate's side has the lists of now.
             if score.arm is Arm.CANDIDATE:
-                of_now.append(renamed)
+                scores_now.append(arm_score)
             else:
-                of_before.append(renamed)
-        gaps = tuple(_compare_with_before(of_now, of_before))
+                scores_before.append(arm_score)
+        gaps = tuple(_compare_with_before(scores_now, scores_before))
         unpaired = replace(self.findings, arm_gaps=gaps)
-        return replace(users.run, arm_scores=tuple(of_now), unpaired=unpaired)
+        return replace(users.run, arm_scores=tuple(scores_now), unpaired=unpaired)
 
     def explain(self, users: MeasuredUsers) -> Measurement:
         """Compare the arms, explain the run, and say what could not be measured."""
@@ -317,11 +319,14 @@ def _summarize_gap(gap: Gap, segment: str, name: str, users: int, largest: float
 
 
 def _compare_with_before(
-    of_now: Iterable[ArmScore], of_before: Iterable[ArmScore]
+    scores_now: Iterable[ArmScore], scores_before: Iterable[ArmScore]
 ) -> Iterator[ArmGap]:
-    """Yield the gap of each metric that both arms have, now and before."""
-    values_before = _values_by_arm(of_before)
-    for (segment, metric), now in _values_by_arm(of_now).items():
+    """Yield how much more each arm metric rose in the candidate than in the baseline, by segment.
+
+    Metrics without a value of both arms, now and before, are left out.
+    """
+    values_before = _values_by_arm(scores_before)
+    for (segment, metric), now in _values_by_arm(scores_now).items():
         before = values_before.get((segment, metric), {})
         if len(now) == len(before) == len(Arm):
             rise = {arm: now[arm] - before[arm] for arm in Arm}

@@ -306,12 +306,12 @@ class SqlOutbox:
         newest = (
             select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
         )
-        # If a sent delivery has a reason, its alert joined an incident and no message was sent. If
-        # a pending delivery has no reason, rankwatch did not try to send it.
+        # A sent delivery has a reason if no message was sent, because its alert joined an incident.
         is_sent = newest.c.status == DeliveryStatus.SENT
-        is_failed = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_success = and_(is_sent, newest.c.reason.is_(None))
-        is_error = and_(is_failed, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
+        # An unsent delivery has no reason if rankwatch did not try to send it.
+        is_unsent = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
+        is_error = and_(is_unsent, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
         with self._database.read() as connection:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
@@ -319,8 +319,8 @@ class SqlOutbox:
         for receiver, success in successes.items():
             health[receiver] = ReceiverHealth(last_success_at=success.at)
         for receiver, error in errors.items():
-            before = health.get(receiver, ReceiverHealth())
-            health[receiver] = replace(before, last_error_at=error.at, reason=error.reason)
+            without_error = health.get(receiver, ReceiverHealth())
+            health[receiver] = replace(without_error, last_error_at=error.at, reason=error.reason)
         return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
