@@ -388,16 +388,19 @@ def _choose_time(
 
 
 def _usual_period(latest: LatestRun | None) -> str:
-    """Return the period to show first: a week, or more if the comparison runs rarely."""
+    """Return the period to show first: a week, or more if the comparison runs rarely.
+
+    It is the shortest of ``7d``, ``30d`` and ``1y`` in which about `_USUAL_RUNS` runs fit.
+    """
     slots = [slot for slot, _ in latest.recent] if latest is not None else []
-    if len(slots) > 1:
-        # The oldest run comes first.
-        interval = (slots[-1] - slots[0]) / (len(slots) - 1)
-        if interval > PERIODS["30d"] / _USUAL_RUNS:
-            return "1y"
-        if interval > PERIODS["7d"] / _USUAL_RUNS:
-            return "30d"
-    return "7d"
+    if len(slots) <= 1:
+        return "7d"
+    # The oldest run comes first.
+    interval = (slots[-1] - slots[0]) / (len(slots) - 1)
+    for period in ("7d", "30d"):
+        if _USUAL_RUNS * interval <= PERIODS[period]:
+            return period
+    return "1y"
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
