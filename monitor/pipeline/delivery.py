@@ -503,15 +503,16 @@ def next_notification_at(
     draw: float,
     retry_after_s: float | None,
 ) -> datetime:
-    """Return the time of the next attempt after a failure. ``attempts`` counts earlier attempts.
+    """Return the time of the next attempt after a failure (exponential backoff with full jitter).
 
-    This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
-    ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
-    hour of it is added.
+    ``attempts`` is the number of attempts before the failed one. The longest wait is
+    min(300 s, 2 s * 2^attempts). The wait is this time, multiplied by ``draw``, a random number
+    from 0 to 1. If the receiver requested a pause, at most one hour of the pause is added.
     """
     # Without a limit of the exponent, the power would overflow after many attempts.
-    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
-    return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
+    longest_wait_s = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
+    wait_s = asked_pause_s(retry_after_s) + draw * longest_wait_s
+    return now + timedelta(seconds=wait_s)
 
 
 def asked_pause_s(retry_after_s: float | None) -> float:
@@ -525,14 +526,16 @@ def deliver_all(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
+    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds have passed.
 
-    The last attempt may take longer than that, but no longer than the receiver's timeout.
+    The senders have the same clock and outbox. The last attempt may end later, but it takes no
+    longer than the receiver's timeout.
     """
     if not senders:
         return
     clock = senders[0].clock
     outbox = senders[0].outbox
+    receivers = {sender.receiver.name for sender in senders}
     ends_at = clock.monotonic() + budget_s
 
     def is_over() -> bool:
@@ -541,12 +544,12 @@ def deliver_all(
     while True:
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
-        # This waits for retries that become due in time, because the process ends afterwards.
-        waiting = outbox.waiting(clock.now())
-        is_waiting = any(sender.receiver.name in waiting for sender in senders)
+        waiting_receivers = receivers.intersection(outbox.waiting(clock.now()))
         seconds_left = ends_at - clock.monotonic()
-        if seconds_left <= 0 or not is_waiting:
+        if seconds_left <= 0 or not waiting_receivers:
             return
+        # The deliveries that wait failed before. They are retried here if they become due in time,
+        # because the process ends afterwards.
         pause(min(_PAUSE_S, seconds_left))
 
 
