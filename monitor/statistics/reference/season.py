@@ -63,17 +63,17 @@ class Phases:
 
 @immutable
 class Seasonal:
-    """Values that were moved to the phase of the next run, and what this costs.
+    """Values that were moved to the phase of the next run, and how uncertain this makes them.
 
-    The fields except ``values`` are costs, as arrays of shape (m,).
+    Both variances are multiples of the variance between runs of one phase.
     """
 
     values: Floats  # (runs, m)
-    paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
-    # Variance of the effect of the next run's phase, as a multiple of the variance between runs
-    doubt: Floats
-    # Variance of runs in this phase, as a multiple of the variance between runs
-    unrest: Floats
+    # (m,), the share of the degrees of freedom that was used to estimate the effects of the phases.
+    # It is less than a third for each cycle.
+    used_freedom: Floats
+    effect_variance: Floats  # (m,), variance of the estimated effect of the next run's phase
+    phase_variance: Floats  # (m,), variance of the runs in the next run's phase
 
 
 def remove_seasons(
@@ -107,9 +107,9 @@ def remove_seasons(
         seasonal = _remove_cycle(total.values, cycle, alerting, side)
         total = Seasonal(
             values=seasonal.values,
-            paid=total.paid + seasonal.paid,
-            doubt=total.doubt + seasonal.doubt,
-            unrest=np.maximum(total.unrest, seasonal.unrest),
+            used_freedom=total.used_freedom + seasonal.used_freedom,
+            effect_variance=total.effect_variance + seasonal.effect_variance,
+            phase_variance=np.maximum(total.phase_variance, seasonal.phase_variance),
         )
     return total
 
@@ -127,8 +127,9 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
         return _without_season(values)
     past = phases.past[:runs]
     names, rows = np.unique(past, return_inverse=True)
+    # (runs, phases), 1 if the run is in the phase, and otherwise 0.
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(float)
-    # All runs of one day are one recurrence of the weekday.
+    # The first run of each recurrence. All runs of one day are one recurrence of the weekday.
     blocks = np.flatnonzero(np.diff(past, prepend=-1))
     patterns = _find_patterns(values, phases, rows, blocks, alerting)
     finished = np.where(patterns.outdated, np.nan, values[:runs])
@@ -149,32 +150,36 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
     moved = values.copy()  # runs of an unfinished recurrence already have this phase
     moved[:runs] = finished - member @ effects + effects[here]
     moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
-    paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
-    doubt = np.where(has_season, shrinkage[here] / np.maximum(counts[here], 1), 0.0)
-    unrest = _measure_unrest(member, learned - middle, here)
+    used = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
+    effect_variance = shrinkage[here] / np.maximum(counts[here], 1)
+    effect_variance = np.where(has_season, effect_variance, 0.0)
+    phase_variance = _measure_phase_variance(member, learned - middle, here)
     return Seasonal(
         values=moved,
-        paid=np.where(has_season, paid, 0.0),
-        doubt=np.where(np.isnan(echo), doubt, 1.0),
-        unrest=np.where(has_season, unrest, 1.0),
+        used_freedom=np.where(has_season, used, 0.0),
+        # An echo is the mean of one recurrence, so it is as uncertain as a single run.
+        effect_variance=np.where(np.isnan(echo), effect_variance, 1.0),
+        phase_variance=np.where(has_season, phase_variance, 1.0),
     )
 
 
 def _without_season(values: Floats) -> Seasonal:
-    none = np.zeros(values.shape[1])
-    return Seasonal(values=values, paid=none, doubt=none, unrest=none + 1.0)
+    zeros = np.zeros(values.shape[1])
+    ones = np.ones(values.shape[1])
+    return Seasonal(values=values, used_freedom=zeros, effect_variance=zeros, phase_variance=ones)
 
 
-def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
-    """Variance of the runs in phase ``here``, as a multiple of the usual variance in a phase.
+def _measure_phase_variance(member: Floats, residuals: Floats, here: int) -> Floats:
+    """Variance of the runs in phase ``here``, as a multiple of the usual variance in a phase, (m,).
 
     It is at least 1. With few runs it is shrunk towards 1.
     """
     counts, sizes = _average_by_phase(member, np.abs(residuals))
-    usual = find_median(np.where(counts > 0, sizes, np.nan))
-    ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
-    unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
-    return unrest
+    usual_size = find_median(np.where(counts > 0, sizes, np.nan))
+    ratio = (sizes[here] / np.where(usual_size > 0, usual_size, np.inf)) ** 2
+    shrunk = (counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED)
+    phase_variance: Floats = np.fmax(shrunk, 1.0)
+    return phase_variance
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
@@ -272,24 +277,32 @@ def _find_ill(
 ) -> tuple[Flags, Floats]:
     """Find ill blocks, and the distances of far-out blocks: two arrays of shape (blocks, m).
 
-    A block is one recurrence of a phase. It is ill if one of its runs has an alert that is not
-    long. It is also ill if the last block of the same phase is ill and both are about equally far
-    out. The distance is measured from the median of runs without alerts to the block's mean. It is
-    NaN if the block is not far out.
+    A block is one recurrence of a phase. Its distance is its mean minus the median of all runs
+    without alerts. The returned distance is NaN if the block is not far out. A block is ill in two
+    cases:
+
+    - One of its runs has an alert that is not long.
+    - The last block of the same phase is ill and far out, and this block's distance is nearer to
+      that block's distance than to 0.
+
+    ``rows`` has the number of each run's phase, (runs,). ``blocks`` has the first run of each
+    block. ``lasting`` marks the runs of long alerts (see `_find_lasting`).
     """
     calm = np.where(alerting, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
     means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
     distances = means - find_median(calm)
-    far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
+    is_far_out = np.abs(distances) > FAR_OUT * find_scale(calm)
+    far_distances = np.where(is_far_out, distances, np.nan)
     ill = _any_of(alerting & ~lasting, blocks)
-    newest: dict[int, int] = {}
+    last_block_of_phase: dict[int, int] = {}
     for block, phase in enumerate(rows[blocks].tolist()):
-        before = newest.get(phase, block)
-        is_alike = np.abs(distances[block] - far[before]) < np.abs(distances[block])
-        ill[block] |= ill[before] & is_alike
-        newest[phase] = block
-    return ill, far
+        last = last_block_of_phase.get(phase)
+        if last is not None:
+            is_alike = np.abs(distances[block] - far_distances[last]) < np.abs(distances[block])
+            ill[block] |= ill[last] & is_alike
+        last_block_of_phase[phase] = block
+    return ill, far_distances
 
 
 def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
