@@ -322,7 +322,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
     ring, is_final, said, install, monkeypatch
 ):
     install()
-    monkeypatch.setattr(receiver_options, "GRACE_S", 0.1)
+    monkeypatch.setattr(receiver_options, "PLUGIN_GRACE_S", 0.1)
     monkeypatch.setattr(Bell, "ring", staticmethod(ring))
     entry = ReceiverOptions.model_validate(
         {"bell": {"timeout": "100ms" if ring is hang else "20s"}}

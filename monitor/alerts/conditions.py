@@ -35,7 +35,7 @@ from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
-MOVED = 0.02
+LEAST_CHURN = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
 """An arm stands still if its share of replaced items is at most this part of the other arm's share.
@@ -249,10 +249,10 @@ def _count_changes(
         # Otherwise the alert would start and end repeatedly if the arm's churn is about a tenth of
         # the other arm's churn.
         still *= 2
-    if churn_of_other >= MOVED and churn_of_arm <= still:
+    if churn_of_other >= LEAST_CHURN and churn_of_arm <= still:
         return replace(before, missed=before.missed + 1)
     # The arm did not change, and the other arm did not change enough for a standstill.
-    if churn_of_arm < MOVED:
+    if churn_of_arm < LEAST_CHURN:
         return before
     # A standstill that fired was not normal, so its length is not learned.
     longest = before.longest if was_firing else max(before.longest, before.missed)

@@ -38,7 +38,7 @@ from monitor.texts.deliveries import (
     write_waiting_end,
 )
 
-NAMES = ("alert", "comparison", "segment", "severity", "metric", "statistic")
+ALERT_LABELS = ("alert", "comparison", "segment", "severity", "metric", "statistic")
 """Labels of every alert, in addition to the labels of its rule."""
 
 _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
@@ -132,8 +132,8 @@ def _search(pattern: str, text: str) -> bool:
 
 
 def matchable_labels(transition: Transition) -> dict[str, str]:
-    """The labels of the alert's rule, and `NAMES`. A rule's label cannot override `NAMES`."""
-    return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
+    """The labels of the alert's rule, and `ALERT_LABELS`, which a rule's label cannot override."""
+    return {**transition.labels, **{name: str(getattr(transition, name)) for name in ALERT_LABELS}}
 
 
 def propose_matchers(

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 _SOON = timedelta(days=14)
 _FEW_USERS = 3
-app = typer.Typer(
+config_commands = typer.Typer(
     cls=CommandGroup,
     help="Print the grammar of the configuration file.",
     no_args_is_help=True,
 )
 
 
-@app.command("schema", cls=Command)
+@config_commands.command("schema", cls=Command)
 def schema() -> None:
     """Print the JSON Schema of the configuration, for editors."""
     from monitor.receivers import RECEIVERS

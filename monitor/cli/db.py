@@ -23,7 +23,7 @@ from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
 
-app = typer.Typer(
+db_commands = typer.Typer(
     cls=CommandGroup,
     help="Create, upgrade, check and clean up the database.",
     no_args_is_help=True,
@@ -44,7 +44,7 @@ def _database_url(config: Path) -> str:
     return load_database_settings(config).database.get_secret_value()
 
 
-@app.command("upgrade", cls=Command)
+@db_commands.command("upgrade", cls=Command)
 def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
     revision: Annotated[
@@ -76,7 +76,7 @@ def upgrade_schema(
         print_line(f"schema {before or 'none'} -> {after}")
 
 
-@app.command("downgrade", cls=Command)
+@db_commands.command("downgrade", cls=Command)
 def downgrade_schema(
     revision: Annotated[
         str,
@@ -112,7 +112,7 @@ def downgrade_schema(
         print_line(f"schema {after or 'none'}")
 
 
-@app.command("current", cls=Command)
+@db_commands.command("current", cls=Command)
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Print the schema's revision, and the revision needed now."""
     from monitor.storage import schema_version
@@ -129,7 +129,7 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
         print_line(f"{versions}: {schema_version.advise_on_version(current)}")
 
 
-@app.command("check", cls=Command)
+@db_commands.command("check", cls=Command)
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Check the database: its tables, and its file if it is SQLite.
 
@@ -187,7 +187,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         print_line(database)
 
 
-@app.command("size", cls=Command)
+@db_commands.command("size", cls=Command)
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Show the size of the database by kind of data.
 
@@ -209,7 +209,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
     print_line(total)
 
 
-@app.command("prune", cls=Command)
+@db_commands.command("prune", cls=Command)
 def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Delete expired data now.
 

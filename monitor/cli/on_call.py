@@ -76,8 +76,8 @@ notify_app = typer.Typer(
 _OneReceiver = Annotated[
     str | None, typer.Argument(show_default=False, help="Name of a receiver. Default: all.")
 ]
-_SETTLED = 100
-_MOST = 10_000
+_MOST_SETTLED = 100
+_MOST_DELIVERIES = 10_000
 
 
 @alerts_app.command("ls", cls=Command)
@@ -432,7 +432,7 @@ def list_deliveries(
         bool,
         typer.Option(
             "--all",
-            help=f"Also list the newest {_SETTLED} deliveries that are dead or were dropped.",
+            help=f"Also list the newest {_MOST_SETTLED} deliveries that are dead or were dropped.",
         ),
     ] = False,
     config: Config = DEFAULT_CONFIG,
@@ -446,7 +446,7 @@ def list_deliveries(
     """
     with opened_database(config) as (store, _):
         deliveries = store.outbox.deliveries(
-            receiver=receiver, given_up_limit=_SETTLED if every else 0, limit=_MOST
+            receiver=receiver, given_up_limit=_MOST_SETTLED if every else 0, limit=_MOST_DELIVERIES
         )
     columns = (
         "receiver comparison alert segment change at status attempts> next_attempt_at "

@@ -33,7 +33,7 @@ from monitor.cli.parameters import (
     ComparisonArgument,
     Config,
     HtmlFile,
-    Metric,
+    MetricOption,
     Segments,
     parse_fixed,
 )
@@ -125,7 +125,7 @@ def gate(  # noqa: PLR0913 - the command's options
     alpha: Annotated[
         float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
     ] = 0.01,
-    metric: Metric = None,
+    metric: MetricOption = None,
     segment: Segments = None,
     since: Annotated[
         str | None,

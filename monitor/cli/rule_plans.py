@@ -15,7 +15,7 @@ from monitor.cli.parameters import (
     AsJson,
     ComparisonArgument,
     Config,
-    Metric,
+    MetricOption,
     Segments,
     parse_span,
 )
@@ -252,7 +252,7 @@ def plan(  # noqa: PLR0913 - the command's options
             "Default: from the comparison.",
         ),
     ] = None,
-    metric: Metric = None,
+    metric: MetricOption = None,
     segment: Annotated[
         str,
         typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),

@@ -50,7 +50,7 @@ _LOOKED_THROUGH = 10_000
 _MOST_ITEMS = 20  # of an unpaired run
 
 
-def runs(
+def list_runs(
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
@@ -103,7 +103,7 @@ def show(
     The output shows the similarity in each segment, and both lists of the users with the least
     similar lists.
     """
-    from monitor.model.alerts import ACCEPTED
+    from monitor.model.alerts import ACCEPTED_LEVEL
     from monitor.model.runs import KEPT_MARK
     from monitor.service.commands.report import titles_of
 
@@ -140,7 +140,7 @@ def show(
     same_lists_since = before.slot if before is not None and is_same_input else None
     print_run(run, titles, same_lists_since)
     for change in transitions:
-        if change.alert == ACCEPTED:
+        if change.alert == ACCEPTED_LEVEL:
             since = write_instant(change.slot)
             at = write_instant(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")

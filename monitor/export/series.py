@@ -13,10 +13,10 @@ from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 
-PREFIX = "rankwatch_"
+SERIES_PREFIX = "rankwatch_"
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """The parts of the metrics page. If a part fails, the page shows the other parts."""
-FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
+FINISHED_STATUSES = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses of a finished run."""
 OWNERS = ("comparison", "receiver", "ping")
 """Labels whose values are names from the configuration. Such a label is always the first one."""
@@ -325,7 +325,7 @@ _TABLE = {
         _COUNTER,
         "comparison status",
         "The number of runs that this process finished or marked as abandoned.",
-        values=(FINISHED,),
+        values=(FINISHED_STATUSES,),
     ),
     "slots_skipped_total": _series(
         _COUNTER,
@@ -492,7 +492,7 @@ _TABLE = {
 }
 
 SERIES: dict[str, Series] = {
-    name: series(name=f"{PREFIX}{name}") for name, series in _TABLE.items()
+    name: series(name=f"{SERIES_PREFIX}{name}") for name, series in _TABLE.items()
 }
 """Each series by its name without prefix."""
 

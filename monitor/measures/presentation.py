@@ -20,10 +20,10 @@ from monitor.model.runs import ArmScore, Run
 from monitor.model.unpaired import ArmGap
 from monitor.texts.wording import count_of
 
-SEGMENTS = 8
+SHOWN_SEGMENTS = 8
 """At most this many segments of the dimension that explains most of the drop are shown."""
 
-_ITEM_COLUMNS = (
+_EXPOSURE_COLUMNS = (
     "item",
     "title",
     "exposure>",
@@ -91,7 +91,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     a segment, because `difference_tables` has those of all users.
     """
     items = (*explanation.gained, *explanation.lost)
-    columns = _ITEM_COLUMNS
+    columns = _EXPOSURE_COLUMNS
     if explanation.is_unpaired:
         columns = _ITEM_COLUMNS_BY_ARM
         items = () if explanation.segment == ALL else items
@@ -134,7 +134,7 @@ def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
     """
     dimensions = [fall.segment.partition("=")[0] for fall in explanation.falls]
     is_leading = [dimension == dimensions[0] for dimension in dimensions]
-    return islice(compress(explanation.falls, is_leading), SEGMENTS)
+    return islice(compress(explanation.falls, is_leading), SHOWN_SEGMENTS)
 
 
 def _piece_row(cause: PartAmount, drop: float) -> tuple[str, ...]:

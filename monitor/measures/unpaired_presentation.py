@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from monitor.measures.presentation import TextTable
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
-from monitor.model.statistics import OUTCOMES, SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import OUTCOME_SERIES, SELF_SERIES, DerivedMetric, parse_derived
 from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedFindings
 
 GAP_COLUMNS = (
@@ -19,8 +19,8 @@ GAP_COLUMNS = (
 )
 
 
-_QUANTILES = ("p05", "p25", "p50", "p75", "p95")
-QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILES), "users>")
+_QUANTILE_NAMES = ("p05", "p25", "p50", "p75", "p95")
+QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILE_NAMES), "users>")
 
 
 def user_table(found: UnpairedFindings) -> TextTable:
@@ -63,7 +63,7 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     groups: dict[tuple[str, str], dict[DerivedMetric | None, Summary]] = {}
     for summary in summaries:
         series, metric = parse_derived(summary.metric)
-        if series in OUTCOMES:
+        if series in OUTCOME_SERIES:
             continue
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), found in groups.items():
@@ -83,7 +83,7 @@ def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
     for summary in summaries:
         if parse_derived(summary.metric)[0] in SELF_SERIES.values():
-            quantiles = [_number(summary.value(name)) for name in _QUANTILES]
+            quantiles = [_number(summary.value(name)) for name in _QUANTILE_NAMES]
             yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
 

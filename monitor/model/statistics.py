@@ -103,9 +103,9 @@ GAPS = frozenset({DerivedMetric.SELF_GAP, DerivedMetric.FAR_GAP})
 """Series with one value for both arms, and no scores of users."""
 DISTANCES = GAPS | {DerivedMetric.OVER_FLOOR}
 """Series that grow as lists drift apart, whatever their metric does."""
-OUTCOMES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
+OUTCOME_SERIES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
 """Series of an outcome, whose name is no metric."""
-UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOMES)
+UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOME_SERIES)
 _DERIVED = re.compile(rf"({'|'.join(DerivedMetric)})\((.+)\)", re.DOTALL)
 
 
@@ -154,9 +154,9 @@ class Lack(StrEnum):
 
 ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
-SIMILAR = (Lack.ALIKE, Lack.INTERLEAVED)
+SIMILAR_LISTS = (Lack.ALIKE, Lack.INTERLEAVED)
 """Traits of lists that are like the other arm's lists, but not identical."""
-OF_SIMILARITY = (Lack.IDENTICAL, *SIMILAR)
+OF_SIMILARITY = (Lack.IDENTICAL, *SIMILAR_LISTS)
 OF_BOTH_ARMS = (*ABOUT_ORDER, *OF_SIMILARITY)
 OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE, Lack.SHIFTED)
 """Traits that need earlier lists of the arm."""

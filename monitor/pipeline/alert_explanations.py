@@ -15,7 +15,7 @@ from monitor.model.runs import Findings, RunStatus
 from monitor.model.statistics import (
     ABOUT_ORDER,
     OF_SIMILARITY,
-    SIMILAR,
+    SIMILAR_LISTS,
     CoverageShare,
     Lack,
     parse_derived,
@@ -93,7 +93,7 @@ def name_similar(
     - It has found another fault, or more than half as many of these lists.
     - Alerts on less similar lists begin too.
     """
-    rises = [start for start in starts if _is_about(start, SIMILAR)]
+    rises = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
     if explanation is None or not rises or any(map(_is_drop, starts)):
         return explanation
     findings = [_find_similar(start, explanation.paired) for start in find_leads(rises)]

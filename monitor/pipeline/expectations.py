@@ -29,7 +29,7 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import Findings
-from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR, Lack
+from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, Lack
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -72,14 +72,14 @@ Rules on the baseline, on sudden similarity, on the exposure of items and on shi
 weight. Other rules have 1. So the shares of the other rules are nearly those of a pack without
 these rules. A rule on the exposure or the shifted lists of the baseline has the square.
 """
-SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR)
+SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR_LISTS)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 AFTER_HOLIDAY = (
     "not judged by what is normal, because the lists are compared with a holiday's lists"
 )
 
-REMEMBERED = 120
+REMEMBERED_RUNS = 120
 """A judgement reads at most this many of the newest runs.
 
 A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 other runs may have alerts.
@@ -365,7 +365,7 @@ def _budget_weight(rule: SeriesRule) -> float:
 
 def _is_on_rise(rule: SeriesRule) -> bool:
     if isinstance(rule, CoverageRule):
-        return rule.share.lack in SIMILAR
+        return rule.share.lack in SIMILAR_LISTS
     return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 

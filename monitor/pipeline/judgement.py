@@ -26,7 +26,7 @@ from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import Findings, FinishedRun, KeptLists, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.alert_explanations import add_explanations
-from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
+from monitor.pipeline.expectations import REMEMBERED_RUNS, compute_expectations, needs_recent
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 
@@ -341,5 +341,5 @@ class Rejudgement:
             summaries=run.summaries if needs_recent(self.comparison) else (),
             models=run.models,
         )
-        newest = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED))
+        newest = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
         newest.append(past)

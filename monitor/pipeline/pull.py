@@ -42,10 +42,10 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
-T = TypeVar("T")
+_T = TypeVar("_T")
 _NOTHING = Memory()
 _LEAST_TIMEOUT_S = 0.001
-GRACE_S = 2.0
+SOURCE_GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
 
 
@@ -182,7 +182,7 @@ class SourceAnswers:
             self.gaps.setdefault(name, []).extend(gaps)
 
 
-def _add_new(items: list[T], further: Iterable[T]) -> None:
+def _add_new(items: list[_T], further: Iterable[_T]) -> None:
     """Append the further items that are not in the list yet."""
     for item in further:
         if item not in items:
@@ -209,7 +209,7 @@ def join_all(
         max_segment_values=measuring.max_segment_values,
         shows_examples=arms.pseudonyms is None,
     )
-    deadline = Deadline.after(request.timeout_s + GRACE_S)
+    deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
@@ -277,7 +277,7 @@ def pull_all(
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
-    deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
+    deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
     calls: dict[Arm, AskedSource[Pull]] = {}
@@ -371,7 +371,7 @@ def _request(
     )
 
 
-def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
+def ask_in_time(read: Callable[[], _T], timeout_s: float, late: str) -> _T:
     """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
@@ -388,7 +388,7 @@ def _ask_extras(
     )
 
 
-class AskedSource(Generic[T]):
+class AskedSource(Generic[_T]):
     """A source that is read in the background. If the source is None, there is no answer.
 
     - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.
@@ -399,11 +399,11 @@ class AskedSource(Generic[T]):
         self,
         what: str,
         source: S | None,
-        read: Callable[[S], T | None],
+        read: Callable[[S], _T | None],
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
-        self.answer: T | None = None
+        self.answer: _T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE
         self.took_s = inf
@@ -413,7 +413,7 @@ class AskedSource(Generic[T]):
         if source is not None:
             self._call = BackgroundCall(partial(self._read, source, read), name=what)
 
-    def _read(self, source: S, read: Callable[[S], T | None]) -> T | None:
+    def _read(self, source: S, read: Callable[[S], _T | None]) -> _T | None:
         begun_at = time.monotonic()
         try:
             return read(source)

@@ -13,7 +13,7 @@ from monitor.alerts.verdicts import Reading
 from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
-from monitor.model.memory import PARTS, PastRun
+from monitor.model.memory import LESSON_NUMBERS, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
@@ -168,18 +168,18 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     the figures are computed from the run's summaries.
     """
     # The parts are those of `LessonArrays`, in the same order.
-    parts = np.full((PARTS, len(past), len(series)), np.nan)
+    parts = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
     columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
     for column, judged in enumerate(series):
         columns_by_alert[judged.rule.alert][judged.segment] = column
     for alert, columns in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
-            # The numbers have the shape (PARTS, rows, segments of the lessons).
+            # The numbers have the shape (LESSON_NUMBERS, rows, segments of the lessons).
             numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
             # Segments that are not judged any more have no column.
             places = [place for place, segment in enumerate(segments) if segment in columns]
             columns_there = [columns[segments[place]] for place in places]
-            parts[np.ix_(range(PARTS), rows, columns_there)] = numbers[:, :, places]
+            parts[np.ix_(range(LESSON_NUMBERS), rows, columns_there)] = numbers[:, :, places]
         series_of_rule = [series[column] for column in columns.values()]
         wanted = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):

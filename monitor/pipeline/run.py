@@ -13,7 +13,7 @@ from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, jud
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, Findings, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
-from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
+from monitor.pipeline.expectations import REMEMBERED_RUNS, learning_rules, needs_recent
 from monitor.pipeline.judgement import RECENT, judge_findings
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_assessment import add_last_ok, assess_run
@@ -29,7 +29,7 @@ from monitor.texts.run_reasons import write_run_reasons
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """Return what a run of the slot needs from earlier runs, mostly for rules that learn."""
     rules = learning_rules(comparison)
-    runs = REMEMBERED if rules else 0
+    runs = REMEMBERED_RUNS if rules else 0
     if needs_recent(comparison):
         # Summaries are large, so only the runs that a message averages are read.
         rules = comparison.judging.similarity_rules

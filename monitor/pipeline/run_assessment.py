@@ -27,7 +27,7 @@ _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
 MOST_SWITCHED = 0.01
 """If more than this share of the users switched arms, the run cannot be judged."""
-_LIMIT_WHILE_OFF = split.LIMIT / 2
+_LIMIT_WHILE_OFF = split.SPLIT_OFF / 2
 """A split that was off is as planned again if the evidence against it is below this.
 
 The evidence falls if more users come, although the users before them are still wrong. With a new
@@ -178,7 +178,7 @@ def _find_unpaired_obstacles(
 ) -> Iterator[RunReason]:
     """Yield the reasons why the run cannot be judged, the most important one first."""
     split_off_since = _split_off_since(comparison, states)
-    evidence_limit = split.LIMIT
+    evidence_limit = split.SPLIT_OFF
     if split_off_since is not None:
         # An alert that fires stays until the evidence has clearly fallen.
         evidence_limit = _LIMIT_WHILE_OFF
@@ -227,6 +227,6 @@ def _split_off_since(comparison: Comparison, states: Sequence[AlertState]) -> da
 
 def _find_earlier_difference(unpaired: UnpairedFindings) -> RunReasons:
     """Return the reason that says that the arms differed before the test, if they did."""
-    if unpaired.before_p is None or unpaired.before_p > arms_differed.LIMIT:
+    if unpaired.before_p is None or unpaired.before_p > arms_differed.HIGHEST_P:
         return ()
     return (RunReason(kind=RunReasonKind.ARMS_DIFFERED, limit=unpaired.before_p),)

@@ -20,7 +20,7 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
 HELD_USERS = 1_000_000
 """Memory has the scores of at most this many users. If there are more, a spool stores them."""
-_BLOCK_USERS = 100_000
+_USERS_OF_BLOCK = 100_000
 """The number of users in one block of scores."""
 
 
@@ -90,8 +90,8 @@ class RunScores:
         if rows is not None:  # the users were not in order
             scores = take_rows(scores, rows)
         self._held = [scores]
-        for start in range(0, len(scores.users), _BLOCK_USERS):
-            yield take_rows(scores, slice(start, start + _BLOCK_USERS))
+        for start in range(0, len(scores.users), _USERS_OF_BLOCK):
+            yield take_rows(scores, slice(start, start + _USERS_OF_BLOCK))
 
     def close(self) -> None:
         """Free the memory of the scores, and delete the spool."""

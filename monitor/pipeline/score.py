@@ -12,7 +12,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import OUTCOMES, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import OUTCOME_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.statistics.unpaired.far_lists import far_share
 
 _LACK_WORDS = {
@@ -173,7 +173,7 @@ def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool
     ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
     """
     derived, _ = parse_derived(metric)
-    if derived in OUTCOMES:
+    if derived in OUTCOME_SERIES:
         return False
     return direction is not drift_direction(metric, Statistic.parse(statistic))
 

@@ -26,7 +26,7 @@ from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_shifted
 from monitor.texts.unpaired import write_unpaired
 
-PERSISTENCE = 0.9
+RBO_PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
 KEPT = 0.5
 """The candidate is stale if at least this share of its users get the same list as before.
@@ -70,7 +70,7 @@ def add_differences(
     for segment in users.segments:
         baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
         candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
-        excess = between_excess(baseline, candidate, PERSISTENCE, segment)
+        excess = between_excess(baseline, candidate, RBO_PERSISTENCE, segment)
         if isfinite(excess.excess):
             between.append(excess)
     baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)

@@ -12,17 +12,18 @@ from monitor.measures.summaries import rows_of_segments
 from monitor.model.arrays import Ids, Rows
 from monitor.model.rankings import Panel, Pull, RankingTable, UserBatch
 
-_FEWEST = 10_000
-_MOST = 50_000
-_ITEMS_AT_ONCE = 1_000_000
+_FEWEST_USERS = 10_000
+_MOST_USERS = 50_000
+_MOST_ITEMS = 1_000_000
 
 
 def users_at_once(k: int) -> int:
     """Return how many users are compared at once, so that memory does not grow with users or k.
 
-    They have about `_ITEMS_AT_ONCE` items in each arm, but `_FEWEST` to `_MOST` users are compared.
+    They have about `_MOST_ITEMS` items in each arm, but `_FEWEST_USERS` to `_MOST_USERS` users are
+    compared.
     """
-    return max(_FEWEST, min(_MOST, _ITEMS_AT_ONCE // k))
+    return max(_FEWEST_USERS, min(_MOST_USERS, _MOST_ITEMS // k))
 
 
 def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.alerts.state_machine import INSTALLATION, retire_alerts
+from monitor.alerts.state_machine import INSTALLATION_LABEL, retire_alerts
 from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError
@@ -277,7 +277,7 @@ def _complete_comparison(
     """
     label = {}
     if settings.installation is not None:
-        label = {INSTALLATION: settings.installation}
+        label = {INSTALLATION_LABEL: settings.installation}
     rules = []
     for rule in comparison.judging.rules:
         runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))

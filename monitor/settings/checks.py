@@ -13,9 +13,9 @@ from pydantic import SecretStr
 
 from monitor.boundary.options import format_duration
 from monitor.boundary.options.problems import (
+    LISTED_TWICE,
     MISSING,
     NAME_TAKEN,
-    TWICE,
     KeyPath,
     Partial,
     Problem,
@@ -59,7 +59,7 @@ _NEVER_CERTAIN = (
     "needs below or above, and judges share_below(x) or the mean of bounded scores: change the "
     "rules, or remove stop_when"
 )
-_FILE = ("scores_to", "file", "path")
+_SCORES_PATH = ("scores_to", "file", "path")
 _DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
 _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
 
@@ -276,8 +276,10 @@ def _check_metrics(comparison: Partial) -> Iterator[Problem]:
         (("arm_metrics", index), parse_arm_metric(name))
         for index, name in enumerate(comparison.arm_metrics or ())
     ]
-    yield from find_duplicates(metrics, f"{TWICE}, perhaps in another spelling: remove one of them")
-    yield from find_duplicates(arm_metrics, f"{TWICE}: remove one of them")
+    yield from find_duplicates(
+        metrics, f"{LISTED_TWICE}, perhaps in another spelling: remove one of them"
+    )
+    yield from find_duplicates(arm_metrics, f"{LISTED_TWICE}: remove one of them")
     for path, metric in metrics:
         if metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(
@@ -373,7 +375,7 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
         sink = comparison.scores_to
         if sink is None or sink.file is None:
             continue
-        path: KeyPath = ("comparisons", index, *_FILE)
+        path: KeyPath = ("comparisons", index, *_SCORES_PATH)
         writers.append((path, _resolve_folder(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(

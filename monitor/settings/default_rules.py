@@ -29,7 +29,7 @@ from monitor.statistics.unpaired.far_lists import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
-_OTHERS = 2
+_OTHER_METRICS = 2
 # An alert on a drop or jump resolves after this many good runs, so that an intermittent fault is
 # one alert. An alert on a trend or a frozen arm resolves with the first good run. For a trend two
 # good runs would take long, because half of the healthy runs are worse than expected. A frozen arm
@@ -84,7 +84,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules: list[RuleOptions] = []
     if metrics:
         rules += _first_metric_rules(metrics[0], options)
-    judged = metrics[: 1 + _OTHERS]
+    judged = metrics[: 1 + _OTHER_METRICS]
     # A name depends on all watched metrics, also on the first one.
     names = name_metrics(judged)
     for metric, name in zip(judged[1:], names[1:], strict=True):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from monitor.boundary.options.problems import (
-    TWICE,
+    LISTED_TWICE,
     Partial,
     Problem,
     find_duplicates,
@@ -307,7 +307,7 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not isinstance(rule.segments, tuple):
         return  # `all`, `each`, or an invalid value
     named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
-    yield from find_duplicates(named, f"{TWICE}: remove one of them")
+    yield from find_duplicates(named, f"{LISTED_TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments

@@ -41,7 +41,7 @@ _HASHED = (
     "reference",
     "unpaired",
 )
-_ARMS = ("baseline", "candidate", "noise_floor")
+_SOURCE_KEYS = ("baseline", "candidate", "noise_floor")
 _FOLDER = re.compile(r'"(/[^"{]*)/')
 
 
@@ -199,7 +199,7 @@ def config_hash(options: ComparisonOptions) -> str:
         value = getattr(options, name)
         if value is None:
             continue
-        if name in _ARMS:
+        if name in _SOURCE_KEYS:
             arms[name] = _hashed_value(value)
         else:
             others |= _without_folder({name: _hashed_value(value)})

@@ -142,7 +142,7 @@ def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-are_once = must(_are_distinct, "names the same column twice: name it once")
+distinct_columns = must(_are_distinct, "names the same column twice: name it once")
 """Refuses a list that names a column twice."""
 
 
@@ -156,7 +156,9 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-SegmentColumns = Annotated[tuple[ColumnName, ...], are_once, AfterValidator(_check_segments)]
+SegmentColumns = Annotated[
+    tuple[ColumnName, ...], distinct_columns, AfterValidator(_check_segments)
+]
 
 
 @_from_kinds("users")

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, select
 
-from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
+from monitor.model.alerts import ACCEPTED_LEVEL, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import stored_name
 from monitor.storage.rows import from_rows, insert, lock_names, to_row
@@ -23,7 +23,7 @@ AlertKey = tuple[str, str, str]
 """What identifies an alert: its comparison, its name and its segment, each as stored."""
 
 KEY_COLUMNS = ("comparison", "alert", "segment")
-WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
+WAITING_STATUSES = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 """Statuses of a delivery that may still be sent."""
 
 
@@ -212,7 +212,7 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
     """Return the levels that people accepted for the comparison, oldest first."""
     query = (
         select(transitions)
-        .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
+        .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED_LEVEL)
         .order_by(transitions.c.id)
     )
     return from_rows(Transition, connection.execute(query))

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Integer, Row, Select, bindparam, select, upda
 
 from monitor.model.errors import DatabaseError
 from monitor.model.notifications import DeliveryStatus, Notification
-from monitor.storage.alert_states import WAITING, pending_delivery
+from monitor.storage.alert_states import WAITING_STATUSES, pending_delivery
 from monitor.storage.rows import chunks, insert, to_row
 from monitor.storage.tables.alert_tables import deliveries, notifications
 
@@ -39,7 +39,7 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
             )
         if _is_news(delivery, outcome):
             new_notifications.append(to_row(outcome, notifications))
-        if delivery.status not in WAITING:
+        if delivery.status not in WAITING_STATUSES:
             continue
         updates.append(_new_values(outcome))
         if outcome.fallback:
@@ -104,7 +104,7 @@ def _new_values(outcome: Notification) -> dict[str, object]:
         new_attempts=int(was_tried),
         # The column must not be NULL. Nothing reads it after the delivery is settled.
         next_attempt_at=outcome.next_attempt_at or outcome.at,
-        settled_at=None if outcome.status in WAITING else outcome.at,
+        settled_at=None if outcome.status in WAITING_STATUSES else outcome.at,
         claimed_by=None,
         claimed_until=None,
     )

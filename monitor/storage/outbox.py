@@ -37,7 +37,7 @@ from monitor.storage.alert_states import (
     IS_END,
     IS_LASTING_START,
     IS_START,
-    WAITING,
+    WAITING_STATUSES,
     read_firing,
     read_states,
 )
@@ -56,7 +56,7 @@ _LONGEST_PAUSE = timedelta(hours=2)
 """The longest time until the next attempt of a delivery."""
 _RETRIED_FOR = timedelta(days=1)
 """After a change of the configuration, ends that were refused within this time are retried."""
-_OUTCOMES = 50_000
+_SEARCHED_OUTCOMES = 50_000
 """How many of the newest outcomes are searched for each receiver's last success and error."""
 _EXAMPLES = 2
 """How many users' lists a message shows if no explanation names users."""
@@ -66,7 +66,7 @@ _IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c
 So a message that may have arrived is sent again as a whole.
 """
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
-_IS_WAITING = deliveries.c.status.in_(WAITING)
+_IS_WAITING = deliveries.c.status.in_(WAITING_STATUSES)
 _COLUMNS = (
     deliveries.c.id.label("delivery_id"),
     deliveries.c.receiver,
@@ -304,7 +304,10 @@ class SqlOutbox:
 
     def receiver_health(self) -> Mapping[str, ReceiverHealth]:
         newest = (
-            select(notifications).order_by(notifications.c.id.desc()).limit(_OUTCOMES).subquery()
+            select(notifications)
+            .order_by(notifications.c.id.desc())
+            .limit(_SEARCHED_OUTCOMES)
+            .subquery()
         )
         # A sent delivery has a reason if no message was sent, because its alert joined an incident.
         is_sent = newest.c.status == DeliveryStatus.SENT
@@ -494,5 +497,5 @@ def _to_delivery(row: Row[Any]) -> Delivery:
         transition_id=row.id,
         transition=from_row(Transition, row),
         reason=row.last_reason,
-        next_attempt_at=row.next_attempt_at if row.status in WAITING else None,
+        next_attempt_at=row.next_attempt_at if row.status in WAITING_STATUSES else None,
     )

@@ -28,7 +28,7 @@ from monitor.model.alerts import State
 from monitor.model.rankings import ALL
 from monitor.model.retention import Cutoffs, DataKind, Pruned
 from monitor.model.runs import KEPT_MARK, Histogram, RunStatus
-from monitor.storage.alert_states import KEY_COLUMNS, WAITING
+from monitor.storage.alert_states import KEY_COLUMNS, WAITING_STATUSES
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
     DEFAULT_PARTITION,
@@ -64,13 +64,13 @@ from monitor.storage.transactions import Database
 
 _DAY = timedelta(days=1)
 _RUNS_AT_ONCE = 20
-_SERIES = (summaries.c.segment, summaries.c.metric)
+_SERIES_COLUMNS = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
 """Partitions are created this many days ahead, so that no run has to create one."""
-DETAILS: tuple[Table, ...] = (
+DETAIL_TABLES: tuple[Table, ...] = (
     coverage,
     summaries,
     arm_scores,
@@ -124,7 +124,7 @@ def _deletions_of_runs(
     yield runs_with_unneeded_lists(before[DataKind.LISTS], now), [delete(kept_lists)]
     # The summaries of a day are deleted after they were rolled up.
     with_details = _with_details(min(before[DataKind.SUMMARIES], midnight(now)))
-    yield with_details, [delete(table).where(table.c.segment != ALL) for table in DETAILS]
+    yield with_details, [delete(table).where(table.c.segment != ALL) for table in DETAIL_TABLES]
     expired = select(runs.c.id).where(is_settled_before(before[DataKind.RUNS]))
     yield expired, [delete(table) for table in (*RUN_TABLES, runs)]
 
@@ -205,7 +205,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
                 of_firing.c.id == transitions.c.id,
                 of_firing.c.dedup_key == transitions.c.dedup_key,
             ),
-            deliveries.c.status.in_(WAITING),
+            deliveries.c.status.in_(WAITING_STATUSES),
         )
         .correlate(transitions)
     )
@@ -290,7 +290,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     has_all_errors = func.count(error) == func.count(mean)
     query = (
         select(
-            *_SERIES,
+            *_SERIES_COLUMNS,
             func.count().label("runs"),
             func.sum(users).label("n"),
             func.sum(summaries.c.n_undefined).label("n_undefined"),
@@ -300,7 +300,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
             func.max(mean).label("highest"),
         )
         .where(summaries.c.run_id.in_(ids))
-        .group_by(*_SERIES)
+        .group_by(*_SERIES_COLUMNS)
     )
     details = _shares_and_histograms(connection, ids)
     rows = connection.execute(query).mappings()
@@ -348,7 +348,7 @@ def _shares_and_histograms(
 
 def _read_summaries(connection: Connection, ids: Sequence[int]) -> Iterator[Any]:
     """Read the summaries of these runs. Histograms are large, so only some runs are read at once."""
-    columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
+    columns = (*_SERIES_COLUMNS, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
     for start in range(0, len(ids), _RUNS_AT_ONCE):
         is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
         yield from connection.execute(select(*columns).where(is_of_runs))

@@ -38,7 +38,7 @@ from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
-_FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_STATUSES_AT_END = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
 _RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -79,7 +79,7 @@ class SqlRunStore:
         }
         first_attempt = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
         is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
-        is_finished = runs.c.status.in_(_FINISHED)
+        is_finished = runs.c.status.in_(_STATUSES_AT_END)
         may_run = or_(~is_finished, literal(rerun, Boolean))
         # The results of a finished run stay visible until `finish` replaces them.
         new_attempt = {"attempt": runs.c.attempt + 1, **holder, **_unless(is_finished, begun)}
@@ -262,7 +262,7 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
 
     Returns the claim with the number of a new row. If no run has finished, returns the same claim.
     """
-    is_earlier = and_(_is_held(claim), runs.c.status.in_(_FINISHED))
+    is_earlier = and_(_is_held(claim), runs.c.status.in_(_STATUSES_AT_END))
     query = select(runs).where(is_earlier).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:

@@ -14,7 +14,7 @@ from monitor.model.arrays import Floats
 from monitor.model.runs import Scores
 from monitor.storage.column_types import stored_names
 
-CHUNK = 20_000
+CHUNK_USERS = 20_000
 """How many users' rows are in memory at once. They are about 2 MB in PostgreSQL's format."""
 
 MetricsByPart = Sequence[Sequence[str]]
@@ -131,10 +131,10 @@ class _Chunk(NamedTuple):
 
 
 def _chunks(parts: MetricsByPart, blocks: Iterable[Scores]) -> Iterator[_Chunk]:
-    """Yield a chunk for each part, with `CHUNK` users at a time."""
+    """Yield a chunk for each part, with `CHUNK_USERS` users at a time."""
     for block in blocks:
-        for start in range(0, len(block.users), CHUNK):
-            rows = slice(start, start + CHUNK)
+        for start in range(0, len(block.users), CHUNK_USERS):
+            rows = slice(start, start + CHUNK_USERS)
             users = stored_names(block.users[rows].tolist())
             for part, metrics in enumerate(parts):
                 yield _Chunk(users, part, [block.by_metric[metric][rows] for metric in metrics])

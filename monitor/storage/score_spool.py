@@ -12,9 +12,9 @@ from monitor.boundary.temporary_database import room_trouble, scratch_database
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 
-MEMORY = "100MB"
-THREADS = 2
-"""More threads would need more memory than `MEMORY`."""
+SPOOL_MEMORY = "100MB"
+SPOOL_THREADS = 2
+"""More threads would need more memory than `SPOOL_MEMORY`."""
 BLOCK_USERS = 100_000
 
 
@@ -25,7 +25,9 @@ class DuckSpool:
         self._open = ExitStack()
         self._column_of: dict[str, str] = {}  # the column of each metric
         with _errors_translated():
-            self._database = self._open.enter_context(scratch_database(MEMORY, threads=THREADS))
+            self._database = self._open.enter_context(
+                scratch_database(SPOOL_MEMORY, threads=SPOOL_THREADS)
+            )
         self._database.execute("CREATE TEMP TABLE spool (user_id VARCHAR)")
 
     def add(self, scores: Scores) -> None:

@@ -23,7 +23,7 @@ from monitor.model.statistics import parse_derived
 from monitor.texts.id_mismatches import write_mismatch, write_setting
 from monitor.texts.wording import count_of, printable, shorten_to
 
-LONGEST_SENTENCE = 250
+LONGEST_EXPLANATION = 250
 """An explanation's text has at most this many characters."""
 
 # If a part is larger than the drop times this factor, an opposite part cancelled the rest of it.
@@ -33,7 +33,7 @@ _CANCELLED = 1.15
 _LONGEST_NAME = 40
 _LONGEST_NOTE = 140
 _LEAST_AMOUNT = 0.00005
-_LEAST_SHARE = 0.005
+_LEAST_SHOWN_SHARE = 0.005
 PART_WORDS: Mapping[DropPart, str] = {
     DropPart.MEMBERSHIP: "items replaced",
     DropPart.ORDER: "items moved",
@@ -75,7 +75,7 @@ _POPULAR = 0.5
 
 _WITHOUT_PAST = "No earlier lists to compare with."
 
-MOST_ITEMS = 3
+MOST_NAMED_ITEMS = 3
 """An alert's text names at most this many items that are shown more, and as many shown less."""
 
 
@@ -131,9 +131,9 @@ def write_recalled(sentence: str, slot: datetime) -> str:
 
 
 def _write_explained(share: float) -> str:
-    if share >= 1 - _LEAST_SHARE:
+    if share >= 1 - _LEAST_SHOWN_SHARE:
         return "all"
-    if share < _LEAST_SHARE:
+    if share < _LEAST_SHOWN_SHARE:
         return "none"
     return _percent(share, 1)
 
@@ -201,7 +201,7 @@ def _write_parts(parts: Mapping[DropPart, float], total: float) -> str:
     is_shared = 0 < max(parts.values()) <= _CANCELLED * total
     shown = []
     for part, amount in sorted(parts.items(), key=itemgetter(1), reverse=True):
-        if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHARE * total):
+        if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHOWN_SHARE * total):
             shown.append(f"{PART_WORDS[part]} {_percent(min(amount, total), total)}")
         elif not is_shared and abs(amount) >= _LEAST_AMOUNT:
             shown.append(f"{PART_WORDS[part]} {amount:.4f}")
@@ -347,7 +347,7 @@ def join_sentences(sentences: Iterable[str]) -> str:
     """Return the first sentence, followed by each further sentence that still fits."""
     joined, *others = sentences
     for sentence in others:
-        if len(joined) + len(sentence) < LONGEST_SENTENCE:
+        if len(joined) + len(sentence) < LONGEST_EXPLANATION:
             joined = f"{joined} {sentence}"
     return joined
 
@@ -393,7 +393,7 @@ def _write_items(explanation: Explanation) -> list[str]:
     pieces = []
     for word, items in (("more", explanation.gained), ("less", explanation.lost)):
         if items:
-            names = [shorten_name(item.title or item.item) for item in items[:MOST_ITEMS]]
+            names = [shorten_name(item.title or item.item) for item in items[:MOST_NAMED_ITEMS]]
             pieces.append(f"{word}: {', '.join(names)}")
     if not pieces:
         return []

@@ -17,7 +17,7 @@ from monitor.model.run_reasons import RunReasons
 from monitor.model.statistics import (
     GAPS,
     OF_SIMILARITY,
-    OUTCOMES,
+    OUTCOME_SERIES,
     DerivedMetric,
     Lack,
     parse_derived,
@@ -78,7 +78,7 @@ _OUTCOMES = {
 def name_series(metric: str, statistic: str) -> str:
     """Name what a rule judges, such as ``mean of rbo(p=0.9)`` or ``self gap of rbo(p=0.9)``."""
     series, of_metric = parse_derived(metric)
-    if series in OUTCOMES:
+    if series in OUTCOME_SERIES:
         return _OUTCOMES[series].format(of_metric)
     if series in GAPS:
         return f"{series.replace('_', ' ')} of {of_metric}"

@@ -24,8 +24,8 @@ from monitor.model.errors import ConfigError, DatabaseError, InputError, Monitor
 from monitor.web.documentation import ABSENT, Documentation
 from monitor.web.forms import (
     FAILURE,
+    FORM_RESULTS,
     GATE,
-    OUTCOMES,
     Form,
     FormTokens,
     answer_gate,
@@ -40,9 +40,9 @@ from monitor.web.pages.parameters import describe_path, describe_query, read_que
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
 from monitor.web.server import (
+    CLIENT_NAME,
     IS_AUTHENTICATED,
     PLAIN_HEADERS,
-    USER,
     plain_answer,
 )
 
@@ -209,7 +209,7 @@ async def _answer_error(site: Site, request: Request, error: MonitorError) -> Re
 
 def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
     """Answer with the page as HTML. Users who may change something get a token for its forms."""
-    user = request.scope[USER]
+    user = request.scope[CLIENT_NAME]
     token = None
     if user is not None:
         token = tokens.issue(user, site.clock.now().isoformat())
@@ -220,7 +220,7 @@ def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -
         menu=MENU,
         user=user,
         token=token,
-        outcome=OUTCOMES.get(request.query_params.get("done", "")),
+        outcome=FORM_RESULTS.get(request.query_params.get("done", "")),
     )
     return HTMLResponse(body, headers=_HTML)
 

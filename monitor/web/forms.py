@@ -22,16 +22,16 @@ from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
-from monitor.web.pages.parameters import Slot, Text, describe_path, describe_query, read_query
+from monitor.web.pages.parameters import QueryText, Slot, describe_path, describe_query, read_query
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
-from monitor.web.server import PLAIN_HEADERS, USER
+from monitor.web.server import CLIENT_NAME, PLAIN_HEADERS
 
 _MOST_BYTES = 16_384
 
 _LONGEST_COMMENT = 500
 _QUOTED = 40  # an error quotes at most this many characters of a field
 _SILENCE_ID = re.compile("[0-9]{1,18}")
-OUTCOMES = {
+FORM_RESULTS = {
     "acknowledge": "Acknowledged. No more messages about it are sent until it ends.",
     "resolve": "Resolved. A new alert fires if the next run breaks the rule again.",
     "silence": "Silenced. Alerts that still fire when the silence ends are sent then.",
@@ -82,7 +82,7 @@ def require_user(request: Request) -> str:
 
     Raises ForbiddenError if nobody had to authenticate, or if the request is from another site.
     """
-    user: str | None = request.scope[USER]
+    user: str | None = request.scope[CLIENT_NAME]
     if user is None:
         raise ForbiddenError(
             "changes need a web configuration file with basic_auth_users or verified client "
@@ -135,7 +135,7 @@ class Form:
 
 
 def execute_form(site: Site, form: Form) -> str:
-    """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
+    """Execute the form. Returns the outcome, which is a key of `FORM_RESULTS`.
 
     The field ``do`` names the action. Raises ConfigError if a field is wrong.
     """
@@ -249,11 +249,11 @@ class GateQuery(BaseModel, extra="forbid"):
         float, Field(gt=0, lt=1, description="The accepted probability of each wrong verdict.")
     ] = 0.01
     metric: Annotated[
-        Text | None,
+        QueryText | None,
         Field(description="The metric to judge. By default the comparison's first."),
     ] = None
     segments: Annotated[
-        tuple[Text, ...],
+        tuple[QueryText, ...],
         BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
         Field(
             alias="segment",

@@ -47,7 +47,7 @@ ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 IS_AUTHENTICATED = "rankwatch.is_authenticated"
 """Under this key the scope of a request says whether the client may read everything."""
 
-USER = "rankwatch.user"
+CLIENT_NAME = "rankwatch.user"
 """Under this key the scope of a request has the client's name.
 
 The name is None if clients need not authenticate. Then the client may change nothing.
@@ -207,7 +207,7 @@ class RequestGuard:
         """Refuse the request, or pass it to the application."""
         connection = scope["state"][CONNECTION]
         scope[IS_AUTHENTICATED] = False
-        scope[USER] = None
+        scope[CLIENT_NAME] = None
         connection.begin_answer()
         try:
             refusal = await self._find_refusal(self._front.access, scope)
@@ -221,11 +221,11 @@ class RequestGuard:
         """Return the answer that refuses the request. None if the application may answer it.
 
         A request is refused if its client may not read the pages, or if its header Host has an
-        unknown name. Sets `IS_AUTHENTICATED` and `USER` in the scope.
+        unknown name. Sets `IS_AUTHENTICATED` and `CLIENT_NAME` in the scope.
         """
         identifies_by_certificate = access.options.authenticates and not access.credentials
         if identifies_by_certificate:
-            scope[USER] = client_name(scope["state"][CONNECTION].certificate)
+            scope[CLIENT_NAME] = client_name(scope["state"][CONNECTION].certificate)
         refusal = await self._identify(access.credentials, scope)
         if refusal is not None:
             return refusal
@@ -243,7 +243,7 @@ class RequestGuard:
         return plain_answer(421, _WRONG_HOST)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
-        """Find out who the client is. Sets `IS_AUTHENTICATED` and `USER`, and returns None.
+        """Find out who the client is. Sets `IS_AUTHENTICATED` and `CLIENT_NAME`, and returns None.
 
         Returns a refusal if the credentials are missing or wrong, or if too many wait. A probe
         needs no credentials. If it sends none, nothing is set.
@@ -266,7 +266,7 @@ class RequestGuard:
                 return _unauthorized()
         user, _ = login
         scope[IS_AUTHENTICATED] = True
-        scope[USER] = user.decode()
+        scope[CLIENT_NAME] = user.decode()
         return None
 
     async def _verify(

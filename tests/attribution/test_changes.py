@@ -24,7 +24,7 @@ from monitor.model.rankings import Arm, PairBatch
 from monitor.model.rules import Keep
 from monitor.pipeline.user_batches import take_table
 from monitor.statistics.attribution.changes import (
-    CHANGES,
+    ALL_CHANGES,
     OwnLists,
     PairChanges,
     classify_changes,
@@ -148,11 +148,11 @@ KINDS = """
 
 @pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
 def test_a_pair_is_of_the_kind_that_a_person_would_say(pair, kind):
-    assert CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
+    assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
 def kinds(*changes):
-    return np.array([CHANGES.index(change) for change in changes], dtype=np.int8)
+    return np.array([ALL_CHANGES.index(change) for change in changes], dtype=np.int8)
 
 
 def show(row):

@@ -80,7 +80,7 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
 def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
     monkeypatch, answer, reason
 ):
-    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
+    monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
     watched = changed(
         WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1)
     )

@@ -232,7 +232,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch):
-    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
+    monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
     hung = threading.Event()
     result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
     hung.set()

@@ -57,7 +57,7 @@ def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp
             ended.wait(60)
             results.append(finish(*arguments, **options))
 
-        for name in ("STORING", "WAITING"):
+        for name in ("STORING", "DATABASE_WAIT"):
             monkeypatch.setattr(jobs, name, timedelta(0))
         monkeypatch.setattr(store.runs, "finish", hang)
         watched.let_pass(HOUR)

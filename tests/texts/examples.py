@@ -47,7 +47,7 @@ from monitor.model.run_reasons import (
     UnmatchedName,
 )
 from monitor.model.runs import ArmScore, Run, RunStatus
-from monitor.model.statistics import OUTCOMES, Lack
+from monitor.model.statistics import OUTCOME_SERIES, Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.model.urgency import Concern
@@ -711,7 +711,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_preference, -0.25, -0.375, -0.125, 1),
         partial(write_preference, 0.0, -0.125, 0.125, 900),
         partial(write_preference, 0.0, -1.0, 1.0, 0),
-        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOMES),
+        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOME_SERIES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }

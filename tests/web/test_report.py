@@ -100,7 +100,7 @@ def test_a_browser_shows_a_report_without_a_network(stores, tmp_path, chromium):
 
 
 def test_users_are_left_out_and_counted_where_the_file_would_become_large(filled, monkeypatch):
-    monkeypatch.setattr(report, "MOST_BYTES", 1000)
+    monkeypatch.setattr(report, "MOST_REPORT_BYTES", 1000)
     text = written(filled)
     assert "1 more users are left out" in text
     assert "User u1" not in text

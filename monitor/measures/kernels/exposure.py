@@ -9,7 +9,7 @@ from monitor.measures.kernels.ragged import PAD
 from monitor.model.arrays import Codes, Floats, Integers, Rows
 from monitor.model.rankings import PairBatch
 
-_BLOCK_CELLS = 1 << 20
+_COUNTED_CELLS = 1 << 20
 _CACHED_CELLS = 1 << 15
 
 # Codes are dense if the highest code is below this factor times the number of places. For dense
@@ -104,7 +104,7 @@ def count_items(
         values, times = np.unique(codes[rows], return_counts=True)
         return values[values >= 0], times[values >= 0]
     total = np.zeros(items + 1, dtype=np.int64)
-    step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
+    step = max(1, _COUNTED_CELLS // max(1, codes.shape[1]))
     for low in range(0, len(rows), step):
         total += np.bincount(codes[rows[low : low + step]].ravel() + 1, minlength=items + 1)
     counts = total[1:]
@@ -206,9 +206,9 @@ def churn(
 
 _TIMES_OTHERS = 40
 _CHANGED_MOST = 5
-FIRST = 3
+REVERSED_DEPTH = 3
 """`is_top_reversed` compares this many items at the top of each list."""
-_TOP = 5
+_REPEATED_DEPTH = 5
 """`number_repeated` compares this many items first."""
 _SEED = 16
 
@@ -223,7 +223,7 @@ def number_repeated(codes: Codes) -> Integers:
     numbers = np.full(len(codes), -1)
     # Lists with different tops differ, so most lists need not be read to the end.
     rows = np.flatnonzero(codes[:, 0] >= 0)
-    for depth in (_TOP, codes.shape[1]):
+    for depth in (_REPEATED_DEPTH, codes.shape[1]):
         group_of, counts = _group_lists(codes[rows, :depth])
         is_repeated = counts[group_of] > 1
         rows = rows[is_repeated]
@@ -311,19 +311,19 @@ def is_unchanged(
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items are mostly in opposite order in the two lists: float64 (n,).
 
-    The first `FIRST` items of both lists are compared. The value is 1 if more than half of their
-    pairs are in opposite order. If not, it is 0. It is NaN if the first items of the two lists are
-    not the same set, or if a list has fewer than `FIRST` items. Codes are arrays (n, k), padded
-    with -1.
+    The first `REVERSED_DEPTH` items of both lists are compared. The value is 1 if more than half of
+    their pairs are in opposite order. If not, it is 0. It is NaN if the first items of the two
+    lists are not the same set, or if a list has fewer than `REVERSED_DEPTH` items. Codes are arrays
+    (n, k), padded with -1.
     """
-    ours = baseline[:, :FIRST]
-    theirs = candidate[:, :FIRST]
-    if ours.shape[1] < FIRST:
+    ours = baseline[:, :REVERSED_DEPTH]
+    theirs = candidate[:, :REVERSED_DEPTH]
+    if ours.shape[1] < REVERSED_DEPTH:
         return np.full(len(ours), np.nan)
     is_equal = ours[:, :, np.newaxis] == theirs[:, np.newaxis, :]
     has_same_items = (is_equal.any(axis=2) & (ours >= 0)).all(axis=1)
     places = is_equal.argmax(axis=2)
-    first, second = np.triu_indices(FIRST, 1)
+    first, second = np.triu_indices(REVERSED_DEPTH, 1)
     swapped = (places[:, first] > places[:, second]).sum(axis=1)
     return np.where(has_same_items, swapped > len(first) / 2, np.nan)
 

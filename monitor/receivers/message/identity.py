@@ -15,7 +15,7 @@ from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 from monitor.texts.actions import write_urgency
 
 _MAX_LABEL = 256
-_REMEMBERED = 256  # messages
+_REMEMBERED_MESSAGES = 256  # messages
 
 
 def alert_labels(transition: Transition) -> dict[str, str]:
@@ -118,7 +118,7 @@ class DeliveredRecipients:
     def add(self, key: str, recipients: Iterable[str]) -> None:
         """Record that these recipients have got the message. The oldest messages are forgotten."""
         self._reached.setdefault(key, set()).update(recipients)
-        while len(self._reached) > _REMEMBERED:
+        while len(self._reached) > _REMEMBERED_MESSAGES:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, recipients: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from monitor.model.alerts import ACCEPTED, Transition
+from monitor.model.alerts import ACCEPTED_LEVEL, Transition
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Subject
@@ -53,7 +53,7 @@ def backtest_rules(
     accepted = []
     stored = []
     for transition in store.alerts.transitions(comparison=comparison.name, limit=None):
-        if transition.alert == ACCEPTED:
+        if transition.alert == ACCEPTED_LEVEL:
             accepted.append(transition)
         elif is_in_period(transition.slot):
             stored.append(transition)

@@ -37,7 +37,7 @@ from monitor.statistics.attribution.parts import average_parts
 from monitor.texts.id_mismatches import Surface, write_mismatch
 from monitor.texts.interpretation import write_longer
 
-MOST_SEGMENTS = 100
+MOST_COMPARED_SEGMENTS = 100
 _LONG = timedelta(hours=12)
 _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 _OF_USERS = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
@@ -259,7 +259,7 @@ def _make_comparison(metrics: Sequence[Metric], k: int, worst: int) -> Compariso
         metrics=tuple(map(str, metrics)),
         sample=None,
         seed=0,
-        max_segment_values=MOST_SEGMENTS,
+        max_segment_values=MOST_COMPARED_SEGMENTS,
         deadline=_LONG,
         keep_scores=Keep.NONE,
         evidence_users=worst,

@@ -36,8 +36,13 @@ from monitor.service.composition import (
 )
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
-from monitor.service.daemon.outage import OutageAlert, OutageMonitor, database_away, open_in_time
+from monitor.service.daemon.outage import (
+    DATABASE_AWAY,
+    OutageAlert,
+    OutageMonitor,
+    database_away,
+    open_in_time,
+)
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers

@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from monitor.alerts.state_machine import INSTALLATION
+from monitor.alerts.state_machine import INSTALLATION_LABEL
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
@@ -23,11 +23,11 @@ from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
 """If an outage begins sooner after the last one, both are treated as one outage."""
-UNREAD = timedelta(minutes=1)
+HANGS_AFTER = timedelta(minutes=1)
 """If nothing was read for this time (four refreshes), pages report that the database hangs."""
 OPENING = timedelta(seconds=20)
 """The time limit for opening the database. The driver's connection timeout is shorter."""
-ALERT = "DatabaseAway"
+DATABASE_AWAY = "DatabaseAway"
 COMPARISON = "rankwatch"
 """Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
@@ -137,10 +137,10 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """Return the outage to show on pages: an error, or no read for the time `UNREAD`."""
+    """Return the outage to show on pages: an error, or no read for the time `HANGS_AFTER`."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
-    if read_at is not None and now - read_at > UNREAD:
+    if read_at is not None and now - read_at > HANGS_AFTER:
         return DatabaseAway(since=read_at, reason=None, read_at=read_at)
     return None
 
@@ -303,11 +303,11 @@ def compose_outage_start(
     # The key depends only on the database. So if several daemons send this alert, a receiver shows
     # one alert. The installation's id cannot be part of the key, because it is stored in the
     # database.
-    name = " ".join(filter(None, (ALERT, place, installation)))
+    name = " ".join(filter(None, (DATABASE_AWAY, place, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
         comparison=COMPARISON,
-        alert=ALERT,
+        alert=DATABASE_AWAY,
         segment="all",
         slot=outage.since,
         at=now,
@@ -325,7 +325,7 @@ def compose_outage_start(
         since=min(outage.since, now),
         dedup_key=key,
         incident=key,
-        labels={} if installation is None else {INSTALLATION: installation},
+        labels={} if installation is None else {INSTALLATION_LABEL: installation},
     )
 
 
@@ -345,7 +345,7 @@ def compose_outage_end(start: Transition, now: datetime, place: str) -> Transiti
 
 def _outage_message(change: Transition, *, is_repetition: bool = False) -> Message:
     return Message(
-        incident=change.incident or ALERT,
+        incident=change.incident or DATABASE_AWAY,
         comparison=COMPARISON,
         severity=Severity.CRITICAL,
         changes=() if is_repetition else (change,),

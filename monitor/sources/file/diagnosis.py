@@ -21,7 +21,7 @@ from monitor.boundary.deadline import Deadline, OverdueError
 from monitor.boundary.foreign_errors import file_cause
 from monitor.boundary.temporary_database import room_trouble
 from monitor.model.errors import SourceError
-from monitor.sources.file.file_set import LONGEST_LINE, FileSet
+from monitor.sources.file.file_set import MAX_LINE_BYTES, FileSet
 
 MEMORY_MB = 250
 """The largest memory of one database. For joins of lists with a hundred items, it is doubled.
@@ -192,8 +192,8 @@ class _NoJsonError(_LineFaultError):
 
 
 def _check_line(line: bytes) -> None:
-    if len(line) > LONGEST_LINE:
-        raise _LineFaultError(f"is longer than {LONGEST_LINE >> 20} MiB: {_AN_OBJECT}")
+    if len(line) > MAX_LINE_BYTES:
+        raise _LineFaultError(f"is longer than {MAX_LINE_BYTES >> 20} MiB: {_AN_OBJECT}")
     try:
         value = json.loads(line, object_pairs_hook=_unique_keys)
     except RecursionError:

@@ -21,7 +21,7 @@ from monitor.sources.table_lists import ListColumns, TableLists
 
 MERGED_BYTES = 16 << 20
 """Parts are merged up to about this size. Spark's limit for one message is much higher."""
-PARTS = "asked long, part binary, unreadable string"
+PARTITION_COLUMNS = "asked long, part binary, unreadable string"
 """The columns of a result. They are the number of users, the measured part, and the unreadable
 rows."""
 

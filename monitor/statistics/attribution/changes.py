@@ -16,14 +16,14 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, PairBatch
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
 
-_TOP = 3
+_TOP_DEPTH = 3
 
 # An item counts as removed if at most this share of the lists that had it still has it.
 STILL_LISTED = 0.02
 
-CHANGES = tuple(Change)
+ALL_CHANGES = tuple(Change)
 ChangeKinds: TypeAlias = npt.NDArray[np.int8]
-"""The kind of change of each pair, int8 (n,), as an index in `CHANGES`."""
+"""The kind of change of each pair, int8 (n,), as an index in `ALL_CHANGES`."""
 
 
 @immutable
@@ -116,9 +116,11 @@ class OwnLists:
 
         False for lists of at most three items.
         """
-        former_top = np.sort(self.former[:, :_TOP], axis=1)
-        present_top = np.sort(self.present[:, :_TOP], axis=1)
-        return np.asarray((former_top == present_top).all(axis=1) & (self.present_lengths > _TOP))
+        former_top = np.sort(self.former[:, :_TOP_DEPTH], axis=1)
+        present_top = np.sort(self.present[:, :_TOP_DEPTH], axis=1)
+        return np.asarray(
+            (former_top == present_top).all(axis=1) & (self.present_lengths > _TOP_DEPTH)
+        )
 
     @property
     def place_of_first(self) -> Integers:
@@ -126,8 +128,10 @@ class OwnLists:
 
         -1 if the item is not among the first three, or if the list has at most three items.
         """
-        is_first = self.present[:, :_TOP] == self.former[:, :1]
-        is_there = is_first.any(axis=1) & (self.present_lengths > _TOP) & (self.former_lengths > 0)
+        is_first = self.present[:, :_TOP_DEPTH] == self.former[:, :1]
+        is_there = (
+            is_first.any(axis=1) & (self.present_lengths > _TOP_DEPTH) & (self.former_lengths > 0)
+        )
         return np.where(is_there, is_first.argmax(axis=1), -1)
 
     @cached_property
@@ -348,16 +352,16 @@ def classify_changes(batch: PairBatch) -> ChangeKinds:
             Change.MOSTLY_REPLACED: 2 * common < baseline_length,
             Change.PARTLY_REPLACED: common < baseline_length,
         }
-        places = [CHANGES.index(change) for change in rules]
-        otherwise = CHANGES.index(Change.REORDERED)
+        places = [ALL_CHANGES.index(change) for change in rules]
+        otherwise = ALL_CHANGES.index(Change.REORDERED)
         kinds[rows] = np.select(list(rules.values()), places, otherwise)
     return kinds
 
 
 def share_kinds(kinds: ChangeKinds) -> dict[Change, float]:
     """Return the share of the users with each kind of change. It is 0 for a kind without users."""
-    shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
-    return dict(zip(CHANGES, shares.tolist(), strict=True))
+    shares = np.bincount(kinds, minlength=len(ALL_CHANGES)) / max(1, len(kinds))
+    return dict(zip(ALL_CHANGES, shares.tolist(), strict=True))
 
 
 def group_users(  # noqa: PLR0913 - what is known of the users
@@ -382,7 +386,7 @@ def group_users(  # noqa: PLR0913 - what is known of the users
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
-    for index, change in enumerate(CHANGES):
+    for index, change in enumerate(ALL_CHANGES):
         members = defined[kinds[defined] == index]
         if not len(members):
             continue

@@ -16,7 +16,7 @@ from monitor.model.rankings import ALL
 from monitor.model.segments import AND
 from monitor.statistics.attribution.changes import PairChanges
 
-OTHERS = "(others)"
+OTHER_SEGMENTS = "(others)"
 """Name of the group of users that have no segment in a dimension."""
 
 # A segment is named only if it fell more than random users would, by this many standard errors.
@@ -108,8 +108,8 @@ def _add_by_part(
 def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
     """Return the rows of each segment, for one dimension after the other.
 
-    Users without a segment in a dimension are in the group `OTHERS`. If there are no dimensions,
-    the result is one group of all users.
+    Users without a segment in a dimension are in the group `OTHER_SEGMENTS`. If there are no
+    dimensions, the result is one group of all users.
     """
     dimensions: dict[str, dict[str, Rows]] = {}
     for segment, rows in sorted(segments.items()):
@@ -120,7 +120,7 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
         others = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
         if len(others):
             # If a real segment has the same name, both groups become one group.
-            name = f"{dimension}={OTHERS}"
+            name = f"{dimension}={OTHER_SEGMENTS}"
             if name in members:
                 others = np.append(members[name], others)
             members[name] = others

@@ -252,30 +252,32 @@ def _share(finding: Finding) -> float:
 
 
 def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
-    """Return a suspicion with its segment, its number of users, and its share of the drop."""
-    # Users that cannot be judged are assumed to behave like the users that can be judged.
+    """Return a suspicion as a finding: with its segment, its users, and its share of the drop."""
     judged_segments = {}
     for name, members in scene.segments.items():
         judged_segments[name] = members[suspicion.judged[members]]
     segment = suspicion.segment
     if segment == ALL:
+        # All users were searched, so the place of the fault is still to be found.
         segment = find_place(suspicion.hit, suspicion.usual, judged_segments)
     rows = rows_of_place(segment, scene.segments)
-    judged = rows_of_place(segment, judged_segments)
+    judged_rows = rows_of_place(segment, judged_segments)
     # Many new items also change the order of the common items. Then the new items are the fault.
     if suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
+    # Users that cannot be judged are assumed to be hit as often as users that can be judged.
     if suspicion.habit is None:
         # ``hit`` shows exactly who was hit, also outside of the segment.
-        share = float(suspicion.hit[judged].mean())
+        share = float(suspicion.hit[judged_rows].mean())
         users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
     else:
-        share = _estimate_share(suspicion.habit, suspicion, scene, judged)
+        share = _estimate_share(suspicion.habit, suspicion, scene, judged_rows)
         users = share * len(rows)
     likely_hit = _select_likely_hit(suspicion, scene, rows, share)
     is_order = suspicion.kind is FaultKind.REORDERED
-    # The number of users is exact if exactly all users of the segment are hit.
-    hits_segment = suspicion.hit[judged].all() and suspicion.hit.sum() == len(judged)
+    # The number of users is exact if all judged users of the segment are hit, and no other users.
+    is_all_hit = suspicion.hit[judged_rows].all()
+    is_exact = is_all_hit and suspicion.hit.sum() == len(judged_rows)
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
@@ -285,7 +287,7 @@ def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_share_of_drop(likely_hit, scene, is_order=is_order),
         detail=suspicion.detail,
-        is_exact=bool(hits_segment),
+        is_exact=bool(is_exact),
     )
 
 
@@ -324,8 +326,8 @@ def _estimate_share(
     """
     bins = scene.bins[suspicion.arm][habit][rows]
     # A suspicion of one segment was found by the usual shares of this segment, see `_find_by_habit`.
-    searched = None if suspicion.segment == ALL else rows
-    usual = usual_shares(scene, suspicion.arm, habit, searched)
+    segment_rows = None if suspicion.segment == ALL else rows
+    usual = usual_shares(scene, suspicion.arm, habit, segment_rows)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         outliers = find_outlying_bins(bins, usual)
         # The share of outliers is used if all hit lists are outliers. `REPLACED` finds lists of
@@ -333,6 +335,7 @@ def _estimate_share(
         # They are outliers only if usual lists would become outliers by being reversed.
         if outliers is not None and (habit is Habit.REPLACED or outliers.reversed_share >= _APART):
             return outliers.hit_share
+    # Both values are lower bounds, so the larger one is nearer to the true share.
     share_above_usual = float(suspicion.hit[rows].mean()) - suspicion.usual
     share = max(least_share(bins, usual), share_above_usual)
     if habit is Habit.FIRST_MOVED:

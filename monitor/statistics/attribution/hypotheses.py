@@ -13,7 +13,7 @@ from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
-    BINS,
+    SHARE_BINS,
     Habit,
     Outliers,
     bin_lists,
@@ -69,7 +69,7 @@ _FEW = 3
 # Items count as removed if they filled at least this share of all places in the former lists.
 _LEAST_REMOVED = 0.02
 # Only items that were in at least this many lists are counted for this share.
-_LISTED = 10
+_LEAST_LISTS_OF_ITEM = 10
 # A single item may disappear on any day, so at least this many must have disappeared.
 _LEAST_ITEMS = 2
 # If such items were removed, rarer items are searched too. They must have been in at least this
@@ -268,7 +268,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     earlier run if that is larger.
     """
     habit = Habit(kind)  # the fault has the name of its habit
-    bins = scene.bins[Arm.CANDIDATE][habit]
+    bins = scene.bins[Arm.CANDIDATE][habit]  # 1 for users with similar lists, and otherwise 0
     bins_before = scene.bins_before[habit]
     in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
@@ -287,12 +287,12 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     similar = rows[bins[rows] == 1]
     # The users whose lists were not similar in the earlier run come first.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
-    hit_users = int((bins_before[similar] != 1).sum())
+    hit_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
-        hit_users = round(outliers.hit_share * len(rows))
+        hit_count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=bool)
-    hit[newly_similar_first[:hit_users]] = True
+    hit[newly_similar_first[:hit_count]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
     return Suspicion(
@@ -338,7 +338,8 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
 
-    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to 2 `BINS`.
+    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to
+    2 `SHARE_BINS`.
     """
     # `OwnLists` compares any two lists of a user. Here they are those of both arms.
     lists = OwnLists(
@@ -349,7 +350,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     )
     # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
-    return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
+    return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
 
 
 def _changed_more(scene: Scene, hit: Flags) -> Arm:
@@ -454,9 +455,9 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     former lists. None also if other items changed too.
     """
     lists = changes.lists[arm]
-    removed_frequent = lists.find_removed(_LISTED)
+    removed_frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
     # The items that the other arm's lists lost in this run show how many usually disappear.
-    removed_by_other = changes.lists[arm.other].find_removed(_LISTED)
+    removed_by_other = changes.lists[arm.other].find_removed(_LEAST_LISTS_OF_ITEM)
     least_exposure = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.exposure
     if removed_frequent.exposure < least_exposure or len(removed_frequent.items) < _LEAST_ITEMS:
         return None
@@ -612,7 +613,7 @@ def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
 
 def _mean_of_bins(shares: Sequence[float]) -> float:
     """Return the mean of a habit that measures a share, 0 to 1, from its shares of users by bin."""
-    return float(np.arange(len(shares)) @ np.array(shares)) / BINS
+    return float(np.arange(len(shares)) @ np.array(shares)) / SHARE_BINS
 
 
 def _count_in_front(places: Integers) -> int:

@@ -208,7 +208,9 @@ def _share_of_moving(replacing: Floats, moving: Floats) -> Floats:
     It is 0 if both costs are 0, or if either is NaN.
     """
     total = np.abs(replacing) + np.abs(moving)
-    return np.divide(np.abs(moving), total, out=np.zeros_like(total), where=total > _DUST)
+    share: Floats = np.zeros_like(total)
+    np.divide(np.abs(moving), total, out=share, where=total > _DUST)
+    return share
 
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:

@@ -49,7 +49,7 @@ MOST_RARE = 0.5
 
 Otherwise a fault that hits all 88 users of a segment would not be detected at a chance of 1e-9.
 """
-_MOST_USERS = 1000.0
+_HIGHEST_USER_LIMIT = 1000.0
 """`CountReference.limit` is never above this number of users."""
 _STEPS = 16
 """The number of bisection steps. The error of a limit is then less than 0.02 users."""
@@ -217,7 +217,7 @@ class CountReference:
         The limit is not rounded to a whole number. It is NaN if the rate is unknown.
         """
         low = np.zeros(self.rate.shape)
-        high = np.minimum(users, _MOST_USERS)
+        high = np.minimum(users, _HIGHEST_USER_LIMIT)
         for _ in range(_STEPS):
             middle = (low + high) / 2
             is_normal = self.p_values(middle, users) > share

@@ -40,7 +40,7 @@ MOST_Z = 3.5
 
 This can only lower the evidence.
 """
-MOST_EVIDENCE = 1e300
+MAX_EVIDENCE = 1e300
 
 
 @immutable
@@ -452,7 +452,7 @@ def update_evidence(evidence: TrendEvidence, z: Floats) -> TrendEvidence:
     drifts = np.array(DRIFTS)[:, np.newaxis]
     step = np.nan_to_num(drifts * now - drifts**2 / 2)
     has_value = ~np.isnan(now)
-    new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE)
+    new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MAX_EVIDENCE)
     mass = np.where(has_value, new_mass, evidence.mass)
     rise = np.where(has_value, np.maximum(evidence.rise + step, 0.0), evidence.rise)
     # A run without a value belongs to the same rise as its neighbours.

@@ -45,12 +45,12 @@ BACK_RUNS = 3
 LAST = BACK_RUNS - 1
 AGREE = 3.0
 """A level is stable if its two halves differ by at most this many standard errors."""
-MOVED = 2.5
+LEVEL_STEP_SDS = 2.5
 """A new level must differ from the level before by this many standard deviations of healthy runs.
 
 If the difference is smaller, both levels are the same, and the fault has healed.
 """
-ROUNDING = 1e-9
+ROUNDING_SHARE = 1e-9
 
 
 def find_outliers(values: Floats) -> Flags:
@@ -331,7 +331,7 @@ class _Scan:
         """Whether a level differs from the level of the healthy runs before it."""
         healthy = self._used_values()[:before]
         normal = find_median(healthy)
-        most = MOVED * find_scale(healthy) + ROUNDING * np.abs(normal)
+        most = LEVEL_STEP_SDS * find_scale(healthy) + ROUNDING_SHARE * np.abs(normal)
         is_other: Flags = np.abs(level - normal) > most
         return is_other
 
@@ -406,6 +406,6 @@ def _is_stable(window: Floats) -> Flags:
     squares = np.nansum((window[:half] - first) ** 2, axis=0)
     squares = squares + np.nansum((window[-half:] - last) ** 2, axis=0)
     error = np.sqrt(squares / (half - 1) / half)
-    most = AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
+    most = AGREE * error + ROUNDING_SHARE * np.maximum(1.0, np.abs(first))
     stable: Flags = np.abs(last - first) <= most
     return stable

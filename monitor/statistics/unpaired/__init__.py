@@ -4,7 +4,7 @@ Each user has a list of now and a list of before the test. The score of a user i
 these two lists. All values are undefined (NaN) if an arm has too few users. The functions:
 
 - `split.log_evidence(baseline, candidate, planned) -> float`: do the numbers of users fit the
-  planned split? The split is off if the result is at least `split.LIMIT`.
+  planned split? The split is off if the result is at least `split.SPLIT_OFF`.
 - `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
 - `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps for people, from the
   `AffectedUsers` of each arm. `far_lists.far_floor(disjoint, identical)` is the score below which

@@ -8,14 +8,14 @@ from monitor.model.rankings import Arm
 from monitor.model.unpaired import ItemExposure
 from monitor.statistics.unpaired.between import ListCounts
 
-MOST_ITEMS = 50
+MOST_EXPOSED_ITEMS = 50
 
 
 def find_shifted(
     baseline: ListCounts,
     candidate: ListCounts,
     name: Callable[[int], str] = str,
-    most: int = MOST_ITEMS,
+    most: int = MOST_EXPOSED_ITEMS,
 ) -> tuple[ItemExposure, ...]:
     """The items whose exposure differs most between the arms, the largest difference first.
 

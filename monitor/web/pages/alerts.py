@@ -28,10 +28,10 @@ from monitor.texts.actions import (
 from monitor.texts.unmatched_names import write_unmatched
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 
-MOST = 50
+MOST_ENDED_INCIDENTS = 50
 """One page shows at most this many ended incidents."""
 _MOST_FIRING = 500
-_MESSAGES = 10
+_MOST_MESSAGES = 10
 
 
 @immutable
@@ -160,10 +160,10 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     if state is not IncidentState.FIRING:
         # If there is one incident more than the page shows, there is another page.
         found = pages.incidents(
-            incident_filter, is_firing=False, before_number=before, limit=MOST + 1
+            incident_filter, is_firing=False, before_number=before, limit=MOST_ENDED_INCIDENTS + 1
         )
-        ended = found[:MOST]
-        if len(found) > MOST:
+        ended = found[:MOST_ENDED_INCIDENTS]
+        if len(found) > MOST_ENDED_INCIDENTS:
             # The newest incidents come first, so the next page begins after the last one.
             next_page_before = ended[-1].number
     configured = site.comparisons()
@@ -295,7 +295,7 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the newest messages, newest first. Receivers of the same changes got one message.
 
-    The messages are those of the newest `_MESSAGES` groups of answers. A group has the answers
+    The messages are those of the newest `_MOST_MESSAGES` groups of answers. A group has the answers
     about the same changes.
     """
     # The answers are in the order in which they came, and so are the groups of answers.
@@ -305,7 +305,7 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
         if answer.status is DeliveryStatus.SENT and answer.reason is None:
             answers_by_changes.setdefault(answer.positions, []).append(answer)
     sent = []
-    newest_groups = islice(reversed(answers_by_changes.items()), _MESSAGES)
+    newest_groups = islice(reversed(answers_by_changes.items()), _MOST_MESSAGES)
     for change_positions, answers in newest_groups:
         at = answers[0].at
         receivers = tuple(answer.receiver for answer in answers)

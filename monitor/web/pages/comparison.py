@@ -40,16 +40,16 @@ PERIODS = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=366),
 }
-MOST_RUNS = 240
+MOST_CHART_POINTS = 240
 """A chart has at most this many points. If there are more runs, a point shows the lowest of
 several runs.
 """
-_DETAILS = 120
+_MOST_DETAILED_RUNS = 120
 _USUAL_RUNS = 28
 _SMALL_RUNS = 24
-MOST_SEGMENTS = 24
+MOST_SEGMENT_MEANS = 24
 MOST_QUIET = 100
-Value = TypeVar("Value")
+_ValueT = TypeVar("_ValueT")
 
 
 @immutable
@@ -272,10 +272,10 @@ def _read_course(
         alert=find_rule_on_drop(configured, metric),
         since=since,
         until=until,
-        max_points=MOST_RUNS,
+        max_points=MOST_CHART_POINTS,
     )
-    # Histograms and coverage are shown for at most `_DETAILS` runs.
-    step = max(1, math.ceil(len(points) / _DETAILS))
+    # Histograms and coverage are shown for at most `_MOST_DETAILED_RUNS` runs.
+    step = max(1, math.ceil(len(points) / _MOST_DETAILED_RUNS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
     for run_id, histogram in pages.histograms([*slots], metric, segment).items():
@@ -301,8 +301,8 @@ def _read_course(
         silences=tuple(silences),
         distribution=_in_time(histograms, slots),
         coverage=_in_time(pages.coverage([*slots], segment), slots),
-        segment_means=tuple(segment_means[:MOST_SEGMENTS]),
-        more_segments=max(0, len(segment_means) - MOST_SEGMENTS),
+        segment_means=tuple(segment_means[:MOST_SEGMENT_MEANS]),
+        more_segments=max(0, len(segment_means) - MOST_SEGMENT_MEANS),
     )
 
 
@@ -322,8 +322,8 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
 
 
 def _in_time(
-    values: Mapping[int, Value], slots: Mapping[int, datetime]
-) -> tuple[tuple[datetime, Value], ...]:
+    values: Mapping[int, _ValueT], slots: Mapping[int, datetime]
+) -> tuple[tuple[datetime, _ValueT], ...]:
     """Return the slots and values of runs, in the order of ``slots``. Both are given by run id.
 
     Runs without a value are left out.
