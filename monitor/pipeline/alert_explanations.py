@@ -61,8 +61,8 @@ def recall_fault(
     if current is None:
         return None
     finding = current.finding
-    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+    all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if all_are_about_order and (finding is None or finding.kind in _OF_TRAININGS):
         return _recall_order(current, earlier)
     # Many new items with a drop may be the end of an earlier fault.
     may_be_end = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
@@ -71,15 +71,21 @@ def recall_fault(
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
             return _mark_recalled(explanation, slot)
-    if finding is None:
-        for slot, explanation in earlier:
-            weaker = explanation.finding
-            if weaker is None or weaker.kind in _OF_TRAININGS:
-                continue
-            # Nothing but a fault gives users one list, however few they are.
-            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
-                return _mark_recalled(explanation, slot)
-    return current
+    if finding is not None:
+        return current
+    return _recall_weaker(earlier) or current
+
+
+def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+    """Select the first explanation with a fault that no training looks like. None without one."""
+    for slot, explanation in earlier:
+        finding = explanation.finding
+        if finding is None or finding.kind in _OF_TRAININGS:
+            continue
+        # Nothing but a fault gives users one list, however few they are.
+        if finding.share >= _CAUSE_USERS or finding.kind is FaultKind.SHARED_LIST:
+            return _mark_recalled(explanation, slot)
+    return None
 
 
 def name_similar(
@@ -100,8 +106,8 @@ def name_similar(
     finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
-        is_other = current.kind not in SIMILAR_FAULTS
-        if is_other or 2 * current.users > finding.users:
+        is_other_fault = current.kind not in SIMILAR_FAULTS
+        if is_other_fault or 2 * current.users > finding.users:
             return explanation
     sentence = write_finding_alone(finding)
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)

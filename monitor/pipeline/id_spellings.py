@@ -104,16 +104,18 @@ def _respelled_since(
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)
-    hit_there = hit[rows_of_place(segment, scene.segments)]
+    hit_in_segment = hit[rows_of_place(segment, scene.segments)]
+    # The number of users is exact if all users of the segment are hit, and no other users.
+    is_exact = hit_in_segment.all() and len(hit_in_segment) == hit.sum()
     return Finding(
         kind=FaultKind.RESPELLED,
         arms=(arm,),
         segment=segment,
-        segment_share=float(hit_there.mean()),
+        segment_share=float(hit_in_segment.mean()),
         users=int(hit.sum()),
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
-        is_exact=bool(hit_there.all() and len(hit_there) == hit.sum()),
+        is_exact=bool(is_exact),
         spelling=spelling,
     )
 

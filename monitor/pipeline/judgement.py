@@ -109,11 +109,12 @@ class ChangeScales:
         """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
         completed = []
         for change in changes:
-            if change.value is not None:
-                interval = self._interval(change)
-                normal = self._normal(change)
-                change = replace(change, interval=interval, normal=normal)  # noqa: PLW2901
-            completed.append(change)
+            if change.value is None:
+                completed.append(change)
+                continue
+            interval = self._interval(change)
+            normal = self._normal(change)
+            completed.append(replace(change, interval=interval, normal=normal))
         return tuple(completed)
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
@@ -135,19 +136,21 @@ class ChangeScales:
         None if neither is known.
         """
         # If the alert's rule does not learn, another rule that judges the same series is used.
-        alerts = [change.alert]
+        alerts_of_series = [change.alert]
         for rule in self.comparison.judging.rules:
             if rule.subject == (change.metric, change.statistic):
-                alerts.append(rule.alert)
-        expected = {}
-        for each in self.expectations:
-            if each.segment == change.segment and each.expected is not None:
-                expected[each.alert] = each.expected
-        for alert in alerts:
-            if alert in expected:
-                return expected[alert]
-        values = list(self._recent_values(change))
-        return math.fsum(values) / len(values) if values else None
+                alerts_of_series.append(rule.alert)
+        expected_by_alert = {}
+        for expectation in self.expectations:
+            if expectation.segment == change.segment and expectation.expected is not None:
+                expected_by_alert[expectation.alert] = expectation.expected
+        for alert in alerts_of_series:
+            if alert in expected_by_alert:
+                return expected_by_alert[alert]
+        recent_values = list(self._recent_values(change))
+        if not recent_values:
+            return None
+        return math.fsum(recent_values) / len(recent_values)
 
     def _recent_values(self, change: Transition) -> Iterator[float]:
         """Yield the values of the series in recent runs in which the alert was quiet.
@@ -208,14 +211,17 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
         # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
     of_metric = [summary for summary in summaries if summary.metric == rule.metric]
+    if not of_metric:
+        return True
     for summary in of_metric:
+        # ``rule.segments`` is "all", "each", or the names of segments.
         if rule.segments == "all":
             is_judged = summary.segment == ALL
         else:
             is_judged = rule.segments == "each" or summary.segment in rule.segments
         if is_judged and summary.n and summary.value(str(rule.statistic)) is None:
             return True
-    return not of_metric
+    return False
 
 
 def _from_lists(

@@ -193,16 +193,17 @@ def _measure_floor(
     """
     if users.again is None:
         return {}
-    again = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
-    usable = [metric for metric in metrics if can_score(metric, again.batch)]
+    of_floor = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
+    usable = [metric for metric in metrics if can_score(metric, of_floor.batch)]
     if not usable:
         return {}
-    scores = score_all(again.batch, usable, failed=failed)
+    scores = score_all(of_floor.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
-        # The two pairings leave out different users. So the scores are first put in panel order.
+        # The two pairings leave out different users, so their rows differ. The scores are put in
+        # the order of the panel first.
         by_panel_row = np.full(len(users.panel), np.nan)
-        by_panel_row[again.panel_rows] = values
+        by_panel_row[of_floor.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]
     return floor
 
@@ -224,9 +225,10 @@ def _add_floor(
         low, high = bounds[name]
         # If the excess is above 0, the candidate is farther from the baseline than the baseline's
         # second lists.
-        excess = scores[name] - floor[name]
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]
+        else:
+            excess = scores[name] - floor[name]
         scores[DerivedMetric.FLOOR.of(name)] = floor[name]
         bounds[DerivedMetric.FLOOR.of(name)] = low, high
         # The excess is the difference of two scores.
