@@ -134,42 +134,37 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
-    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         learned = _find_past_of_models(learned.runs, findings)
-    past = learned.runs
     alpha = share_out(comparison, series)
-    lessons = rule_series.read_lessons(series, past)
-    past_alerts = _find_past_alerts(comparison, series, past, lessons)
-    # An alert resets the evidence of a trend. So does a new model, because the evidence is about
-    # the old model.
-    is_last_of_model = np.isin(np.arange(len(past)) + 1, learned.starts)
-    resets = past_alerts.firing | is_last_of_model[:, np.newaxis]
-    evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
-    levels = _find_accepted(past, [change for change in accepted if change.at <= findings.slot])
-    # The level of new models is accepted with their first run.
-    levels += [(start, start + 1) for start in learned.starts]
+    lessons = rule_series.read_lessons(series, learned.runs)
+    past_alerts = _find_past_alerts(comparison, series, learned.runs, lessons)
+    evidence, was_drifting = _collect_evidence(
+        _find_resets(past_alerts, learned), lessons.steady, alpha
+    )
+    accepted = [change for change in accepted if change.at <= findings.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
-        accepted=sorted(levels),
-        settled=_runs_of_a_new_normal(past, findings.slot),
+        accepted=_find_accepted_levels(learned, accepted),
+        settled=_runs_of_a_new_normal(learned.runs, findings.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(past, findings.slot),
+        phases=rule_series.find_phases(learned.runs, findings.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
     expected = _build_expectations(series, figures, reference, evidence, alpha)
     faults = median_z_while_firing(lessons.z, past_alerts.firing)
-    notes = _describe_levels(comparison.name, past, reference, learned.note)
+    notes = _describe_levels(comparison.name, learned.runs, reference, learned.note)
     lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
-    usual = np.nan_to_num(find_median(lost_in_healthy))
+    usual_lost = np.nan_to_num(find_median(lost_in_healthy))
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     completed = []
     for column, expectation in enumerate(expected):
         if is_after_holiday and _needs_earlier_lists(series[column].rule):
@@ -179,7 +174,7 @@ def compute_expectations(
             replace(
                 expectation,
                 lost=lost.get(expectation.segment, 0.0),
-                usual_lost=float(usual[column]),
+                usual_lost=float(usual_lost[column]),
                 note=notes[column],
                 fault=_finite(faults[column]),
             )
@@ -274,22 +269,32 @@ def _find_past_alerts(
     )
 
 
-def _find_accepted(
-    past: Sequence[PastRun], accepted: Iterable[Transition]
+def _find_resets(past_alerts: PastAlerts, past: _ModelPast) -> Flags:
+    """Find the runs after which the evidence of a trend is dropped, (runs, series).
+
+    These are runs with a firing alert, and the last runs of a model, because their evidence is
+    about this model.
+    """
+    is_last_of_model = np.isin(np.arange(len(past.runs)) + 1, past.starts)
+    return past_alerts.firing | is_last_of_model[:, np.newaxis]
+
+
+def _find_accepted_levels(
+    past: _ModelPast, accepted: Iterable[Transition]
 ) -> list[tuple[int, int]]:
     """Return the rows of each accepted level's first run, and of the first run after acceptance.
 
-    ``past`` is ordered by slot. A level is left out if it has no past run from before it was
-    accepted.
+    A level is left out if it has no past run from before it was accepted. The level of new models
+    is accepted with their first run.
     """
-    slots = [run.slot for run in past]
-    rows = []
+    slots = [run.slot for run in past.runs]  # oldest first
+    rows = [(start, start + 1) for start in past.starts]
     for change in accepted:
         start = bisect_left(slots, change.slot)
         following = bisect_right(slots, change.at)
         if start < following:
             rows.append((start, following))
-    return rows
+    return sorted(rows)
 
 
 def _describe_levels(
@@ -387,14 +392,13 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
             suspects = np.where(ends, count_suspects(evidence, alpha), 0)
             age = np.arange(row, -1, -1)[:, np.newaxis]
             is_drifting[: row + 1] |= age < suspects
-        if resets[row].any():
-            # The evidence of a series that is reset starts again from 0.
-            is_open = ~resets[row]
-            evidence = TrendEvidence(
-                mass=evidence.mass * is_open,
-                rise=evidence.rise * is_open,
-                since=evidence.since * is_open,
-            )
+        # The evidence of a series that is reset starts again from 0.
+        stays = ~resets[row]
+        evidence = TrendEvidence(
+            mass=evidence.mass * stays,
+            rise=evidence.rise * stays,
+            since=evidence.since * stays,
+        )
     return evidence, is_drifting
 
 
