@@ -273,7 +273,11 @@ def pull_all(
     timeout_s: float,
     memory: Memory = _NOTHING,
 ) -> SourceAnswers:
-    """Pull all answers at the same time, so that they can be compared."""
+    """Pull all answers at the same time, so that they can be compared.
+
+    If an arm's source fails or is late, its users count as failed, with the reason in the coverage.
+    If another source fails or is late, a sentence in ``lacks`` says so.
+    """
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
@@ -283,18 +287,18 @@ def pull_all(
     calls: dict[Arm, AskedSource[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
-        of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
-        pull = methodcaller("pull", of_arm)
+        arm_request = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
+        pull = methodcaller("pull", arm_request)
         calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.reason)
     weights, relevance = _ask_extras(arms, slot)
-    of_floor = replace(
+    floor_request = replace(
         request,
         what="noise floor",
         answers_path=arms.answers_path(slot, "noise floor"),
         # A cache would return the first answer again instead of a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
-    pull = methodcaller("pull", of_floor)
+    pull = methodcaller("pull", floor_request)
     again: AskedSource[Pull] = AskedSource("noise_floor", arms.again, pull, arms.reason)
     pulls = {}
     for arm, call in calls.items():
@@ -302,9 +306,10 @@ def pull_all(
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
     lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
+    lacks += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
-    for pull_of_arm in pulls.values():
-        unreadable += pull_of_arm.unreadable
+    for arm_pull in pulls.values():
+        unreadable += arm_pull.unreadable
     unreadable += again.unreadable
     users = UserBatch(
         panel=panel,
@@ -317,25 +322,25 @@ def pull_all(
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
-    unreadable_notes = arms.describe(unreadable)
-    lacks += [describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()]
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
-    doubt = None
+    doubts = []
     if again.answer is not None:
         second = again.answer.rankings
         gaps["noise_floor"] = [gaps_between(baseline, second)]
-        if of_floor.is_uncached:
+        doubt = None
+        if floor_request.is_uncached:
             doubt = doubt_floor(baseline, second, memory.floor_overlaps)
-    if doubt is not None:
-        # The second lists may be copies, so there is no noise floor.
-        users = replace(users, again=None)
+        if doubt is not None:
+            # The second lists may be copies, so there is no noise floor.
+            users = replace(users, again=None)
+            doubts.append(doubt)
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=[*filter(None, lacks), *unreadable_notes],
-        doubts=[] if doubt is None else [doubt],
+        lacks=[*filter(None, lacks), *arms.describe(unreadable)],
+        doubts=doubts,
         gaps=gaps,
         weights=weights.answer,
         relevance=relevance.answer,
