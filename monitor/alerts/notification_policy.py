@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Protocol, Self
 
-from monitor.alerts.incidents import AlertProblem, count_wake_ups, find_problem
+from monitor.alerts.incidents import Symptom, count_wake_ups, find_symptom
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -367,7 +367,7 @@ class Dispatch:
         """Return why the start waits for an alert on a condition. None if it does not."""
         # Alerts on users without a list are not inhibited, because failed runs count these users
         # too.
-        if find_problem(start.kind, start.statistic) is not AlertProblem.OTHER_LIST:
+        if find_symptom(start.kind, start.statistic) is not Symptom.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING

@@ -50,7 +50,7 @@ from monitor.model.rules import (
 )
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import ArmScore, Findings, RunStatus, Summary
-from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
+from monitor.model.statistics import MEASURED_TRAITS, CoverageShare, ListTrait, parse_derived
 from monitor.texts.run_reasons import (
     with_cause,
     write_failures,
@@ -83,13 +83,13 @@ class Figures:
         """
         shares: dict[tuple[str, CoverageShare], Reading] = {}
         for score in scores:
-            if score.metric in TRAITS and score.value is not None:
-                share = CoverageShare(Lack(score.metric), score.arm)
+            if score.metric in MEASURED_TRAITS and score.value is not None:
+                share = CoverageShare(ListTrait(score.metric), score.arm)
                 shares[score.segment, share] = Reading(score.value, score.n, score.segment)
         traits = {}
         for (segment, share), reading in shares.items():
             everybody = shares.get((ALL, share))
-            if share.lack is not Lack.UNCHANGED or _have_others_moved(reading, everybody):
+            if share.trait is not ListTrait.UNCHANGED or _have_others_moved(reading, everybody):
                 traits[segment, share] = reading
         return cls(
             summaries={(summary.segment, summary.metric): summary for summary in summaries},
@@ -99,7 +99,7 @@ class Figures:
 
     def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
         """The share of users in the segment. None if it is not known."""
-        if share.lack in TRAITS:
+        if share.trait in MEASURED_TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
         if row is None or not row.asked_of(share.arm):
@@ -111,7 +111,7 @@ class Figures:
         """The segments in which the rule's series was measured."""
         if isinstance(rule, SimilarityRule):
             return {segment for segment, metric in self.summaries if metric == rule.metric}
-        if rule.share.lack in TRAITS:
+        if rule.share.trait in MEASURED_TRAITS:
             return {segment for segment, share in self.traits if share == rule.share}
         return set(self.coverage)
 

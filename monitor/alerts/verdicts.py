@@ -22,7 +22,7 @@ from monitor.model.rules import (
 )
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Findings, RunStatus, Summary
-from monitor.model.statistics import TRAITS, Lack, Statistic
+from monitor.model.statistics import MEASURED_TRAITS, ListTrait, Statistic
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (
@@ -116,7 +116,7 @@ def read_coverage(
     - ``no_data``: the run asked for no user of the segment, or there are no lists to compare with.
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
-    is_trait = rule.share.lack in TRAITS
+    is_trait = rule.share.trait in MEASURED_TRAITS
     # Runs often fail because lists are missing. So coverage is judged in failed runs too, if it is
     # no trait. Traits compare lists.
     unjudged = judge_status(findings) if is_trait else None
@@ -124,7 +124,7 @@ def read_coverage(
         return unjudged
     if reading is None and is_trait:
         why = "there are no comparable lists"
-        if rule.share.lack is Lack.UNCHANGED:
+        if rule.share.trait is ListTrait.UNCHANGED:
             why = "rules on `frozen` judge this arm, since it changed too few lists"
         return verdict_without_value(
             Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True

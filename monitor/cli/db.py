@@ -18,7 +18,7 @@ from monitor.cli.output import (
     progress_bar,
 )
 from monitor.cli.parameters import AsJson, Config, opened_database
-from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
+from monitor.model.errors import DatabaseError, DatabaseErrorKind, SchemaError
 
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
@@ -166,7 +166,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if damage:
         raise DatabaseError(
             f"the database file is damaged: {'; '.join(damage)}: {advice}",
-            trouble=DatabaseTrouble.DAMAGED,
+            kind=DatabaseErrorKind.DAMAGED,
         )
     if current != wanted:
         raise SchemaError(

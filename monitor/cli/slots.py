@@ -39,7 +39,7 @@ from monitor.cli.parameters import (
     parse_slot,
 )
 from monitor.model.errors import MonitorError
-from monitor.model.statistics import Lack
+from monitor.model.statistics import ListTrait
 from monitor.texts.first_steps import write_same_lists, write_while_learning
 from monitor.texts.wording import count_of
 
@@ -314,7 +314,7 @@ def _find_while_learning(result: RunResult) -> str | None:
     explanation = result.explanation
     if explanation is not None and explanation.finding is not None:
         return f"{write_cause(explanation.finding)}."
-    shared = [score for score in result.arm_scores if score.metric == Lack.SHARED]
+    shared = [score for score in result.arm_scores if score.metric == ListTrait.SHARED]
     sentences = write_shared(find_common_list_shares(shared))
     return sentences[0] if sentences else None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 
-from monitor.model.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.model.errors import DatabaseErrorKind, DeliveryErrorKind
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
@@ -399,7 +399,7 @@ _TABLE = {
         _COUNTER,
         "receiver reason",
         "The number of failed attempts to deliver. The reason is one of these: {}.",
-        values=(DeliveryTrouble,),
+        values=(DeliveryErrorKind,),
     ),
     "pings_total": _series(
         _COUNTER,
@@ -428,7 +428,7 @@ _TABLE = {
         _COUNTER,
         "reason",
         "The number of errors of the database. The reason is one of these: {}.",
-        values=(DatabaseTrouble,),
+        values=(DatabaseErrorKind,),
     ),
     "database_size_bytes": _series(
         _GAUGE,

@@ -17,7 +17,7 @@ from monitor.model.statistics import (
     OF_SIMILARITY,
     SIMILAR_LISTS,
     CoverageShare,
-    Lack,
+    ListTrait,
     parse_derived,
 )
 from monitor.pipeline.score import means_too_similar
@@ -38,7 +38,7 @@ _OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 """Faults that explain many new items. The end of such a fault brings many new items too."""
 _OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
 """A new training of a model can look like these faults."""
-_FAULT_OF_LACK = {Lack.ALIKE: FaultKind.ALIKE, Lack.INTERLEAVED: FaultKind.INTERLEAVED}
+_FAULT_OF_TRAIT = {ListTrait.ALIKE: FaultKind.ALIKE, ListTrait.INTERLEAVED: FaultKind.INTERLEAVED}
 _OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
 """Faults that change the first items of lists."""
 
@@ -123,7 +123,7 @@ def _find_similar(start: Transition, compared: int) -> Finding:
     share = ((start.value or 0.0) - normal) / (1 - normal)
     users = round(share * start.users)
     return Finding(
-        kind=_FAULT_OF_LACK[CoverageShare.parse(start.statistic).lack],
+        kind=_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
         arms=(Arm.CANDIDATE,),
         segment=start.segment,
         segment_share=share,
@@ -178,9 +178,9 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
-def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
-    """Return whether the alert is on the share of users that lack one of these things."""
-    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+def _is_about(start: Transition, traits: tuple[ListTrait, ...]) -> bool:
+    """Return whether the alert is on the share of users whose lists have one of these traits."""
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(traits)
 
 
 def _is_rise(start: Transition) -> bool:

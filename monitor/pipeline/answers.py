@@ -90,7 +90,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
 
     first = ask(Arm.BASELINE, users.arms)
-    lacks = first.lacks  # the candidate adds to these
+    unread_inputs = first.unread_inputs  # the candidate adds to these
     weights = first.weights
     of_baseline = [first.batches]
 
@@ -100,14 +100,14 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
-        lacks.extend(lack for lack in answers.lacks if lack not in lacks)
+        unread_inputs.extend(note for note in answers.unread_inputs if note not in unread_inputs)
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
 
     return SourceAnswers(
         asked=AskedUsers(count=len(panel), segments=tuple(segments)),
         batches=batches,
-        lacks=lacks,
+        unread_inputs=unread_inputs,
         weights=weights,
         relevance=None,
     )

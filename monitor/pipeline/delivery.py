@@ -175,7 +175,7 @@ class OutboxSender:
             try:
                 self.receiver.send(message, now=now)
             except DeliveryError as error:
-                self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+                self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
                 raise
             self._count(len(group), DeliveryStatus.SENT.value)
             resent += len(group)
@@ -317,7 +317,7 @@ class OutboxSender:
                 smaller = replace(message, changes=message.changes[half], key=None)
                 last_pause = self._send(smaller, deliveries[half]) or last_pause
             return last_pause
-        self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+        self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
         if error.permanent:
             self._record(
                 deliveries,
@@ -389,7 +389,7 @@ class OutboxSender:
         try:
             self._send_with_picture(message)
         except DeliveryError as error:
-            self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+            self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
             if error.permanent:
                 self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
                 raise

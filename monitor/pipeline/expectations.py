@@ -29,7 +29,7 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import Findings
-from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, Lack
+from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, ListTrait
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -72,7 +72,7 @@ Rules on the baseline, on sudden similarity, on the exposure of items and on shi
 weight. Other rules have 1. So the shares of the other rules are nearly those of a pack without
 these rules. A rule on the exposure or the shifted lists of the baseline has the square.
 """
-SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR_LISTS)
+SUDDEN = (ListTrait.EXPOSURE, ListTrait.SHIFTED, *SIMILAR_LISTS)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 AFTER_HOLIDAY = (
@@ -183,7 +183,7 @@ def compute_expectations(
 
 
 def _needs_earlier_lists(rule: SeriesRule) -> bool:
-    return isinstance(rule, CoverageRule) and rule.share.lack in OF_EARLIER_LISTS
+    return isinstance(rule, CoverageRule) and rule.share.trait in OF_EARLIER_LISTS
 
 
 @immutable
@@ -360,7 +360,7 @@ def _budget_weight(rule: SeriesRule) -> float:
     if not isinstance(rule, CoverageRule):
         return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
     weight = 1.0
-    if rule.share.lack in SUDDEN:
+    if rule.share.trait in SUDDEN:
         weight *= SMALL_WEIGHT
     # A fault is more likely in the candidate, because it is the arm that is being tried.
     if rule.share.arm is Arm.BASELINE:
@@ -370,7 +370,7 @@ def _budget_weight(rule: SeriesRule) -> float:
 
 def _is_on_rise(rule: SeriesRule) -> bool:
     if isinstance(rule, CoverageRule):
-        return rule.share.lack in SIMILAR_LISTS
+        return rule.share.trait in SIMILAR_LISTS
     return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
@@ -517,7 +517,7 @@ def _compare_with_reference(
     # the other users, which rises.
     is_mirrored = is_share_of_users & is_below
     counts_most_common_list = np.array(
-        [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
+        [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]
     )
     limits_by_angle = np.where(is_below, prediction.low, prediction.high)
     p_by_angle = np.where(is_below, p_below, p_above)

@@ -56,8 +56,8 @@ def measure_outcomes(
     gaps = [
         _compare_outcome(column, now.sums, before.sums, users, days) for column in plan.outcomes
     ]
-    lacks = [*arms.describe(now.unreadable), *arms.describe(before.unreadable)]
-    return tuple(gaps), lacks
+    unread_inputs = [*arms.describe(now.unreadable), *arms.describe(before.unreadable)]
+    return tuple(gaps), unread_inputs
 
 
 def _compare_outcome(

@@ -34,7 +34,7 @@ class PairedUsers(SlotUsers):
         subset = users.subset
         coverage = accumulator.coverage
         notes = accumulator.notes
-        left_out = [*users.answers.lacks]
+        left_out = [*users.answers.unread_inputs]
         is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
         if is_temporal and self.memory.last_lists is None:
             left_out.append("noise_floor: no earlier run has stored its lists")

@@ -150,7 +150,7 @@ class SourceAnswers:
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
     - ``measured`` yields parts of the run, if the source measures users where their lists are.
       In this case ``batches`` yields nothing.
-    - ``lacks`` are sentences about inputs that could not be read.
+    - ``unread_inputs`` are sentences about inputs that could not be read.
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
@@ -158,13 +158,14 @@ class SourceAnswers:
       lists or the noise floor's lists.
     - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
-    While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow. See `add`.
+    While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
+    `add`.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]] = lambda _: iter(())
     measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
-    lacks: list[str]
+    unread_inputs: list[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
@@ -174,7 +175,7 @@ class SourceAnswers:
 
     def add(self, further: SourceAnswers) -> None:
         """Add what was found while further users were asked. Their batches are not added."""
-        _add_new(self.lacks, further.lacks)
+        _add_new(self.unread_inputs, further.unread_inputs)
         _add_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
@@ -214,13 +215,13 @@ def join_all(
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
         failures = (weights.wait(deadline, late), relevance.wait(deadline, late))
-        lacks = list(filter(None, failures))
-        _add_new(lacks, joined.lacks)
-        _add_new(lacks, arms.describe(relevance.unreadable))
+        unread_inputs = list(filter(None, failures))
+        _add_new(unread_inputs, joined.unread_inputs)
+        _add_new(unread_inputs, arms.describe(relevance.unreadable))
 
         def add_unreadable() -> None:
             # What cannot be read is known only after the last user.
-            _add_new(lacks, arms.describe(joined.unreadable))
+            _add_new(unread_inputs, arms.describe(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
@@ -236,7 +237,7 @@ def join_all(
 
         answers = SourceAnswers(
             asked=joined.asked,
-            lacks=lacks,
+            unread_inputs=unread_inputs,
             weights=weights.answer,
             relevance=relevance.answer,
         )
@@ -305,8 +306,8 @@ def pull_all(
         call.wait(deadline, late)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
-    lacks += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
+    unread_inputs = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
+    unread_inputs += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for arm_pull in pulls.values():
         unreadable += arm_pull.unreadable
@@ -339,7 +340,7 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=[*filter(None, lacks), *arms.describe(unreadable)],
+        unread_inputs=[*filter(None, unread_inputs), *arms.describe(unreadable)],
         doubts=doubts,
         gaps=gaps,
         weights=weights.answer,

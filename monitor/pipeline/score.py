@@ -15,7 +15,7 @@ from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import OUTCOME_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.statistics.unpaired.far_lists import far_share
 
-_LACK_WORDS = {
+_MISSING_INPUTS = {
     Need.SCORES: "neither arm gives scores",
     Need.ITEM_WEIGHTS: "the weights of items are not known",
 }
@@ -50,12 +50,12 @@ def score_pairs(
     for metric in map(parse, measuring.metrics):
         if can_score(metric, pairing.batch):
             metrics.append(metric)
-        elif metric.need in _LACK_WORDS:
+        elif metric.need in _MISSING_INPUTS:
             # Metrics that need relevance are not reported, because relevance may arrive later.
             unscored.setdefault(metric.need, []).append(str(metric))
     left_out = []
     for need, names in unscored.items():
-        left_out.append(f"{', '.join(names)} not measured, because {_LACK_WORDS[need]}")
+        left_out.append(f"{', '.join(names)} not measured, because {_MISSING_INPUTS[need]}")
     floor = _measure_floor(users, pairing, k, metrics, failed)
     by_metric = score_all(pairing.batch, metrics, failed=failed)
     bounds = score_ranges(metrics, k)

@@ -58,12 +58,12 @@ class UnpairedUsers(SlotUsers):
     """The users of an unpaired comparison.
 
     - ``findings`` are what is known before the users' lists are read.
-    - ``lacks`` are sentences about outcomes that could not be read.
+    - ``unread_inputs`` are sentences about outcomes that could not be read.
     """
 
     assigned: AssignedUsers
     findings: UnpairedFindings
-    lacks: tuple[str, ...]
+    unread_inputs: tuple[str, ...]
 
     def divide(self, answers: SourceAnswers) -> SourceAnswers:
         """Return the answers without users that switched, and with segments divided by arm.
@@ -150,7 +150,7 @@ class UnpairedUsers(SlotUsers):
             run=run,
             coverage=coverage,
             notes=notes,
-            left_out=(*self.lacks, *users.answers.lacks, *accumulator.left_out),
+            left_out=(*self.unread_inputs, *users.answers.unread_inputs, *accumulator.left_out),
         )
 
     def _rename_scores(self, users: MeasuredUsers) -> tuple[Evidence, ...]:
@@ -187,7 +187,7 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
         read = partial(sources.assigned.assigned, users.slot)
         assigned = ask_in_time(read, users.seconds_left(), late)
     with users.stopwatch.stage("outcomes"):
-        outcomes, lacks = measure_outcomes(
+        outcomes, unread_inputs = measure_outcomes(
             plan, users.arms, assigned.switched, users.slot, users.seconds_left
         )
     count = assigned.count
@@ -201,7 +201,13 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
     if users.arms.pseudonyms is not None:
         hidden = users.arms.pseudonyms.hide(assigned.switched)
         assigned = replace(assigned, switched=hidden)
-    return extend(UnpairedUsers, users, assigned=assigned, findings=findings, lacks=tuple(lacks))
+    return extend(
+        UnpairedUsers,
+        users,
+        assigned=assigned,
+        findings=findings,
+        unread_inputs=tuple(unread_inputs),
+    )
 
 
 def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:

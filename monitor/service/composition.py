@@ -391,8 +391,8 @@ class TitleCache:
         watched = self._wiring().watched.get(comparison)
         if watched is None:
             return
-        titles, trouble = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
-        if trouble is not None:
+        titles, failure = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
+        if failure is not None:
             self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
         if len(self._titles) + len(titles) > _MOST:
             self._titles.clear()  # the cache must not grow for ever

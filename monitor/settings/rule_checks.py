@@ -55,14 +55,14 @@ def _check_frozen(_rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a share that cannot be measured, and a limit or segments that are not valid."""
-    lack = None if rule.coverage is None else rule.coverage.lack
-    if lack in OF_EARLIER_LISTS and comparison.keep_lists is Keep.NONE:
+    trait = None if rule.coverage is None else rule.coverage.trait
+    if trait in OF_EARLIER_LISTS and comparison.keep_lists is Keep.NONE:
         yield problem_of(
             "coverage",
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
             "the comparison",
         )
-    if lack in OF_BOTH_ARMS and comparison.has("unpaired"):
+    if trait in OF_BOTH_ARMS and comparison.has("unpaired"):
         yield problem_of("coverage", f"{_BOTH_LISTS}: use another share")
     if rule.learned == "drop":
         yield problem_of(

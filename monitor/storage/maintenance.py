@@ -150,9 +150,9 @@ class SqlMaintenance:
         - On PostgreSQL, deletes the scores of whole days only.
         """
         with self._database.read() as connection:
-            doubt = doubt_about(connection, now)
-        if doubt is not None:
-            return Pruned(reason=doubt)
+            clock_error = find_clock_error(connection, now)
+        if clock_error is not None:
+            return Pruned(reason=clock_error)
         pruned = prune(self._database, cutoffs, now)
         by_kind = Counter[DataKind]()
         for kind, tables in TABLES_OF_KIND.items():
@@ -182,7 +182,7 @@ class SqlMaintenance:
             )
 
 
-def doubt_about(connection: Connection, now: datetime) -> str | None:
+def find_clock_error(connection: Connection, now: datetime) -> str | None:
     """Explain why ``now`` may be wrong, so that old data must not be deleted yet.
 
     Returns None if nothing contradicts ``now``. If a clock is years ahead, rankwatch would

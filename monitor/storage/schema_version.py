@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from monitor.boundary.foreign_errors import log_error
 from monitor.model.errors import DatabaseError, SchemaError
-from monitor.storage.database_errors import UPGRADE, problem_of_opening, translated
+from monitor.storage.database_errors import UPGRADE, failure_of_opening, translated
 from monitor.storage.database_url import describe_url, file_of, parse_url
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import filter_of_dialect, is_no_partition
@@ -101,8 +101,8 @@ def _require_access(file: Path, place: str) -> None:
     paths = [file.parent, file] if file.exists() else [file.parent]
     for path in paths:
         if not os.access(path, os.R_OK | os.W_OK):
-            problem = problem_of_opening(file)
-            raise DatabaseError(f"{place} {problem.text}", trouble=problem.trouble)
+            failure = failure_of_opening(file)
+            raise DatabaseError(f"{place} {failure.text}", kind=failure.kind)
 
 
 def find_differences(url: SecretStr | str) -> list[str]:

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.temporary_database import room_trouble, scratch_database
+from monitor.boundary.temporary_database import explain_shortage, scratch_database
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 
@@ -81,9 +81,9 @@ def _errors_translated() -> Iterator[None]:
     # Reading the scores also writes temporary files, because it sorts them. A stream of blocks may
     # raise errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        trouble = room_trouble(str(error)) or file_cause(error)
+        cause = explain_shortage(str(error)) or file_cause(error)
         msg = (
-            f"the scores of the run were not written to temporary files: {trouble}, or set "
+            f"the scores of the run were not written to temporary files: {cause}, or set "
             "keep_scores to a number of users"
         )
         raise OutputError(msg, permanent=False) from None

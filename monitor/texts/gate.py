@@ -34,12 +34,12 @@ def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: 
 
 
 def write_no_runs(
-    comparison: str, since: datetime | None, left_out: Mapping[LeftOut, int], trouble: str | None
+    comparison: str, since: datetime | None, left_out: Mapping[LeftOut, int], failure: str | None
 ) -> str:
-    """Say why the gate can judge no run. ``trouble`` says what was wrong with the newest one."""
+    """Say why the gate can judge no run. ``failure`` says what was wrong with the newest one."""
     period = f" since {format_instant(since)}" if since else ""
     reasons = ", ".join(write_left_out(reason, count) for reason, count in left_out.items())
-    newest = f" (the newest of these: {trouble})" if trouble and left_out else ""
+    newest = f" (the newest of these: {failure})" if failure and left_out else ""
     failure = f"no run of {comparison}{period} can be judged"
     return f"{with_cause(failure, reasons or 'none is stored yet')}{newest}"
 

@@ -33,7 +33,7 @@ from monitor.statistics.attribution.changes import (
     share_kinds,
 )
 from monitor.statistics.attribution.habits import Habit, bin_lists, find_outlying_bins, least_share
-from monitor.statistics.attribution.hypotheses import Scene, find_suspicions
+from monitor.statistics.attribution.hypotheses import Scene, find_hypotheses
 from monitor.statistics.attribution.parts import Parts
 from pipeline.canned import ran, users
 from tables import cells
@@ -387,7 +387,7 @@ def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
     scene = Scene(
         batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
     )
-    (alike,) = [each for each in find_suspicions(scene) if each.kind is FaultKind.ALIKE]
+    (alike,) = [each for each in find_hypotheses(scene) if each.kind is FaultKind.ALIKE]
     assert (alike.arm, alike.hit.all()) == (Arm.CANDIDATE, True)  # type: ignore[comparison-overlap]
     assert alike.detail == {"is_more_alike": 1.0}
 

@@ -19,7 +19,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import CoverageReason
 from monitor.model.rules import Keep
 from monitor.model.runs import EvidenceKind, Findings
-from monitor.model.statistics import TRAITS, NoiseFloor
+from monitor.model.statistics import MEASURED_TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import draw_panel, pull_all
 from monitor.pipeline.run_measurement import measure_slot
@@ -42,7 +42,7 @@ EVERYTHING = comparison(
             "self_churn",
             "score_shift",
         ],
-        *sorted(TRAITS),
+        *sorted(MEASURED_TRAITS),
     ),
     rules=(
         rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"),
@@ -149,7 +149,7 @@ class MeasuredThere:
     The parts come back in pairs, the last ones first.
     """
 
-    lacks = ()
+    unread_inputs = ()
     unreadable = ()
 
     def __init__(self, asked, plan):

@@ -11,7 +11,7 @@ from factories import HOUR, HeldClock
 from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DatabaseAway
-from monitor.model.errors import DatabaseError, DatabaseTrouble
+from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import jobs, outage
 from monitor.service.daemon.daemon import Daemon
@@ -142,7 +142,7 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
 AWAY = DatabaseError(
     "PostgreSQL database x at y:5432 cannot be reached",
     permanent=False,
-    trouble=DatabaseTrouble.UNREACHABLE,
+    kind=DatabaseErrorKind.UNREACHABLE,
 )
 
 
@@ -284,7 +284,7 @@ def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
 
 def test_writers_that_give_way_to_each_other_are_no_outage(world):
     world.database.failed(
-        DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT)
+        DatabaseError("gave way", permanent=False, kind=DatabaseErrorKind.CONFLICT)
     )
     assert world.database.outage is None
 

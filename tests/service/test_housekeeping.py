@@ -12,7 +12,7 @@ from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.errors import DatabaseError, DatabaseTrouble
+from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
@@ -99,7 +99,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_befor
     reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
-    database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
+    database.failed(DatabaseError("away", permanent=False, kind=DatabaseErrorKind.UNREACHABLE))
     world.watch(HOUR + timedelta(seconds=16))
     look_again(world.store, database)
     world.restart()

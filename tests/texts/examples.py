@@ -47,10 +47,10 @@ from monitor.model.run_reasons import (
     UnmatchedName,
 )
 from monitor.model.runs import ArmScore, Run, RunStatus
-from monitor.model.statistics import OUTCOME_SERIES, Lack
+from monitor.model.statistics import OUTCOME_SERIES, ListTrait
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
-from monitor.model.urgency import Concern
+from monitor.model.urgency import Impact
 from monitor.texts.actions import (
     write_condition_step,
     write_contacts,
@@ -220,7 +220,9 @@ INTERPRETATIONS = (
     replace(SIMILAR, spread=replace(SPREAD, is_excess=False)),
     replace(SIMILAR, spread=replace(SPREAD, concentration=Concentration.MANY_USERS)),
 )
-SHARED = (ArmScore(segment="country=UK", arm=Arm.CANDIDATE, metric=Lack.SHARED, value=0.9, n=50),)
+SHARED = (
+    ArmScore(segment="country=UK", arm=Arm.CANDIDATE, metric=ListTrait.SHARED, value=0.9, n=50),
+)
 SILENCE = Silence(
     id=7,
     matchers=("alert=SharedList",),
@@ -451,10 +453,10 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_value, MEAN, 0.51234, 690, "all", 0.6),
         *(
             partial(
-                write_value, coverage_rule(f"{lack}(candidate)"), 34 / 690, 690, "country=UK", 0.01
+                write_value, coverage_rule(f"{trait}(candidate)"), 34 / 690, 690, "country=UK", 0.01
             )
-            for lack in Lack
-            if lack is not Lack.UNPAIRED
+            for trait in ListTrait
+            if trait is not ListTrait.UNPAIRED
         ),
         partial(write_value, coverage_rule("unpaired"), 1.0, 690, "all", 0.01),
         *(
@@ -621,13 +623,13 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_stale_since, SLOT),
         partial(write_frozen_since, SLOT, 3),
         *(partial(write_urgency, severity) for severity in Severity),
-        partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
-        partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200, is_excess=True)),
-        partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200), is_worse=True),
+        partial(write_urgency, Severity.WARNING, Impact(users=100, compared=200, arms=(*Arm,))),
+        partial(write_urgency, Severity.WARNING, Impact(users=9, compared=200, is_excess=True)),
+        partial(write_urgency, Severity.WARNING, Impact(users=9, compared=200), is_worse=True),
         partial(
             write_urgency,
             Severity.WARNING,
-            Concern(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
+            Impact(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
         ),
     ],
     "What to do first about a fault": [

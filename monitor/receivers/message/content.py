@@ -26,7 +26,7 @@ from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import DerivedMetric, parse_derived
-from monitor.model.urgency import Concern, find_concern, find_floor
+from monitor.model.urgency import Impact, find_floor, find_impact
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.actions import (
@@ -158,14 +158,14 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     # If only the change has an explanation, its text contains these lines already.
     if message.starts and (explained is None or explanation is not None):
         why += _bound_lines(run_briefing.models, _LONGEST_SENTENCE)
-    concern = _find_concern(message)
+    impact = _find_impact(message)
     content = MessageContent(
         status=message.status,
         severity=message.severity,
         has_rules=has_rules(message),
         title=_write_title(message, leads, named),
-        is_urgent=_is_urgent(message, concern),
-        situation=_write_situation(message, concern, leads[0], finding),
+        is_urgent=_is_urgent(message, impact),
+        situation=_write_situation(message, impact, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -238,25 +238,25 @@ def _lasting_fault(
     return min(lasting, key=weight_of, default=None)
 
 
-def _is_urgent(message: Message, concern: Concern | None) -> bool:
+def _is_urgent(message: Message, impact: Impact | None) -> bool:
     if message.status is not MessageStatus.FIRING or message.severity is Severity.INFO:
         return False
-    return message.worse is not None or (concern is not None and concern.is_urgent)
+    return message.worse is not None or (impact is not None and impact.is_urgent)
 
 
-def _find_concern(message: Message) -> Concern | None:
-    """The users that the firing alerts of the message concern. None if their number is unknown.
+def _find_impact(message: Message) -> Impact | None:
+    """The users that the firing alerts of the message affect. None if their number is unknown.
 
     It is also None if nothing fires, or if all firing alerts are acknowledged.
     """
     if message.status is not MessageStatus.FIRING:
         return None
     briefing = message.briefing or Briefing()
-    return find_concern(message.firing, briefing.explanation, briefing.reasons)
+    return find_impact(message.firing, briefing.explanation, briefing.reasons)
 
 
 def _write_situation(
-    message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
+    message: Message, impact: Impact | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
     """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
@@ -269,12 +269,12 @@ def _write_situation(
             lines = [write_frozen_since(earliest.since, round(earliest.value))]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
-            is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
-            counted = None if is_outdated else concern
+            is_outdated = message.is_repetition and impact is not None and not impact.is_urgent
+            counted = None if is_outdated else impact
             is_worse = message.worse is not None
             lines.append(write_urgency(message.severity, counted, is_worse=is_worse))
             contacts = write_contacts(lead.labels)
-            first_step = find_first_step(lead, concern, finding)
+            first_step = find_first_step(lead, impact, finding)
             if contacts is not None:
                 lines.append(contacts)
             if first_step is not None and message.starts:

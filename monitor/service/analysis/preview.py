@@ -86,8 +86,8 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(problems=(str(error),))
-    titles, trouble = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
-    problems = [] if trouble is None else [trouble]
+    titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    problems = [] if failure is None else [failure]
     if measured.run.unpaired is not None:
         problems += measured.left_out  # such as outcomes without numbers
     return preview(

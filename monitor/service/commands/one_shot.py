@@ -200,13 +200,13 @@ class OneShot:
             senders.append(sender)
         # Some receivers need repeated messages about firing alerts. Under cron only this command
         # sends them.
-        troubles = []
+        errors = []
         for sender in senders:
             try:
                 sender.resend_alerts()
                 sender.repeat_due()
             except DeliveryError as error:
-                troubles.append(str(error))
+                errors.append(str(error))
         deliver_all(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
         late = []
@@ -215,12 +215,12 @@ class OneShot:
                 count, _ = pending[name]
                 late.append(f"{count} to {name}")
         if late:
-            troubles.append(
+            errors.append(
                 f"messages not delivered: {', '.join(late)}. They stay pending, and the daemon or "
                 "the next run-once tries again"
             )
-        if troubles:
-            raise DeliveryError("; ".join(troubles), permanent=False)
+        if errors:
+            raise DeliveryError("; ".join(errors), permanent=False)
 
     def publish(self, comparison: str | None) -> tuple[str, ...]:
         """Publish the stored state of the selected comparisons, and return their names.

@@ -442,9 +442,9 @@ class Daemon:
             self.store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
-        trouble = self._role.leadership.trouble
-        if trouble is not None:
-            return trouble
+        database_error = self._role.leadership.database_error
+        if database_error is not None:
+            return database_error
         if self._jobs.latest.all is None:
             return "nothing has been read from the database yet"
         return None

@@ -14,7 +14,7 @@ from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
-from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.model.errors import DatabaseError, DatabaseErrorKind, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
@@ -49,7 +49,7 @@ class Outage:
     since_s: float
     began_s: float  # when the last of these outages began, by the steady clock
     reason: str  # the first error
-    trouble: DatabaseTrouble
+    kind: DatabaseErrorKind
 
     @property
     def may_have_cost_runs(self) -> bool:
@@ -58,7 +58,7 @@ class Outage:
         If the database rejected a statement, it would reject the statement again. So these runs are
         not retried.
         """
-        return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
+        return self.kind not in {DatabaseErrorKind.OTHER, DatabaseErrorKind.SCHEMA}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class OutageMonitor:
 
         The first error begins an outage. A conflict between writers begins none.
         """
-        self.publisher.database_failed(error.trouble)
+        self.publisher.database_failed(error.kind)
         # If writers conflict, the database works.
-        if error.trouble is DatabaseTrouble.CONFLICT:
+        if error.kind is DatabaseErrorKind.CONFLICT:
             return
         with self._lock:
             self.failures += 1
@@ -97,7 +97,7 @@ class OutageMonitor:
                 since_s=now_s,
                 began_s=now_s,
                 reason=str(error),
-                trouble=error.trouble,
+                kind=error.kind,
             )
             if last is not None:
                 outage = replace(outage, since=last.since, since_s=last.since_s)
@@ -107,7 +107,7 @@ class OutageMonitor:
 
     def hung(self, reason: str) -> None:
         """Record that the database does not answer."""
-        self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
+        self.failed(DatabaseError(reason, permanent=False, kind=DatabaseErrorKind.HUNG))
 
     @property
     def lasting(self) -> Outage | None:
@@ -242,7 +242,7 @@ class OutageAlert:
             receiver.send(message, now=now)
         except DeliveryError as error:
             self._remember_failure(state, message, error)
-            publisher.count("delivery_errors_total", name, error.trouble)
+            publisher.count("delivery_errors_total", name, error.kind)
             publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
                 "receiver not notified of the outage",

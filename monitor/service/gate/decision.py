@@ -167,7 +167,7 @@ def judge_stored(
             sentence += f"; {census}: the verdict is about these users"
     else:
         name = question.comparison.name
-        sentence = write_no_runs(name, question.since, left_out, selected.trouble)
+        sentence = write_no_runs(name, question.since, left_out, selected.failure)
     return Certificate(
         question=question,
         runs=tuple(map(_judged_run, sampled)),

@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from monitor.boundary.deadline import Deadline, OverdueError
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.temporary_database import room_trouble
+from monitor.boundary.temporary_database import explain_shortage
 from monitor.model.errors import SourceError
 from monitor.sources.file.file_set import MAX_LINE_BYTES, FileSet
 
@@ -65,9 +65,9 @@ def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> I
 
 def _find_problem(files: Sequence[FileSet], error: Exception) -> str:
     where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
-    trouble = room_trouble(str(error))
-    if trouble is not None:
-        return f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
+    cause = explain_shortage(str(error))
+    if cause is not None:
+        return f"{where} cannot be read in {MEMORY_MB}MB of memory: {cause}"
     if not isinstance(error, duckdb.OutOfMemoryException):
         for file_set in files:
             for path in file_set.paths:

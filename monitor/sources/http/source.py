@@ -161,7 +161,7 @@ class _HttpPull:
             failed=failed,
             stored_answers=self._recalled,
             elapsed_s=elapsed_s,
-            reason=self._answers.trouble,
+            reason=self._answers.write_error,
         )
         self._request.on_progress(progress)
         if self._writing is None or self._writing.done():

@@ -127,10 +127,10 @@ class _MeasuredThere:
         unread: Mapping[str, str],
     ) -> None:
         self._unread = dict(unread)
-        self.lacks: tuple[str, ...] = ()
+        self.unread_inputs: tuple[str, ...] = ()
         if "noise_floor" in unread:
             # The run continues without these lists and reports that they are missing.
-            self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
+            self.unread_inputs = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.unreadable: list[Unreadable] = [*users.unreadable]
         self.asked = users.asked
         self._users = users

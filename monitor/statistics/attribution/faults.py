@@ -14,9 +14,9 @@ from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
 from monitor.statistics.attribution.habits import Habit, find_outlying_bins, least_share
 from monitor.statistics.attribution.hypotheses import (
+    Hypothesis,
     Scene,
-    Suspicion,
-    find_suspicions,
+    find_hypotheses,
     usual_shares,
 )
 
@@ -148,11 +148,11 @@ def find_fault(scene: Scene) -> Fault | None:
     If more users than usual are without a list, they are reported instead of a fault that explains
     less than half of the drop. This is only possible if the usual share of such users is known.
     """
-    suspicions = find_suspicions(scene)
-    # An arm counts as suspected even if its suspicion is covered by another one and dropped.
-    suspected_arms = {suspicion.arm for suspicion in suspicions}
-    suspicions = [each for each in suspicions if not _is_covered(each, suspicions)]
-    finding = _select_finding([_make_finding(suspicion, scene) for suspicion in suspicions])
+    hypotheses = find_hypotheses(scene)
+    # An arm is in question even if its hypothesis is covered by another one and dropped.
+    arms_in_question = {hypothesis.arm for hypothesis in hypotheses}
+    hypotheses = [each for each in hypotheses if not _is_covered(each, hypotheses)]
+    finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
     if finding is None or _explained(finding) < _OUTWEIGHS_MISSING:
         missing = None
         if scene.usually_missing is not None:
@@ -162,18 +162,18 @@ def find_fault(scene: Scene) -> Fault | None:
         return None
     # If both arms have the fault, the users that either of them hit are joined.
     hit = None
-    for suspicion in suspicions:
-        if suspicion.kind is finding.kind and suspicion.arm in finding.arms:
-            hit = suspicion.hit if hit is None else hit | suspicion.hit
+    for hypothesis in hypotheses:
+        if hypothesis.kind is finding.kind and hypothesis.arm in finding.arms:
+            hit = hypothesis.hit if hit is None else hit | hypothesis.hit
     return Fault(
         finding=finding,
         hit=hit,
-        is_other_unchanged=_is_other_unchanged(scene, finding, suspected_arms),
+        is_other_unchanged=_is_other_unchanged(scene, finding, arms_in_question),
     )
 
 
-def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
-    """Whether the suspicion only repeats a more specific suspicion.
+def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> bool:
+    """Whether the hypothesis only repeats a more specific hypothesis.
 
     There are three cases:
 
@@ -184,24 +184,24 @@ def _is_covered(suspicion: Suspicion, suspicions: Sequence[Suspicion]) -> bool:
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
     """
-    specific = [other for other in suspicions if other.kind not in MODEL_CHANGES]
-    if suspicion.kind in SIMILAR_FAULTS:
+    specific = [other for other in hypotheses if other.kind not in MODEL_CHANGES]
+    if hypothesis.kind in SIMILAR_FAULTS:
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
         is_in_both_arms = set(Arm) in arms_by_kind.values()
-        return is_in_both_arms or _is_cut_short(suspicion, specific)
-    if suspicion.kind not in MODEL_CHANGES:
+        return is_in_both_arms or _is_cut_short(hypothesis, specific)
+    if hypothesis.kind not in MODEL_CHANGES:
         return False
-    of_arm = [other for other in specific if other.arm is suspicion.arm]
-    return any(other.hit[suspicion.hit].mean() >= _NEARLY_ALL for other in of_arm)
+    of_arm = [other for other in specific if other.arm is hypothesis.arm]
+    return any(other.hit[hypothesis.hit].mean() >= _NEARLY_ALL for other in of_arm)
 
 
-def _is_cut_short(suspicion: Suspicion, others: Sequence[Suspicion]) -> bool:
-    if suspicion.kind is not FaultKind.INTERLEAVED:
+def _is_cut_short(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
+    if hypothesis.kind is not FaultKind.INTERLEAVED:
         return False
     shorter = [int(each.hit.sum()) for each in others if each.kind is FaultKind.CUT_SHORT]
-    return max(shorter, default=0) >= int(suspicion.hit.sum())
+    return max(shorter, default=0) >= int(hypothesis.hit.sum())
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
@@ -251,47 +251,47 @@ def _share(finding: Finding) -> float:
     return finding.share
 
 
-def _make_finding(suspicion: Suspicion, scene: Scene) -> Finding:
-    """Return a suspicion as a finding: with its segment, its users, and its share of the drop."""
+def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
+    """Return a hypothesis as a finding: with its segment, its users, and its share of the drop."""
     judged_segments = {}
     for name, members in scene.segments.items():
-        judged_segments[name] = members[suspicion.judged[members]]
-    segment = suspicion.segment
+        judged_segments[name] = members[hypothesis.judged[members]]
+    segment = hypothesis.segment
     if segment == ALL:
         # All users were searched, so the place of the fault is still to be found.
-        segment = find_place(suspicion.hit, suspicion.usual, judged_segments)
+        segment = find_place(hypothesis.hit, hypothesis.usual, judged_segments)
     rows = rows_of_place(segment, scene.segments)
     judged_rows = rows_of_place(segment, judged_segments)
     # Many new items also change the order of the common items. Then the new items are the fault.
-    if suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
-        suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
+    if hypothesis.habit is Habit.TURNED and _has_replaced(hypothesis.hit, scene):
+        hypothesis = replace(hypothesis, kind=FaultKind.REPLACED, habit=Habit.MOVED)
     # Users that cannot be judged are assumed to be hit as often as users that can be judged.
-    if suspicion.habit is None:
+    if hypothesis.habit is None:
         # ``hit`` shows exactly who was hit, also outside of the segment.
-        share = float(suspicion.hit[judged_rows].mean())
-        users = float(suspicion.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
+        share = float(hypothesis.hit[judged_rows].mean())
+        users = float(hypothesis.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
     else:
-        share = _estimate_share(suspicion.habit, suspicion, scene, judged_rows)
+        share = _estimate_share(hypothesis.habit, hypothesis, scene, judged_rows)
         users = share * len(rows)
-    likely_hit = _select_likely_hit(suspicion, scene, rows, share)
-    is_order = suspicion.kind is FaultKind.REORDERED
+    likely_hit = _select_likely_hit(hypothesis, scene, rows, share)
+    is_order = hypothesis.kind is FaultKind.REORDERED
     # The number of users is exact if all judged users of the segment are hit, and no other users.
-    is_all_hit = suspicion.hit[judged_rows].all()
-    is_exact = is_all_hit and suspicion.hit.sum() == len(judged_rows)
+    is_all_hit = hypothesis.hit[judged_rows].all()
+    is_exact = is_all_hit and hypothesis.hit.sum() == len(judged_rows)
     return Finding(
-        kind=suspicion.kind,
-        arms=(suspicion.arm,),
+        kind=hypothesis.kind,
+        arms=(hypothesis.arm,),
         segment=segment,
         segment_share=share,
         users=round(users),
         compared=len(scene.batch),
         explained=_share_of_drop(likely_hit, scene, is_order=is_order),
-        detail=suspicion.detail,
+        detail=hypothesis.detail,
         is_exact=bool(is_exact),
     )
 
 
-def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: float) -> Flags:
+def _select_likely_hit(hypothesis: Hypothesis, scene: Scene, rows: Rows, share: float) -> Flags:
     """Return which users were probably hit, (n,).
 
     ``rows`` has the users of the finding's segment. ``share`` is the estimated share of these users
@@ -299,15 +299,15 @@ def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: fl
     """
     if share >= _NEARLY_ALL:
         likeliest = rows
-    elif suspicion.habit is Habit.MOVED:
+    elif hypothesis.habit is Habit.MOVED:
         # Some healthy lists move as far as hit lists, so ``hit`` does not show who was hit. But hit
         # lists move farther on average, so the users whose lists moved farthest are the likeliest.
-        bins = scene.bins[suspicion.arm][Habit.MOVED][rows]
+        bins = scene.bins[hypothesis.arm][Habit.MOVED][rows]
         farthest_first = rows[np.argsort(-bins, kind="stable")]
         likeliest = farthest_first[: round(share * len(rows))]
     else:
-        # Every other habit shows who was hit. So does a suspicion without a habit.
-        return suspicion.hit
+        # Every other habit shows who was hit. So does a hypothesis without a habit.
+        return hypothesis.hit
     likely_hit = np.zeros(len(scene.batch), dtype=bool)
     likely_hit[likeliest] = True
     return likely_hit
@@ -315,19 +315,19 @@ def _select_likely_hit(suspicion: Suspicion, scene: Scene, rows: Rows, share: fl
 
 def _estimate_share(
     habit: Habit,
-    suspicion: Suspicion,
+    hypothesis: Hypothesis,
     scene: Scene,
     rows: Rows,
 ) -> float:
     """Estimate the share of the users in ``rows`` that was hit, 0 to 1.
 
     The estimate is made from how much more their lists changed than is usual. ``habit`` is the way
-    of change by which the suspicion was found.
+    of change by which the hypothesis was found.
     """
-    bins = scene.bins[suspicion.arm][habit][rows]
-    # A suspicion of one segment was found by the usual shares of this segment, see `_find_by_habit`.
-    segment_rows = None if suspicion.segment == ALL else rows
-    usual = usual_shares(scene, suspicion.arm, habit, segment_rows)
+    bins = scene.bins[hypothesis.arm][habit][rows]
+    # A hypothesis of one segment was found by the usual shares of this segment, see `_find_by_habit`.
+    segment_rows = None if hypothesis.segment == ALL else rows
+    usual = usual_shares(scene, hypothesis.arm, habit, segment_rows)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         outliers = find_outlying_bins(bins, usual)
         # The share of outliers is used if all hit lists are outliers. `REPLACED` finds lists of
@@ -336,15 +336,15 @@ def _estimate_share(
         if outliers is not None and (habit is Habit.REPLACED or outliers.reversed_share >= _APART):
             return outliers.hit_share
     # Both values are lower bounds, so the larger one is nearer to the true share.
-    share_above_usual = float(suspicion.hit[rows].mean()) - suspicion.usual
+    share_above_usual = float(hypothesis.hit[rows].mean()) - hypothesis.usual
     share = max(least_share(bins, usual), share_above_usual)
     if habit is Habit.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
     if habit is Habit.FIRST_GONE:
         # The lists are shifted: their first items were dropped. The former first item of a hit user
         # is gone only if it would usually be among these items now. So not all hit users are seen.
-        shares_by_place = usual_shares(scene, suspicion.arm, Habit.FIRST_MOVED)
-        seen = sum(shares_by_place[: round(suspicion.detail["places"])])
+        shares_by_place = usual_shares(scene, hypothesis.arm, Habit.FIRST_MOVED)
+        seen = sum(shares_by_place[: round(hypothesis.detail["places"])])
         return min(1.0, share / max(_LEAST_SEEN, seen))
     return share
 
@@ -407,14 +407,14 @@ def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
 def _is_other_unchanged(
     scene: Scene,
     finding: Finding,
-    suspected_arms: Collection[Arm],
+    arms_in_question: Collection[Arm],
 ) -> bool | None:
     """Return the value of `Fault.is_other_unchanged`.
 
     It is None if the arm's usual changes are not known, or if this arm may have a fault too.
     """
     other = finding.arms[0].other
-    if scene.changes is None or len(finding.arms) > 1 or other in suspected_arms:
+    if scene.changes is None or len(finding.arms) > 1 or other in arms_in_question:
         return None
     is_same = scene.changes.lists[other].is_same
     if is_same[scene.changes.is_known].mean() >= _UNCHANGED:

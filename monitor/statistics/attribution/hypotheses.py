@@ -129,7 +129,7 @@ class Scene:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspicion:
+class Hypothesis:
     """A fault that one arm may have, and the users that it hit."""
 
     kind: FaultKind
@@ -142,15 +142,15 @@ class Suspicion:
     detail: Mapping[str, float] = field(default_factory=dict)
 
 
-def find_suspicions(scene: Scene) -> list[Suspicion]:
+def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
-    suspicions = [_find_shared_list(scene, arm) for arm in Arm]
+    hypotheses = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         similar = [_find_similar(scene, kind) for kind in SIMILAR_FAULTS]
-        suspicions += similar
+        hypotheses += similar
         if not any(each is not None and each.hit.mean() >= _MANY_ALIKE for each in similar):
-            suspicions.append(_find_all_alike(scene, scene.changes))
-    suspicions += [_find_cut_short(scene, arm) for arm in Arm]
+            hypotheses.append(_find_all_alike(scene, scene.changes))
+    hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
             _find_stale,
@@ -160,11 +160,11 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
             _find_replaced,
             _find_reordered,
         ):
-            suspicions += [find(scene, scene.changes, arm) for arm in Arm]
-    if not any(suspicions):
+            hypotheses += [find(scene, scene.changes, arm) for arm in Arm]
+    if not any(hypotheses):
         # A few users with one list prove little, so they are searched only if nothing was found.
-        suspicions = [_find_few_sharing(scene, arm) for arm in Arm]
-    return [suspicion for suspicion in suspicions if suspicion is not None]
+        hypotheses = [_find_few_sharing(scene, arm) for arm in Arm]
+    return [hypothesis for hypothesis in hypotheses if hypothesis is not None]
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
@@ -176,7 +176,7 @@ def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
     return gains - losses >= max(least, _MORE * math.sqrt(gains + losses))
 
 
-def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users of the arm with a list that many users have.
 
     There are two tests. The result is that of the test that finds more users. It is None if
@@ -195,26 +195,26 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
     least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
-    suspicions = []
+    hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
     if _is_increase(newly_shared, no_longer_shared, least):
         everybody = np.ones(len(codes), dtype=bool)
-        suspicion = Suspicion(
+        hypothesis = Hypothesis(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
         )
-        suspicions.append(suspicion)
+        hypotheses.append(hypothesis)
     if scene.bins:
         above_usual = _find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
-            suspicions.append(above_usual)
-    if not suspicions:
+            hypotheses.append(above_usual)
+    if not hypotheses:
         return None
-    largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
+    largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
     return _describe_shared(scene, largest, group)
 
 
-def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find a few users with one list of popular items. None if any users shared a list before."""
     if scene.changes is None:
         return None
@@ -225,26 +225,26 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
-    few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
-    suspicion = _describe_shared(scene, few, group)
-    return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
+    few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    hypothesis = _describe_shared(scene, few, group)
+    return hypothesis if hypothesis.detail["popular"] >= _MOST_COMMON else None
 
 
-def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
-    """Return the suspicion of shared lists with its ``detail``, which describes the lists.
+def _describe_shared(scene: Scene, hypothesis: Hypothesis, group: Integers) -> Hypothesis:
+    """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
 
     The detail has the number of shared lists, and the share of popular items in the most common
     one. ``group`` has a number for each user (see `number_common_lists`).
     """
-    codes, _ = scene.batch.of(suspicion.arm)
-    hit_groups = group[suspicion.hit]
+    codes, _ = scene.batch.of(hypothesis.arm)
+    hit_groups = group[hypothesis.hit]
     most_common = np.bincount(hit_groups).argmax()
-    first_user = int(np.argmax(suspicion.hit & (group == most_common)))
+    first_user = int(np.argmax(hypothesis.hit & (group == most_common)))
     detail = {
         "lists": float(len(np.unique(hit_groups))),
-        "popular": _share_popular(codes[first_user], scene, suspicion.arm),
+        "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
     }
-    return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
+    return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
 def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -258,7 +258,7 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
+def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     """Find users whose lists are like the other arm's now, and were not in the earlier run.
 
     The arm whose lists changed more is at fault. None if there are hardly more such users than
@@ -295,7 +295,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     hit[newly_similar_first[:hit_count]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=_changed_more(scene, hit),
         hit=hit,
@@ -304,10 +304,10 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     )
 
 
-def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
+def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     """Suspect that the lists of all users became more similar, if those of most users did.
 
-    If nearly all lists look interleaved, the suspicion is that they are interleaved. None if the
+    If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
     mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
@@ -326,7 +326,7 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     if looks_interleaved[known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=_changed_more(scene, known),
         hit=known,
@@ -386,7 +386,7 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
     return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
 
 
-def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are shorter than before.
 
     Without earlier lists, find users whose lists are shorter than the other arm's lists. None if
@@ -411,7 +411,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
         "before": float(np.median(lengths_before[is_shorter])),
         "duplicated": duplicated,
     }
-    return Suspicion(
+    return Hypothesis(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
     )
 
@@ -424,31 +424,31 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
     return 0.0
 
 
-def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
     None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
     neither arm had new data.
     """
-    suspicion = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    hypothesis = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
-    if suspicion is None or arm not in scene.habits:
+    if hypothesis is None or arm not in scene.habits:
         return None
     unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
     is_shared, group = number_common_lists(codes)
-    if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
+    if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
-        shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
+        shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
         return _describe_shared(scene, shared, group)
-    return suspicion
+    return hypothesis
 
 
-def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose former lists had items that hardly any user gets now.
 
     None if there are fewer than `_LEAST_ITEMS` such items, or if they filled few places of the
@@ -469,7 +469,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     kept_share = _share_kept_of_others(lists, is_removed)
     if kept_share < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
-    return Suspicion(
+    return Hypothesis(
         kind=FaultKind.ITEMS_GONE,
         arm=arm,
         hit=changes.is_known & is_removed.any(axis=1),
@@ -478,7 +478,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     )
 
 
-def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
     If some items rose and others fell, one direction is used: that of the item with the largest
@@ -505,7 +505,7 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     # in the other direction are about as many as healthy users that look hit.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=arm,
         hit=hit,
@@ -567,7 +567,7 @@ def _keep_other_items(
     return bool(kept_by_hit.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
-def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items moved up because the first items are gone, or down behind new ones.
 
     None if there are hardly more such users than usual, or if the items in front are the same for
@@ -575,10 +575,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     """
     lists = changes.lists[arm]
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
-        if suspicion is None:
+        hypothesis = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+        if hypothesis is None:
             continue
-        hit = suspicion.hit
+        hit = hypothesis.hit
         if habit is Habit.FIRST_GONE:
             with_front, without_front = lists.former[hit], lists.present[hit]
         else:
@@ -589,9 +589,9 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         in_front = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * in_front
         keeps_others = _keep_other_items(scene, changes, arm, hit, in_front)
-        if has_moved and keeps_others and _keeps_order(scene, lists, suspicion):
+        if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
-            return replace(suspicion, detail=detail)
+            return replace(hypothesis, detail=detail)
     return None
 
 
@@ -601,13 +601,13 @@ def _has_common_first(lists: Codes) -> bool:
     return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
-def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
+def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
     """Whether the common items of the hit users are still nearly in their former order.
 
     Their order must be nearer to a usual order than to a random order.
     """
-    usual = _mean_of_bins(usual_shares(scene, suspicion.arm, Habit.TURNED))
-    turned = float(np.nanmean(lists.turned_share[suspicion.hit]))
+    usual = _mean_of_bins(usual_shares(scene, hypothesis.arm, Habit.TURNED))
+    turned = float(np.nanmean(lists.turned_share[hypothesis.hit]))
     return turned <= (usual + _TURNED_AT_RANDOM) / 2
 
 
@@ -665,7 +665,7 @@ def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     return 1 - _mean_of_bins(shares)
 
 
-def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users with more new items than usual. Find out where the new items come from.
 
     None if the arm's lists have hardly more new items than usual.
@@ -687,34 +687,34 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     return by_moves or replace(by_new_items, habit=Habit.MOVED)
 
 
-def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items changed their order more than usual.
 
     Two habits are searched. `TURNED` counts the pairs of items in reversed order. `FIRST_MOVED` is
     the place of the former first item, and judges only users that still have it among the first
-    three. The result is the suspicion that hits the larger share of the users that its habit can
+    three. The result is the hypothesis that hits the larger share of the users that its habit can
     judge. None if neither habit finds users.
 
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
     changed, and otherwise 0.
     """
-    suspicions = []
+    hypotheses = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
-        if suspicion is not None:
-            same_top_share = changes.lists[arm].has_same_top[suspicion.hit].mean()
+        hypothesis = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
+        if hypothesis is not None:
+            same_top_share = changes.lists[arm].has_same_top[hypothesis.hit].mean()
             detail = {"top": float(same_top_share >= _KEPT_TOP)}
-            suspicions.append(replace(suspicion, detail=detail))
-    return max(suspicions, key=_share_of_judged, default=None)
+            hypotheses.append(replace(hypothesis, detail=detail))
+    return max(hypotheses, key=_share_of_judged, default=None)
 
 
-def _share_of_judged(suspicion: Suspicion) -> float:
-    return float(suspicion.hit.sum() / suspicion.judged.sum())
+def _share_of_judged(hypothesis: Hypothesis) -> float:
+    return float(hypothesis.hit.sum() / hypothesis.judged.sum())
 
 
 def _find_by_habit(
     scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
-) -> Suspicion | None:
+) -> Hypothesis | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
     The users in outlying bins are hit. They are searched among all users, or else in each segment.
@@ -739,7 +739,7 @@ def _find_by_habit(
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=arm,
         hit=hit,

@@ -17,7 +17,7 @@ from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message,
 from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, ReceiverAnswer
 from monitor.model.rules import Severity
 from monitor.model.runs import LatestRun
-from monitor.model.urgency import Concern, find_concern
+from monitor.model.urgency import Impact, find_impact
 from monitor.pipeline.delivery import brief_message
 from monitor.texts.actions import (
     accept_command,
@@ -49,7 +49,7 @@ class Incident:
     ended_at: datetime | None  # None while an alert of the incident fires
     acknowledged_by: str | None
     sentence: str
-    concern: Concern | None  # the users whom its alerts name; None if their number is unknown
+    impact: Impact | None  # the users whom its alerts name; None if their number is unknown
     # These values are known only on pages that show what to do about a firing incident.
     lead: Transition | None = None  # the start of the most important firing alert
     first_step: str | None = None  # None if no fault is known
@@ -80,7 +80,7 @@ class Incident:
     @property
     def urgency(self) -> str:
         """How soon somebody has to look at the incident."""
-        return write_urgency(Severity(self.severity), self.concern)
+        return write_urgency(Severity(self.severity), self.impact)
 
 
 class IncidentState(StrEnum):
@@ -264,17 +264,17 @@ def read_firing_incident(site: Site, latest: LatestRun, key: str) -> Incident | 
 def _add_advice(
     incident: Incident, firing_starts: Sequence[Transition], latest: LatestRun | None
 ) -> Incident:
-    """Add whom the firing alerts concern in the newest run, and what to do first about them."""
+    """Add whom the firing alerts affect in the newest run, and what to do first about them."""
     if not firing_starts or latest is None:
-        return replace(incident, concern=find_concern(firing_starts, None))
+        return replace(incident, impact=find_impact(firing_starts, None))
     explanation = latest.explanation
     finding = explanation.finding if explanation else None
-    concern = find_concern(firing_starts, explanation, latest.reasons)
+    impact = find_impact(firing_starts, explanation, latest.reasons)
     lead = find_lead(firing_starts, finding)
-    first_step = find_first_step(lead, concern, finding)
+    first_step = find_first_step(lead, impact, finding)
     return replace(
         incident,
-        concern=concern,
+        impact=impact,
         lead=lead,
         first_step=first_step,
         accept_since=find_first_bad_slot(lead, firing_starts, finding),
@@ -387,6 +387,6 @@ def _make_incident(
         slot=first.slot,
         ended_at=ended_at,
         acknowledged_by=acknowledged_by[0] if acknowledged_by else None,
-        concern=find_concern(starts, None),
+        impact=find_impact(starts, None),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )
