@@ -246,7 +246,7 @@ class RunAccumulator:
         users = self.shown_users()
         summaries = []
         for summary in part.sums.summaries():
-            if parse_derived(summary.metric)[1] not in part.failed:
+            if parse_derived(summary.metric).metric not in part.failed:
                 summaries.append(summary)
         evidence = worst_evidence(users, part.failed)
         median = None if metric is None else part.sums.median(str(metric))

@@ -255,7 +255,9 @@ def _explain_alert(
         return write_finding_alone(finding)
     if explanation is None:
         return None
-    return write_alert_text(explanation, parse_derived(transition.metric)[1], transition.segment)
+    return write_alert_text(
+        explanation, parse_derived(transition.metric).metric, transition.segment
+    )
 
 
 def _adds_to(transition: Transition, finding: Finding | None) -> bool:

@@ -235,7 +235,7 @@ def _from_lists(
     Leaves out derived series, and metrics that need more than lists. Empty if the lists of some
     paired users were not stored.
     """
-    metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
+    metrics = [parse(name) for name in names if parse_derived(name).derived is None]
     metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or run.coverage is None or not metrics:
         return ()

@@ -104,7 +104,7 @@ def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
         return wanted
     of_metrics: dict[str, list[Statistic]] = {}
     for name, statistics in wanted.items():
-        of_metrics.setdefault(parse_derived(name)[1], []).extend(statistics)
+        of_metrics.setdefault(parse_derived(name).metric, []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
         far = far_share(metric)
         if far is not None:
@@ -139,7 +139,7 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
         # A rule on a derived series needs the metric from which the series is derived.
-        name = parse_derived(rule.metric)[1]
+        name = parse_derived(rule.metric).metric
         if name in by_name:
             return by_name[name]
     return metrics[0] if metrics else None

@@ -178,7 +178,7 @@ def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -
         scores = {}
         for name in _scored(users):
             score = row[_SCORE + name]
-            if parse_derived(name)[1] not in failed:
+            if parse_derived(name).metric not in failed:
                 is_known = score is not None and not np.isnan(score)
                 scores[name] = score if is_known else None
         user_evidence = Evidence(
