@@ -155,10 +155,10 @@ class RunAccumulator:
             hashes = hash_users(batch.panel.users, self._comparison)
             part.add_lists(batch, pairing, hashes)
             is_in_subset = draw_subset(batch.panel, self._subset_share, hashes)
-            subset = {}
+            subset_segments = {}
             for segment, positions in batch.panel.segments.items():
-                subset[segment] = positions[is_in_subset[positions]]
-            part.subset.update(counts_of(count_coverage(subset, pairing.outcomes)))
+                subset_segments[segment] = positions[is_in_subset[positions]]
+            part.subset.update(counts_of(count_coverage(subset_segments, pairing.outcomes)))
             # What is collected of some users:
             shown = show_users(
                 pairing,
@@ -252,16 +252,18 @@ class RunAccumulator:
         median = None if metric is None else part.sums.median(str(metric))
         if median is not None:
             values = subset.scores.by_metric[str(metric)]
-            by_user = pd.Series(values, index=subset.scores.users)
+            score_of_user = pd.Series(values, index=subset.scores.users)
             count = measuring.evidence_users
-            evidence += ordinary_evidence(users, by_user, median, count, part.failed)
-        stores_lists = measuring.keep_lists is not Keep.NONE
+            evidence += ordinary_evidence(users, score_of_user, median, count, part.failed)
+        lists = None
+        if measuring.keep_lists is not Keep.NONE:
+            lists = stored_lists(users, self._segments)
         findings = replace(
             part.find_facts(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
-            lists=stored_lists(users, self._segments) if stores_lists else None,
+            lists=lists,
         )
         return findings, subset
 

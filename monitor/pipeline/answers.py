@@ -86,17 +86,21 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
     everybody = replace(panel, segments=segments)
 
     def ask(arm: Arm, arms: Arms) -> SourceAnswers:
-        of_arm = replace(arms, candidate=unpaired.lists[arm])
-        return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
+        # The lists of now are the candidate's side of each pair.
+        with_lists = replace(arms, candidate=unpaired.lists[arm])
+        arm_panel = cut_panel(everybody, rows_of_arm[arm])
+        return _pull(users, with_lists, arm_panel, users.seconds_left())
 
     first = ask(Arm.BASELINE, users.arms)
-    unread_inputs = first.unread_inputs  # the candidate adds to these
+    # `batches` uses only these parts of ``first``, so that the baseline's lists can be freed.
+    unread_inputs = first.unread_inputs
     weights = first.weights
-    of_baseline = [first.batches]
+    baseline_batches = [first.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        # Without `pop`, these lists would stay in memory until the candidate's lists are scored.
-        for batch in of_baseline.pop()(size):
+        # `pop` removes the last reference to the baseline's lists. With a reference, they would
+        # stay in memory until the candidate's lists are scored.
+        for batch in baseline_batches.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))

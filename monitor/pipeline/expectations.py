@@ -205,16 +205,18 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     The first run of new models is not judged, so no run is selected. It is judged only if the
     models changed in the last run too. The second run is judged by the first.
     """
-    *models, current = _name_models(past, findings)
-    is_new_model = current not in models
-    first = len(models) if is_new_model else models.index(current)
-    rows = [row for row, names in enumerate(models) if row < first or names == current]
-    runs = [past[row] for row in rows]
-    starts = []
-    for place in range(1, len(rows)):
-        if models[rows[place]] != models[rows[place - 1]]:
-            starts.append(place)
-    if runs and is_new_model and len(runs) - 1 not in starts:
+    *past_models, current = _name_models(past, findings)
+    is_new = current not in past_models
+    first_of_current = len(past_models) if is_new else past_models.index(current)
+    runs = []
+    models = []
+    for row, (run, model) in enumerate(zip(past, past_models, strict=True)):
+        if row < first_of_current or model == current:
+            runs.append(run)
+            models.append(model)
+    starts = [row for row in range(1, len(runs)) if models[row] != models[row - 1]]
+    has_changed_in_last_run = len(runs) - 1 in starts
+    if runs and is_new and not has_changed_in_last_run:
         change = _describe_models(findings, past[-1])
         return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
     note = ""

@@ -75,7 +75,7 @@ class UnpairedUsers(SlotUsers):
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in answers.batches(size):
-                yield _place(batch, self.assigned.switched)
+                yield _divide_batch(batch, self.assigned.switched)
 
         return replace(answers, asked=replace(asked, segments=(ALL, *names)), batches=batches)
 
@@ -121,7 +121,7 @@ class UnpairedUsers(SlotUsers):
         segments = users.answers.asked.segments
         coverage = _merge_coverage(accumulator.coverage, segments)
         summaries = _compare_arms(run.summaries, segments, accumulator.metrics, k)
-        of_arms = DividedSubset(
+        divided_subset = DividedSubset(
             subset=subset,
             segments=segments,
             coverage=_merge_coverage(subset.coverage, segments),
@@ -132,8 +132,8 @@ class UnpairedUsers(SlotUsers):
             run.unpaired or self.findings,
             users=_count_users(accumulator.coverage, self.assigned),
         )
-        unpaired = add_differences(unpaired, of_arms, k, hashes)
-        explanation = explain_unpaired(of_arms, metric, summaries, unpaired)
+        unpaired = add_differences(unpaired, divided_subset, k, hashes)
+        explanation = explain_unpaired(divided_subset, metric, summaries, unpaired)
         measured_users = accumulator.coverage.all.asked
         run = replace(
             run,
@@ -210,8 +210,8 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
     )
 
 
-def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
-    """Return the batch with its users in segments of their arm, without users that switched."""
+def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
+    """Return the batch without users that switched. Its segments name the arm of its users too."""
     arm = batch.arm
     if arm is None:
         raise ValueError("the users of a batch are served by one arm")
@@ -219,8 +219,9 @@ def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
-    # The accumulator counts versions and notes by the side of a pair, so now those of the lists of
-    # now must be on the arm's side.
+    # A pair has the list of before on the baseline's side, and the list of now on the candidate's
+    # side. The accumulator counts the versions and notes of each side for the arm of that name. So
+    # the versions and notes of the lists of now are put on the side of the users' arm.
     now = batch.candidate
     sides = {Arm.BASELINE: batch.baseline, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
@@ -238,19 +239,20 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
     rows = {row.segment: row for row in coverage.rows}
     merged = []
     for segment in segments:
-        of_arms = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
+        row_of_arm = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
         users_by_reason = {}
-        for arm, row in of_arms.items():
+        for arm, row in row_of_arm.items():
             for (side, reason), users in row.users_by_reason.items():
+                # The candidate's side of a pair has the list of now.
                 if side is Arm.CANDIDATE:
                     users_by_reason[arm, reason] = users
         merged.append(
             CoverageRow(
                 segment=segment,
-                asked=sum(row.asked for row in of_arms.values()),
-                paired=sum(row.paired for row in of_arms.values()),
+                asked=sum(row.asked for row in row_of_arm.values()),
+                paired=sum(row.paired for row in row_of_arm.values()),
                 users_by_reason=users_by_reason,
-                asked_by_arm={arm: row.asked for arm, row in of_arms.items()},
+                asked_by_arm={arm: row.asked for arm, row in row_of_arm.items()},
             )
         )
     return Coverage(rows=tuple(merged))
@@ -278,13 +280,14 @@ def _compare_arms(
     compared: list[Summary] = []
     for segment in segments:
         for metric in metrics:
-            of_arms = {}
+            arm_summaries = []
             for arm in Arm:
                 summary = measured[name_divided_segment(arm, segment), str(metric)]
                 series = SELF_SERIES[arm].of(str(metric))
-                of_arms[arm] = replace(summary, segment=segment, metric=series)
-            compared += _measure_gaps(metric, k, *of_arms.values())
-            compared += of_arms.values()
+                arm_summaries.append(replace(summary, segment=segment, metric=series))
+            baseline, candidate = arm_summaries
+            compared += _measure_gaps(metric, k, baseline, candidate)
+            compared += arm_summaries
     return tuple(compared)
 
 

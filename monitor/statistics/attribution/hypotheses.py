@@ -187,7 +187,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
       each day.
     """
     codes, _ = scene.batch.of(arm)
-    is_shared, group = number_common_lists(codes)
+    is_shared, list_numbers = number_common_lists(codes)
     if not is_shared.any():
         return None
     codes_before, _ = _lists_before(scene, arm)
@@ -211,7 +211,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     if not hypotheses:
         return None
     largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
-    return _describe_shared(scene, largest, group)
+    return _describe_shared(scene, largest, list_numbers)
 
 
 def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
@@ -220,28 +220,28 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
         return None
     codes, _ = scene.batch.of(arm)
     codes_before, _ = _lists_before(scene, arm)
-    is_shared, group = number_common_lists(codes, _FEW)
+    is_shared, list_numbers = number_common_lists(codes, _FEW)
     was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
     few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
-    hypothesis = _describe_shared(scene, few, group)
+    hypothesis = _describe_shared(scene, few, list_numbers)
     return hypothesis if hypothesis.detail["popular"] >= _MOST_COMMON else None
 
 
-def _describe_shared(scene: Scene, hypothesis: Hypothesis, group: Integers) -> Hypothesis:
+def _describe_shared(scene: Scene, hypothesis: Hypothesis, list_numbers: Integers) -> Hypothesis:
     """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
 
     The detail has the number of shared lists, and the share of popular items in the most common
-    one. ``group`` has a number for each user (see `number_common_lists`).
+    one. ``list_numbers`` has the number of each user's list (see `number_common_lists`).
     """
     codes, _ = scene.batch.of(hypothesis.arm)
-    hit_groups = group[hypothesis.hit]
-    most_common = np.bincount(hit_groups).argmax()
-    first_user = int(np.argmax(hypothesis.hit & (group == most_common)))
+    hit_numbers = list_numbers[hypothesis.hit]
+    most_common = np.bincount(hit_numbers).argmax()
+    first_user = int(np.argmax(hypothesis.hit & (list_numbers == most_common)))
     detail = {
-        "lists": float(len(np.unique(hit_groups))),
+        "lists": float(len(np.unique(hit_numbers))),
         "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
     }
     return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
@@ -305,16 +305,16 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
 
 
 def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
-    """Suspect that the lists of all users became more similar, if those of most users did.
+    """Suspect that both arms' lists became more similar for all users, if they did for most users.
 
     If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
     mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
         return None
-    known = changes.is_known
-    bins = _bin_likeness(scene.batch, known)
-    bins_before = _bin_likeness(changes.former, known)
+    is_known = changes.is_known
+    bins = _bin_likeness(scene.batch, is_known)
+    bins_before = _bin_likeness(changes.former, is_known)
     more_alike_share = least_share(bins, share_bins(bins_before))
     if more_alike_share < _ALL_ALIKE:
         return None
@@ -323,14 +323,14 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     detail = {"is_more_alike": 1.0}
     # Habits that compare both arms are stored for the candidate. Users with the habit have bin 1.
     looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if looks_interleaved[known].mean() >= _ALL_INTERLEAVED:
+    if looks_interleaved[is_known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
     return Hypothesis(
         kind=kind,
-        arm=_changed_more(scene, known),
-        hit=known,
-        judged=known,
+        arm=_changed_more(scene, is_known),
+        hit=is_known,
+        judged=is_known,
         detail=detail,
     )
 
@@ -439,12 +439,12 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | No
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
-    is_shared, group = number_common_lists(codes)
+    is_shared, list_numbers = number_common_lists(codes)
     if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
         shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
-        return _describe_shared(scene, shared, group)
+        return _describe_shared(scene, shared, list_numbers)
     return hypothesis
 
 
