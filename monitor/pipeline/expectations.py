@@ -134,46 +134,46 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(findings.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
-    learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
+    model_past = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        learned = _find_past_of_models(learned.runs, findings)
+        model_past = _find_past_of_models(model_past.runs, findings)
     alpha = share_out(comparison, series)
-    lessons = rule_series.read_lessons(series, learned.runs)
-    past_alerts = _find_past_alerts(comparison, series, learned.runs, lessons)
+    lessons = rule_series.read_lessons(series, model_past.runs)
+    past_alerts = _find_past_alerts(comparison, series, model_past.runs, lessons)
     evidence, was_drifting = _collect_evidence(
-        _find_resets(past_alerts, learned), lessons.steady, alpha
+        _find_resets(past_alerts, model_past), lessons.steady, alpha
     )
     accepted = [change for change in accepted if change.at <= findings.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
-        accepted=_find_accepted_levels(learned, accepted),
-        settled=_runs_of_a_new_normal(learned.runs, findings.slot),
+        accepted=_find_accepted_levels(model_past, accepted),
+        settled=_runs_of_a_new_normal(model_past.runs, findings.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(learned.runs, findings.slot),
+        phases=rule_series.find_phases(model_past.runs, findings.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
-    expected = _build_expectations(series, figures, reference, evidence, alpha)
+    expectations = _build_expectations(series, figures, reference, evidence, alpha)
     faults = median_z_while_firing(lessons.z, past_alerts.firing)
-    notes = _describe_levels(comparison.name, learned.runs, reference, learned.note)
+    notes = _describe_levels(comparison.name, model_past.runs, reference, model_past.note)
     lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
     usual_lost = np.nan_to_num(find_median(lost_in_healthy))
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
-    lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    lost_share_of = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     completed = []
-    for column, expectation in enumerate(expected):
+    for column, expectation in enumerate(expectations):
         if is_after_holiday and _needs_earlier_lists(series[column].rule):
             completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
             continue
         completed.append(
             replace(
                 expectation,
-                lost=lost.get(expectation.segment, 0.0),
+                lost=lost_share_of.get(expectation.segment, 0.0),
                 usual_lost=float(usual_lost[column]),
                 note=notes[column],
                 fault=_finite(faults[column]),
@@ -242,8 +242,8 @@ def _name_models(past: Sequence[PastRun], findings: Findings) -> list[tuple[str 
     return newest_first[::-1]
 
 
-def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(write_model_changes(findings.models, findings.slot, before.slot))
+def _describe_models(findings: Findings, run_before: PastRun) -> str:
+    return " and ".join(write_model_changes(findings.models, findings.slot, run_before.slot))
 
 
 def _find_past_alerts(
@@ -323,8 +323,8 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 
     This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
     """
-    of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
-    return min(max(of_a_day, SETTLED_RUNS), WINDOW)
+    runs_of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
+    return min(max(runs_of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:
@@ -408,20 +408,21 @@ def _build_expectations(
     series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
-    before: TrendEvidence,
+    evidence_before: TrendEvidence,
     alpha: Floats,
 ) -> tuple[Expectation, ...]:
     """Return the expectation of each series, in the same order.
 
-    ``before`` is the evidence of drift before this run. ``alpha`` is the result of `share_out`. An
-    expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
+    ``evidence_before`` is the evidence of drift before this run. ``alpha`` is the result of
+    `share_out`. An expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy
+    runs.
     """
     values, errors = rule_series.measure_all(series, figures)
     compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
     correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
     steady = discount(compared.z, correlation)
-    evidence = update_evidence(before, steady).total
+    evidence = update_evidence(evidence_before, steady).total
     expectations = []
     for column, judged in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS

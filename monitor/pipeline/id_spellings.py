@@ -87,19 +87,19 @@ def _respelled_since(
     rows = rows[changes.is_known[rows]]
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
-    removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    removed_codes = np.setdiff1d(codes_before, codes_now, assume_unique=True)
     # An item is new only if no user had it.
-    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
-    if not len(new) or not len(removed):
+    new_codes = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
+    if not len(new_codes) or not len(removed_codes):
         return None
-    removed_ids = [name(code) for code in removed.tolist()]
-    new_ids = [name(code) for code in new.tolist()]
+    removed_ids = [name(code) for code in removed_codes.tolist()]
+    new_ids = [name(code) for code in new_codes.tolist()]
     spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
     if spelling is None or not spelling.is_spelling:
         return None
     if spelling.would_match < _MIN_SHARE * spelling.tried:
         return None
-    new_items = np.isin(lists.present, new).sum(axis=1)
+    new_items = np.isin(lists.present, new_codes).sum(axis=1)
     hit = changes.is_known & (2 * new_items > lists.present_lengths)
     if not hit.any():
         return None

@@ -197,10 +197,10 @@ def add_missing_summaries(
     for metric in metrics:
         if metric not in metrics_from_lists:
             computed += _from_scores(comparison, run, history, metric)
-    merged = {}
+    summary_by_series = {}
     for summary in (*run.summaries, *computed):
-        merged[summary.segment, summary.metric] = summary
-    summaries = tuple(merged.values())
+        summary_by_series[summary.segment, summary.metric] = summary
+    summaries = tuple(summary_by_series.values())
     lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
     return replace(run, summaries=summaries), lacking
 
@@ -256,18 +256,20 @@ def _from_scores(
 
     Empty if the run has no such summary, or if the scores of some users were not stored.
     """
-    before = _find_summary(run.summaries, ALL, name)
-    if before is None:
+    stored_summary = _find_summary(run.summaries, ALL, name)
+    if stored_summary is None:
         return ()
-    stored = history.run_scores(run.id, [name])
-    scores = stored.by_metric.get(name, np.empty(0))
+    stored_scores = history.run_scores(run.id, [name])
+    scores = stored_scores.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
-    if len(values) != before.n:
+    if len(values) != stored_summary.n:
         return ()
-    wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
-    bounds = (before.histogram.low, before.histogram.high)
-    summary = summarize_one(ALL, name, values, bounds, wanted)
-    return (replace(summary, n_undefined=before.n_undefined),)
+    statistics = [
+        rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name
+    ]
+    bounds = (stored_summary.histogram.low, stored_summary.histogram.high)
+    summary = summarize_one(ALL, name, values, bounds, statistics)
+    return (replace(summary, n_undefined=stored_summary.n_undefined),)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -347,5 +349,5 @@ class Rejudgement:
             summaries=run.summaries if needs_recent(self.comparison) else (),
             models=run.models,
         )
-        newest = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
-        newest.append(past)
+        newest_runs = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
+        newest_runs.append(past)

@@ -328,11 +328,11 @@ def pull_all(
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
     doubts = []
     if again.answer is not None:
-        second = again.answer.rankings
-        gaps["noise_floor"] = [gaps_between(baseline, second)]
+        second_lists = again.answer.rankings
+        gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
         doubt = None
         if floor_request.is_uncached:
-            doubt = doubt_floor(baseline, second, memory.floor_overlaps)
+            doubt = doubt_floor(baseline, second_lists, memory.floor_overlaps)
         if doubt is not None:
             # The second lists may be copies, so there is no noise floor.
             users = replace(users, again=None)

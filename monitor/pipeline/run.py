@@ -134,8 +134,8 @@ def _make_result(
         changes = write_changes(
             memory.last_ok, findings.slot, comparison.config_hash, k, findings.models
         )
-        changed = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
-        reasons = (*reasons, *changed)
+        change_reasons = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
+        reasons = (*reasons, *change_reasons)
     # The run stores the explanation with its items, but messages may not show items.
     shown_explanation = explanation
     if explanation is not None and not comparison.judging.shows_items:
@@ -161,10 +161,10 @@ def _labels_until(measuring: MeasuringPlan, findings: Findings) -> datetime | No
 
     None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
     """
-    within = measuring.relevance_within
-    if findings.status is not RunStatus.OK or not within or not relevance_metrics(measuring):
+    relevance_within = measuring.relevance_within
+    if findings.status is not RunStatus.OK or not relevance_metrics(measuring):
         return None
-    return findings.slot + within
+    return findings.slot + relevance_within if relevance_within else None
 
 
 def _keep_storable(comparison: Comparison, run: Findings) -> Findings:

@@ -72,8 +72,8 @@ def assess_run(
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_earlier_difference(unpaired), *reasons)
     if memory.anew_since is not None and learning_rules(comparison):
-        changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
-        reasons = (*reasons, changed)
+        new_configuration = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
+        reasons = (*reasons, new_configuration)
     if status is not RunStatus.OK:
         reasons = add_last_ok(reasons, memory)
     return status, reasons

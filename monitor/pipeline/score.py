@@ -87,10 +87,10 @@ def summarize_scores(
 
 def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statistic]]:
     """Return the statistics that the rules need, by metric or derived series."""
-    wanted: dict[str, list[Statistic]] = {}
+    statistics_by_series: dict[str, list[Statistic]] = {}
     for rule in rules:
-        wanted.setdefault(rule.metric, []).append(rule.statistic)
-    return wanted
+        statistics_by_series.setdefault(rule.metric, []).append(rule.statistic)
+    return statistics_by_series
 
 
 def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
@@ -99,17 +99,17 @@ def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     An unpaired run scores metrics, and derives gaps from their statistics. So the statistics of
     gaps are those of the metrics, and far gaps need shares of far lists.
     """
-    wanted = wanted_statistics(comparison.judging.similarity_rules)
+    statistics_by_series = wanted_statistics(comparison.judging.similarity_rules)
     if comparison.measuring.unpaired is None:
-        return wanted
-    of_metrics: dict[str, list[Statistic]] = {}
-    for name, statistics in wanted.items():
-        of_metrics.setdefault(parse_derived(name).metric, []).extend(statistics)
+        return statistics_by_series
+    statistics_by_metric: dict[str, list[Statistic]] = {}
+    for name, statistics in statistics_by_series.items():
+        statistics_by_metric.setdefault(parse_derived(name).metric, []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
-        far = far_share(metric)
-        if far is not None:
-            of_metrics.setdefault(str(metric), []).append(far)
-    return of_metrics
+        far_statistic = far_share(metric)
+        if far_statistic is not None:
+            statistics_by_metric.setdefault(str(metric), []).append(far_statistic)
+    return statistics_by_metric
 
 
 def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:

@@ -70,14 +70,16 @@ class UnpairedUsers(SlotUsers):
 
         The segment ``all`` with the users of both arms comes first.
         """
-        asked = answers.asked
-        names = [name_divided_segment(arm, segment) for segment in asked.segments for arm in Arm]
+        asked_users = answers.asked
+        names = [
+            name_divided_segment(arm, segment) for segment in asked_users.segments for arm in Arm
+        ]
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in answers.batches(size):
                 yield _divide_batch(batch, self.assigned.switched)
 
-        return replace(answers, asked=replace(asked, segments=(ALL, *names)), batches=batches)
+        return replace(answers, asked=replace(asked_users, segments=(ALL, *names)), batches=batches)
 
     def measure_arms(self, users: MeasuredUsers) -> Findings:
         """Return the findings with the arm metrics, and how much more they rose in the candidate.
@@ -276,13 +278,13 @@ def _compare_arms(
     summaries: Iterable[Summary], segments: Iterable[str], metrics: Iterable[Metric], k: int
 ) -> tuple[Summary, ...]:
     """Return the gaps and the summaries of both arms, by segment and metric."""
-    measured = {(summary.segment, summary.metric): summary for summary in summaries}
+    summary_by_series = {(summary.segment, summary.metric): summary for summary in summaries}
     compared: list[Summary] = []
     for segment in segments:
         for metric in metrics:
             arm_summaries = []
             for arm in Arm:
-                summary = measured[name_divided_segment(arm, segment), str(metric)]
+                summary = summary_by_series[name_divided_segment(arm, segment), str(metric)]
                 series = SELF_SERIES[arm].of(str(metric))
                 arm_summaries.append(replace(summary, segment=segment, metric=series))
             baseline, candidate = arm_summaries

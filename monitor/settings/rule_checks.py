@@ -170,9 +170,9 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if unpaired is not None and unpaired.outcomes is not None:
         outcomes = unpaired.outcomes
     if rule.outcome is not None and rule.outcome not in outcomes:
-        named = ", ".join(outcomes) or "none"
+        choices = ", ".join(outcomes) or "none"
         yield problem_of(
-            "outcome", f"is not among unpaired.outcomes, which has {named}: add it there"
+            "outcome", f"is not among unpaired.outcomes, which has {choices}: add it there"
         )
     yield from _check_excluded_keys(rule)
     # `has` is true if the file has at least one of these fields.
@@ -311,14 +311,14 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
         return  # `all`, `each`, or an invalid value
-    named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
-    yield from find_duplicates(named, f"{LISTED_TWICE}: remove one of them")
+    named_segments = [(("segments", index), name) for index, name in enumerate(rule.segments)]
+    yield from find_duplicates(named_segments, f"{LISTED_TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments
     if dimensions is None:
         return  # the dimensions are invalid, so it is not known which ones exist
-    for path, name in named:
+    for path, name in named_segments:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:
             continue

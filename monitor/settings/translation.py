@@ -194,7 +194,7 @@ def config_hash(options: ComparisonOptions) -> str:
     """
     arms: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
-    others: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
+    other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
     for name in _HASHED:
         value = getattr(options, name)
         if value is None:
@@ -202,8 +202,8 @@ def config_hash(options: ComparisonOptions) -> str:
         if name in _SOURCE_KEYS:
             arms[name] = _hashed_value(value)
         else:
-            others |= _without_folder({name: _hashed_value(value)})
-    hashed = _without_folder(arms) | others
+            other_settings |= _without_folder({name: _hashed_value(value)})
+    hashed = _without_folder(arms) | other_settings
     encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(encoded.encode()).hexdigest()
 

@@ -54,12 +54,12 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
     if fallbacks:
         # The receiver may have a delivery of the transition already. If its routes dropped this
         # delivery, it becomes pending. Otherwise it stays as it is.
-        new = insert(connection, deliveries)
+        insertion = insert(connection, deliveries)
         # SQL calls a row ``excluded`` if it is not inserted because of the existing row.
         columns = ("status", "next_attempt_at", "settled_at")
-        insert_or_reopen = new.on_conflict_do_update(
+        insert_or_reopen = insertion.on_conflict_do_update(
             index_elements=["transition_id", "receiver"],
-            set_={name: new.excluded[name] for name in columns},
+            set_={name: insertion.excluded[name] for name in columns},
             where=deliveries.c.status == DeliveryStatus.DROPPED,
         )
         connection.execute(insert_or_reopen, fallbacks)

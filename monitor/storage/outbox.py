@@ -132,18 +132,18 @@ class SqlOutbox:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
             # ``firing`` lacks the firings that ``changes`` end, but the receiver may have them too.
-            relevant = [*changes, *firing]
-            possibly_sent = _sent_rows(connection, receiver, comparison, relevant)
-            keys = [change.dedup_key for change in relevant if change.dedup_key]
+            relevant_changes = [*changes, *firing]
+            possibly_sent = _sent_rows(connection, receiver, comparison, relevant_changes)
+            keys = [change.dedup_key for change in relevant_changes if change.dedup_key]
             refused = _read_refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
-        started = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
-        acknowledged = [state.dedup_key for state in states if state.acknowledged_by]
+        started_keys = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
+        acknowledged_keys = [state.dedup_key for state in states if state.acknowledged_by]
         return FiringSnapshot(
             firing=firing,
-            delivered=frozenset(started),
+            delivered=frozenset(started_keys),
             sent_starts=_starts_after_ends(possibly_sent),
-            acknowledged=frozenset(filter(None, acknowledged)),
+            acknowledged=frozenset(filter(None, acknowledged_keys)),
             silences=silences,
             refused=refused,
         )
@@ -457,12 +457,16 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
 
     ``rows`` are starts and ends. The starts are in the order in which they were sent.
     """
-    sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
-    sent.sort(key=attrgetter("settled_at"))
+    sent_rows = [
+        row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None
+    ]
+    sent_rows.sort(key=attrgetter("settled_at"))
     # The rows are in the order in which they were sent, so the last end of an incident remains.
-    last_end_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
+    last_end_at = {
+        row.incident: row.settled_at for row in sent_rows if row.to_state != State.FIRING
+    }
     starts = []
-    for row in sent:
+    for row in sent_rows:
         end_at = last_end_at.get(row.incident)
         if row.to_state == State.FIRING and (end_at is None or row.settled_at > end_at):
             starts.append(from_row(Transition, row))

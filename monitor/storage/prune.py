@@ -248,8 +248,8 @@ def roll_up(
             is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
             if connection.scalar(select(exists().where(is_day))):
                 continue  # another process was faster
-            common = {"comparison": comparison, "day": day, "is_final": day < complete_from}
-            rows = [{**common, **sums} for sums in sums_of(connection, comparison, day)]
+            common_columns = {"comparison": comparison, "day": day, "is_final": day < complete_from}
+            rows = [{**common_columns, **sums} for sums in sums_of(connection, comparison, day)]
             if rows:
                 connection.execute(daily.insert(), rows)
 

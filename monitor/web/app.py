@@ -177,8 +177,8 @@ def create_app(
 
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
     """Return the data of the page for this request, an object of the type ``page.shows``."""
-    chosen = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
-    return page.read(site, PageRequest(path=request.path_params, chosen=chosen))
+    parameters = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
+    return page.read(site, PageRequest(path=request.path_params, chosen=parameters))
 
 
 def _in_thread(

@@ -184,8 +184,8 @@ def _store_silence(site: Site, form: Form, signed: Signature) -> str:
             and stored.comment == silence.comment
         ):
             return "nothing"
-    added = alerts.add_silence(silence)
-    unmatched = find_unmatched_silences([added], alerts.states(), site.comparisons())
+    stored_silence = alerts.add_silence(silence)
+    unmatched = find_unmatched_silences([stored_silence], alerts.states(), site.comparisons())
     return "unmatched" if unmatched else "silence"
 
 

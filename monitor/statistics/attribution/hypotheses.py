@@ -194,11 +194,11 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     was_shared, _ = number_common_lists(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
-    least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
+    least_increase = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
     hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
-    if _is_increase(newly_shared, no_longer_shared, least):
+    if _is_increase(newly_shared, no_longer_shared, least_increase):
         everybody = np.ones(len(codes), dtype=bool)
         hypothesis = Hypothesis(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
@@ -252,8 +252,8 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
 
     If the list has k places, the 2 k most frequent items of the earlier lists are popular.
     """
-    before, _ = _lists_before(scene, arm)
-    items, counts = np.unique(before[before >= 0], return_counts=True)
+    lists_before, _ = _lists_before(scene, arm)
+    items, counts = np.unique(lists_before[lists_before >= 0], return_counts=True)
     most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
@@ -279,10 +279,10 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
             usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
-    largest = _search_segments(scene, find)
-    if largest is None:
+    segment_with_most = _search_segments(scene, find)
+    if segment_with_most is None:
         return None
-    segment, outliers = largest
+    segment, outliers = segment_with_most
     rows = scene.segments[segment]
     similar = rows[bins[rows] == 1]
     # The users whose lists were not similar in the earlier run come first.
@@ -528,10 +528,10 @@ def _describe_moved(
     if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         exposure = float(places_before / max(1, counts.before.sum()))
         return FaultKind.ITEMS_GONE, {"items": items, "exposure": exposure}
-    before = float(counts.before[most_moved_index] / users)
-    now = float(counts.now[most_moved_index] / users)
-    kind = FaultKind.ITEMS_RISEN if now > before else FaultKind.ITEMS_FALLEN
-    return kind, {"items": items, "before": before, "now": now}
+    share_before = float(counts.before[most_moved_index] / users)
+    share_now = float(counts.now[most_moved_index] / users)
+    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
+    return kind, {"items": items, "before": share_before, "now": share_now}
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
@@ -763,7 +763,7 @@ def _search_segments(
     outliers = find(ALL)
     if outliers is not None:
         return ALL, outliers
-    largest = None
+    segment_with_most = None
     most_hit_users = 0.0
     by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
     for name in by_size[:_SEARCHED]:
@@ -774,9 +774,9 @@ def _search_segments(
             continue
         hit_users = outliers.hit_share * len(scene.segments[name])
         if hit_users > most_hit_users:
-            largest = name, outliers
+            segment_with_most = name, outliers
             most_hit_users = hit_users
-    return largest
+    return segment_with_most
 
 
 def usual_shares(

@@ -144,23 +144,26 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     now = site.clock.now()
     pages = site.store.pages
     incident_filter, state = _read_filter(query.chosen)
-    before = query.chosen.get("before")
-    firing: Sequence[IncidentStart] = ()
-    ended: Sequence[IncidentStart] = ()
+    before_number = query.chosen.get("before")
+    firing_starts: Sequence[IncidentStart] = ()
+    ended_starts: Sequence[IncidentStart] = ()
     next_page_before = None
-    is_first_page = before is None
+    is_first_page = before_number is None
     if state is not IncidentState.ENDED and is_first_page:
-        firing = pages.incidents(
+        firing_starts = pages.incidents(
             incident_filter, is_firing=True, before_number=None, limit=_MOST_FIRING
         )
     if state is not IncidentState.FIRING:
         # If there is one incident more than the page shows, there is another page.
         newest_first = pages.incidents(
-            incident_filter, is_firing=False, before_number=before, limit=MOST_ENDED_INCIDENTS + 1
+            incident_filter,
+            is_firing=False,
+            before_number=before_number,
+            limit=MOST_ENDED_INCIDENTS + 1,
         )
-        ended = newest_first[:MOST_ENDED_INCIDENTS]
+        ended_starts = newest_first[:MOST_ENDED_INCIDENTS]
         if len(newest_first) > MOST_ENDED_INCIDENTS:
-            next_page_before = ended[-1].number
+            next_page_before = ended_starts[-1].number
     configured = site.comparisons()
     names = set(configured)
     names.update(latest.comparison for latest in site.latest())
@@ -171,9 +174,9 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     return AlertsPage(
         filter=incident_filter,
         state=state,
-        firing_incidents=_read_incidents(site, firing),
-        ended_incidents=_read_incidents(site, ended),
-        page_before=before,
+        firing_incidents=_read_incidents(site, firing_starts),
+        ended_incidents=_read_incidents(site, ended_starts),
+        page_before=before_number,
         next_page_before=next_page_before,
         comparisons=tuple(sorted(names)),
         silences=silences,

@@ -405,8 +405,8 @@ def _usual_period(latest: LatestRun | None) -> str:
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
     """Yield the slot of each run before which settings or models changed, and the changes."""
-    for before, point in pairwise(points):
-        changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
+    for point_before, point in pairwise(points):
+        changes = write_changes(point_before, point.slot, point.config_hash, point.k, point.models)
         if label := "; ".join(changes):
             yield point.slot, label
 

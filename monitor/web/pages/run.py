@@ -185,7 +185,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
             f"no list and no score of user {user} is stored up to the run of {name} at "
             f"{slot:%Y-%m-%d %H:%M} UTC"
         )
-    before, after = pages.neighbours(name, slot)
+    previous_run, next_run = pages.neighbours(name, slot)
     scores: Mapping[str, float | None] = {}
     if history and history[-1].slot == slot:
         scores = history[-1].scores
@@ -196,17 +196,17 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     if explanation is not None and explanation.arm is not None and served_by is None:
         former_arm = explanation.arm
     former_slot, former_lists = pages.former_lists(name, user, slot)
-    former: tuple[str, ...] = getattr(former_lists, former_arm, ())
+    former_list: tuple[str, ...] = getattr(former_lists, former_arm, ())
     items: Collection[str] = ()
     if lists is not None:
-        items = {*former, *lists.baseline, *lists.candidate}
+        items = {*former_list, *lists.baseline, *lists.candidate}
     titles = site.titles(name, slot, items)
     return UserPage(
         comparison=name,
         user=user,
         run=run,
-        previous_slot=_slot_of(before),
-        next_slot=_slot_of(after),
+        previous_slot=_slot_of(previous_run),
+        next_slot=_slot_of(next_run),
         lists=lists,
         moves=find_item_moves(lists, titles) if lists else (),
         titles=titles,
@@ -214,7 +214,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         scores=scores,
         history=history,
         alike=_others_like(user, explanation),
-        former=former,
+        former=former_list,
         former_arm=former_arm,
         former_slot=former_slot,
         served_by=served_by,
