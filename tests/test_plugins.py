@@ -240,7 +240,7 @@ ALONE = changed(BOTH, metrics=("overlap",))
 
 def found_by(what, batch_users=None):
     """All that a run tells of metrics, and what it could not measure."""
-    gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), again=Canned(LISTS[0]))
+    gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), second_baseline=Canned(LISTS[0]))
     found = measure_slot(
         what,
         asked,

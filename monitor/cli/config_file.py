@@ -144,11 +144,11 @@ def _try_database(settings: Settings) -> _TriedDatabase:
 
 def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
     """Print what is good to know before the daemon starts: the database and warnings."""
-    from monitor.storage import exposure, parse_url
+    from monitor.storage import describe_file_readers, parse_url
 
     if database.problem is None:
         print_line(f"database: {write_database(database.place, database.schema)}")
-    if (exposed := exposure(parse_url(settings.database))) is not None:
+    if (exposed := describe_file_readers(parse_url(settings.database))) is not None:
         print_line(f"database: {exposed}")
     for warning in sorted(warnings):
         print_line(warning)
@@ -157,7 +157,7 @@ def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Itera
             "privacy: user ids are stored as keyed hashes. Plain ids that were stored before "
             "stay until retention deletes them"
         )
-    if (exposed := settings.privacy.exposure) is not None:
+    if (exposed := settings.privacy.key_warning) is not None:
         print_line(f"privacy: {exposed}")
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monitor.model.runs import Evidence, FinishedRun, Run, Summary
-    from monitor.model.unpaired import UnpairedFindings
+    from monitor.model.unpaired import UnpairedResults
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -284,7 +284,7 @@ def print_run(
         print_table(table.columns, table.rows, title=table.title)
 
 
-def _print_gaps(run: FinishedRun, found: UnpairedFindings) -> None:
+def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
     """Print the users of both arms, and how far they moved from their lists of before."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,

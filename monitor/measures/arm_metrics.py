@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from monitor.measures.kernels import PAD, exposure
+from monitor.measures.kernels import PAD, exposure, item_codes, list_traits
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
@@ -96,7 +96,7 @@ class Listing:
     @property
     def largest_group(self) -> int:
         """The number of users who got the most common list."""
-        return exposure.largest_group(self._lists.repeated[self._rows])
+        return list_traits.largest_group(self._lists.repeated[self._rows])
 
     def values(self, name: str) -> Floats:
         """The known values with this name, as a one-dimensional float64 array. It may be empty."""
@@ -157,7 +157,7 @@ def _exposure_jump(listing: Listing) -> float | None:
 def _shifted_list_share(listing: Listing) -> float | None:
     users = len(listing.has_both)
     before, now, _ = listing.jump
-    return exposure.count_shifted(before, now) / users if users else None
+    return list_traits.count_shifted(before, now) / users if users else None
 
 
 def _count_both(listing: Listing) -> int:
@@ -479,20 +479,20 @@ def _arm_lists(
     last: Mapping[Arm, LastLists],
     former: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
-    baseline, candidate, items = exposure.index_codes(batch.baseline, batch.candidate)
-    listed = len(exposure.distinct_items(batch.baseline, batch.candidate))
+    baseline, candidate, items = item_codes.index_codes(batch.baseline, batch.candidate)
+    listed = len(item_codes.distinct_items(batch.baseline, batch.candidate))
     # Values that compare both arms are stored for the candidate.
     values: dict[Arm, dict[str, Floats]] = {
         Arm.BASELINE: {},
         Arm.CANDIDATE: {
-            ListTrait.REVERSED: exposure.is_top_reversed(baseline, candidate),
-            ListTrait.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
-            ListTrait.IDENTICAL: exposure.is_identical(baseline, candidate),
+            ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
+            ListTrait.FIRST_DIFFERS: list_traits.first_differs(baseline, candidate),
+            ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
         },
     }
     of_candidate = values[Arm.CANDIDATE]
     of_candidate[ListTrait.ALIKE], of_candidate[ListTrait.INTERLEAVED] = (
-        exposure.flag_similar_lists(batch)
+        list_traits.flag_similar_lists(batch)
     )
     if batch.scores:
         values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
@@ -506,14 +506,14 @@ def _arm_lists(
         if arm in last:
             pair = *batch.of(arm), last[arm].codes, last[arm].lengths
             of_arm[CHURN] = exposure.churn(*pair)
-            of_arm[ListTrait.UNCHANGED] = exposure.is_unchanged(*pair)
+            of_arm[ListTrait.UNCHANGED] = list_traits.is_unchanged(*pair)
             is_new = ~np.isin(items, last[arm].exposed)
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
             # With a catalogue below the number of listed items, the coverage would be above 1.
             catalogue=max(catalogue_size or 0, listed),
-            repeated=exposure.number_repeated(codes),
+            repeated=list_traits.number_repeated(codes),
             values=of_arm,
             is_new=is_new,
             jump=_pair_runs(former[arm].codes, batch.of(arm)[0]) if arm in former else None,
@@ -524,7 +524,7 @@ def _arm_lists(
 def _pair_runs(before: Codes, now: Codes) -> tuple[Codes, Codes, int]:
     """Return the codes of users with lists in both runs, other codes as -1, and the code limit."""
     has_both = ((before[:, 0] >= 0) & (now[:, 0] >= 0))[:, np.newaxis]
-    codes_before, codes_now, items = exposure.index_codes(before, now)
+    codes_before, codes_now, items = item_codes.index_codes(before, now)
     return (
         np.where(has_both, codes_before, PAD),
         np.where(has_both, codes_now, PAD),

@@ -6,7 +6,7 @@ from monitor.measures.presentation import TextTable
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
 from monitor.model.statistics import OUTCOME_SERIES, SELF_SERIES, DerivedMetric, parse_derived
-from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedFindings
+from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedResults
 
 GAP_COLUMNS = (
     "segment",
@@ -23,7 +23,7 @@ _QUANTILE_NAMES = ("p05", "p25", "p50", "p75", "p95")
 QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILE_NAMES), "users>")
 
 
-def user_table(found: UnpairedFindings) -> TextTable:
+def user_table(found: UnpairedResults) -> TextTable:
     """How many users each arm has, and how many of them were compared."""
     arms = [found.users[arm] for arm in Arm]
     assigned = sum(each.assigned for each in arms)
@@ -41,7 +41,7 @@ def user_table(found: UnpairedFindings) -> TextTable:
     )
 
 
-def outcome_table(found: UnpairedFindings) -> TextTable:
+def outcome_table(found: UnpairedResults) -> TextTable:
     """The outcomes of both arms' users, and how much they differ."""
     rows = []
     for gap in found.outcomes:
@@ -88,7 +88,7 @@ def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
 
 
 def difference_tables(
-    found: UnpairedFindings, titles: Mapping[str, str], most_items: int
+    found: UnpairedResults, titles: Mapping[str, str], most_items: int
 ) -> tuple[TextTable, ...]:
     """The items whose exposure differs most, and how alike users are. Empty tables are left out."""
     items = [_item_row(item, found.counted, titles) for item in found.items[:most_items]]

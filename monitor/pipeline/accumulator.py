@@ -30,7 +30,7 @@ from monitor.model.rankings import (
     UserBatch,
 )
 from monitor.model.rules import Comparison, Keep
-from monitor.model.runs import Findings, Scores
+from monitor.model.runs import MeasuredRun, Scores
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import SourceAnswers
@@ -233,10 +233,10 @@ class RunAccumulator:
         slot: datetime,
         weights: ItemWeights | None = None,
         relevance: RelevanceTable | None = None,
-    ) -> tuple[Findings, Subset]:
+    ) -> tuple[MeasuredRun, Subset]:
         """Return what was measured of all users, and the subset.
 
-        The findings leave out metrics that failed for some users. The subset is paired with these
+        Metrics that failed for some users are left out. The subset is paired with these
         weights and this relevance.
         """
         measuring = self._comparison.measuring
@@ -258,14 +258,14 @@ class RunAccumulator:
         lists = None
         if measuring.keep_lists is not Keep.NONE:
             lists = stored_lists(users, self._segments)
-        findings = replace(
+        measured = replace(
             part.find_facts(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
             lists=lists,
         )
-        return findings, subset
+        return measured, subset
 
     def _pair_subset(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Subset:
         """Return the subset, paired with these weights and this relevance."""

@@ -11,7 +11,7 @@ from monitor.model.explanation import SIMILAR_FAULTS, Explanation, FaultKind, Fi
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, RuleKind
 from monitor.model.run_reasons import RunReasonKind, find_reason
-from monitor.model.runs import Findings, RunStatus
+from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.model.statistics import (
     ABOUT_ORDER,
     OF_SIMILARITY,
@@ -195,21 +195,21 @@ def _is_drop(start: Transition) -> bool:
     return start.kind is RuleKind.SIMILARITY and not _is_rise(start)
 
 
-def _find_lost(findings: Findings) -> Finding | None:
+def _find_lost(measured: MeasuredRun) -> Finding | None:
     """Find users without a list in a run that could not be judged.
 
     Return None if the run is ok, or if hardly any users lack a list.
     """
-    coverage = findings.coverage
-    if findings.status is RunStatus.OK or coverage is None:
+    coverage = measured.coverage
+    if measured.status is RunStatus.OK or coverage is None:
         return None
-    if coverage.all.paired and findings.unpaired is not None:
+    if coverage.all.paired and measured.unpaired is not None:
         # An arm of a test does not serve all its users in each run.
         return None
     finding = find_missing(coverage.rows, None)
     if finding is None:
         return None
-    loss = find_reason(findings.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
+    loss = find_reason(measured.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
     for cause in loss.causes if loss is not None else ():
         if cause.text:
             return replace(finding, note=cause.text)
@@ -217,7 +217,7 @@ def _find_lost(findings: Findings) -> Finding | None:
 
 
 def add_explanations(
-    transitions: Iterable[Transition], explanation: Explanation | None, findings: Findings
+    transitions: Iterable[Transition], explanation: Explanation | None, measured: MeasuredRun
 ) -> tuple[Transition, ...]:
     """Add the explanation and the changes of models to the transitions with which alerts begin.
 
@@ -225,7 +225,7 @@ def add_explanations(
     explanation. Other alerts get it if the finding says more than the alert's reason. Without an
     explanation, the finding is about users without a list.
     """
-    finding = _find_lost(findings) if explanation is None else explanation.finding
+    finding = _find_lost(measured) if explanation is None else explanation.finding
     explained = []
     for transition in transitions:
         text = None
@@ -236,7 +236,7 @@ def add_explanations(
             explained.append(transition)
             continue
         headline = transition.headline if finding is None else write_cause(finding)
-        text = " ".join((text, *write_models(findings.models, findings.slot)))
+        text = " ".join((text, *write_models(measured.models, measured.slot)))
         explained.append(replace(transition, explanation=text, headline=headline))
     return tuple(explained)
 

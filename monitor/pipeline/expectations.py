@@ -28,7 +28,7 @@ from monitor.model.rules import (
     is_learned,
     judged_series,
 )
-from monitor.model.runs import Findings
+from monitor.model.runs import MeasuredRun
 from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, ListTrait
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
@@ -104,7 +104,7 @@ def needs_recent(comparison: Comparison) -> bool:
 
 def compute_expectations(
     comparison: Comparison,
-    findings: Findings,
+    measured: MeasuredRun,
     past: Sequence[PastRun],
     states: Sequence[AlertState],
     accepted: Sequence[Transition] = (),
@@ -119,10 +119,10 @@ def compute_expectations(
     - runs of an ``accepted`` level,
     - runs of another model, which has its own normal.
     """
-    rows = findings.coverage.rows if findings.coverage else ()
+    rows = measured.coverage.rows if measured.coverage else ()
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(findings.summaries, rows if learns_coverage else (), findings.arm_scores)
+    figures = Figures.of(measured.summaries, rows if learns_coverage else (), measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = []
@@ -132,28 +132,28 @@ def compute_expectations(
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
-    if is_holiday(findings.slot):
+    if is_holiday(measured.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
     model_past = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        model_past = _find_past_of_models(model_past.runs, findings)
+        model_past = _find_past_of_models(model_past.runs, measured)
     alpha = share_out(comparison, series)
     lessons = rule_series.read_lessons(series, model_past.runs)
     past_alerts = _find_past_alerts(comparison, series, model_past.runs, lessons)
     evidence, was_drifting = _collect_evidence(
         _find_resets(past_alerts, model_past), lessons.steady, alpha
     )
-    accepted = [change for change in accepted if change.at <= findings.slot]
+    accepted = [change for change in accepted if change.at <= measured.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
         accepted=_find_accepted_levels(model_past, accepted),
-        settled=_runs_of_a_new_normal(model_past.runs, findings.slot),
+        settled=_runs_of_a_new_normal(model_past.runs, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(model_past.runs, findings.slot),
+        phases=rule_series.find_phases(model_past.runs, measured.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
@@ -195,7 +195,7 @@ class _ModelPast:
     note: str = ""
 
 
-def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelPast:
+def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _ModelPast:
     """Select the past runs from which a run of these models can learn.
 
     All runs before the first run of the current models are selected, because they show how much
@@ -205,7 +205,7 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     The first run of new models is not judged, so no run is selected. It is judged only if the
     models changed in the last run too. The second run is judged by the first.
     """
-    *past_models, current = _name_models(past, findings)
+    *past_models, current = _name_models(past, measured)
     is_new = current not in past_models
     first_of_current = len(past_models) if is_new else past_models.index(current)
     runs = []
@@ -217,33 +217,33 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     starts = [row for row in range(1, len(runs)) if models[row] != models[row - 1]]
     has_changed_in_last_run = len(runs) - 1 in starts
     if runs and is_new and not has_changed_in_last_run:
-        change = _describe_models(findings, past[-1])
+        change = _describe_models(measured, past[-1])
         return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
     note = ""
     if starts and len(runs) - starts[-1] < SETTLED_RUNS:
         last_of_old = runs[starts[-1] - 1]
         first_of_new = runs[starts[-1]]
         since = format_instant(first_of_new.slot)
-        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, last_of_old)}"
+        note = f"{NEW_NORMAL} {since}: {_describe_models(measured, last_of_old)}"
     return _ModelPast(runs=runs, starts=starts, note=note)
 
 
-def _name_models(past: Sequence[PastRun], findings: Findings) -> list[tuple[str | None, ...]]:
+def _name_models(past: Sequence[PastRun], measured: MeasuredRun) -> list[tuple[str | None, ...]]:
     """Return the names of both arms' models in each past run, and in this run, which is the last.
 
     A run without names of models gets the names of the next run that has names.
     """
     newest_first: list[tuple[str | None, ...]] = []
     names: dict[Arm, str | None] = dict.fromkeys(Arm)
-    for models in (findings.models, *(run.models for run in reversed(past))):
+    for models in (measured.models, *(run.models for run in reversed(past))):
         for arm, model in (models or {}).items():
             names[arm] = model.now or names[arm]
         newest_first.append(tuple(names.values()))
     return newest_first[::-1]
 
 
-def _describe_models(findings: Findings, run_before: PastRun) -> str:
-    return " and ".join(write_model_changes(findings.models, findings.slot, run_before.slot))
+def _describe_models(measured: MeasuredRun, run_before: PastRun) -> str:
+    return " and ".join(write_model_changes(measured.models, measured.slot, run_before.slot))
 
 
 def _find_past_alerts(

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_mismatch, find_user_mismatch
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.explanation import FaultKind, Finding

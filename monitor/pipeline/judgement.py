@@ -23,7 +23,7 @@ from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.ports import History
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
-from monitor.model.runs import Findings, FinishedRun, KeptLists, RunStatus, Summary
+from monitor.model.runs import FinishedRun, KeptLists, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.alert_explanations import add_explanations
 from monitor.pipeline.expectations import REMEMBERED_RUNS, compute_expectations, needs_recent
@@ -51,26 +51,26 @@ class Judgement:
     transitions: tuple[Transition, ...]
 
 
-def judge_findings(
+def judge_run(
     comparison: Comparison,
-    findings: Findings,
+    measured: MeasuredRun,
     memory: Memory,
     at: datetime,
 ) -> Judgement:
     """Judge a run at the time ``at``. The same arguments always give the same result."""
     expectations = compute_expectations(
         comparison,
-        findings,
+        measured,
         memory.past,
         memory.states,
         memory.accepted,
     )
     standstills: tuple[Standstill, ...] = ()
-    if findings.status is RunStatus.OK:
-        standstills = count_standstills(comparison, findings.arm_scores, memory.past)
+    if measured.status is RunStatus.OK:
+        standstills = count_standstills(comparison, measured.arm_scores, memory.past)
     states, transitions = evaluate_rules(
         comparison,
-        findings,
+        measured,
         memory,
         at,
         expectations=expectations,
@@ -80,7 +80,7 @@ def judge_findings(
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison,
-        summaries=findings.summaries,
+        summaries=measured.summaries,
         expectations=expectations,
         recent=memory.past if needs_recent(comparison) else (),
     )
@@ -300,7 +300,7 @@ class Rejudgement:
         """
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
-        findings = Findings(
+        measured = MeasuredRun(
             slot=run.slot,
             status=run.status,
             reasons=run.reasons,
@@ -325,11 +325,11 @@ class Rejudgement:
         if not is_whole:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))
-        judgement = judge_findings(comparison, findings, memory, at=run.slot)
+        judgement = judge_run(comparison, measured, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(run, judgement)
-        return add_explanations(judgement.transitions, run.explanation, findings)
+        return add_explanations(judgement.transitions, run.explanation, measured)
 
     def _remember(self, run: FinishedRun, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.

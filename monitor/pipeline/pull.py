@@ -54,7 +54,7 @@ class Arms:
     """The opened sources of one comparison.
 
     - ``dimensions`` are columns of the users' source. Segments are made from them.
-    - ``again`` gives the baseline's second lists, if they are the noise floor.
+    - ``second_baseline`` gives the baseline's second lists, if they are the noise floor.
     - ``joined`` joins the lists of both arms, if the run asks for all users.
     - ``on_progress`` is called with the progress of each pull.
     - ``answers_path`` returns where the answers for a slot and an arm's name are stored.
@@ -73,7 +73,7 @@ class Arms:
     weights: ports.ItemWeightSource | None = None
     relevance: ports.RelevanceSource | None = None
     titles: ports.ItemTitleSource | None = None
-    again: ports.Source | None = None
+    second_baseline: ports.Source | None = None
     joined: ports.JoinedSource | None = None
     on_progress: Callable[[PullProgress], object] = str
     answers_path: Callable[[datetime, str], str | None] = lambda *_: None
@@ -300,42 +300,46 @@ def pull_all(
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
     pull = methodcaller("pull", floor_request)
-    again: AskedSource[Pull] = AskedSource("noise_floor", arms.again, pull, arms.reason)
+    second_baseline: AskedSource[Pull] = AskedSource(
+        "noise_floor", arms.second_baseline, pull, arms.reason
+    )
     pulls = {}
     for arm, call in calls.items():
         call.wait(deadline, late)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    unread_inputs = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
+    unread_inputs = [extra.wait(deadline, late) for extra in (weights, relevance, second_baseline)]
     unread_inputs += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for arm_pull in pulls.values():
         unreadable += arm_pull.unreadable
-    unreadable += again.unreadable
+    unreadable += second_baseline.unreadable
     users = UserBatch(
         panel=panel,
         baseline=pulls[Arm.BASELINE],
         candidate=pulls[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=again.answer,
+        second_baseline=second_baseline.answer,
     )
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
-        users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
+        users = replace(
+            users, second_baseline=Pull(rankings=memory.last_lists.baseline, failures={})
+        )
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
     doubts = []
-    if again.answer is not None:
-        second_lists = again.answer.rankings
+    if second_baseline.answer is not None:
+        second_lists = second_baseline.answer.rankings
         gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
         doubt = None
         if floor_request.is_uncached:
             doubt = doubt_floor(baseline, second_lists, memory.floor_overlaps)
         if doubt is not None:
             # The second lists may be copies, so there is no noise floor.
-            users = replace(users, again=None)
+            users = replace(users, second_baseline=None)
             doubts.append(doubt)
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),

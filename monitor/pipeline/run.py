@@ -11,10 +11,10 @@ from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
-from monitor.model.runs import Claim, Findings, RunResult, RunStatus
+from monitor.model.runs import Claim, MeasuredRun, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
 from monitor.pipeline.expectations import REMEMBERED_RUNS, learning_rules, needs_recent
-from monitor.pipeline.judgement import RECENT, judge_findings
+from monitor.pipeline.judgement import RECENT, judge_run
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
@@ -104,13 +104,13 @@ def failed_result(
 ) -> RunResult:
     """Make the result of a failed run that measured nothing."""
     error = RunReason(kind=RunReasonKind.ERROR, text=error_text)
-    findings = Findings(
+    measured = MeasuredRun(
         slot=claim.slot,
         status=RunStatus.FAILED,
         reasons=add_last_ok((error,), memory),
         stage_seconds=stage_seconds or {},
     )
-    return _make_result(comparison, claim, memory, clock.now(), findings)
+    return _make_result(comparison, claim, memory, clock.now(), measured)
 
 
 def _make_result(
@@ -118,21 +118,21 @@ def _make_result(
     claim: Claim,
     memory: Memory,
     at: datetime,
-    findings: Findings,
+    measured: MeasuredRun,
 ) -> RunResult:
-    """Judge the findings at this time, explain the alerts, and return the run's result."""
+    """Judge the measured run at this time, explain the alerts, and return the run's result."""
     k = comparison.measuring.k
-    labels_until = _labels_until(comparison.measuring, findings)
-    judgement = judge_findings(comparison, findings, memory, at)
-    explanation = findings.explanation
+    labels_until = _labels_until(comparison.measuring, measured)
+    judgement = judge_run(comparison, measured, memory, at)
+    explanation = measured.explanation
     starts = [change for change in judgement.transitions if change.is_start]
     if starts:
         explanation = recall_fault(explanation, memory.explained, starts)
         explanation = name_similar(explanation, starts)
-    reasons = findings.reasons
+    reasons = measured.reasons
     if memory.last_ok is not None:
         changes = write_changes(
-            memory.last_ok, findings.slot, comparison.config_hash, k, findings.models
+            memory.last_ok, measured.slot, comparison.config_hash, k, measured.models
         )
         change_reasons = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
         reasons = (*reasons, *change_reasons)
@@ -142,33 +142,33 @@ def _make_result(
         shown_explanation = explanation.without_items
     return extend(
         RunResult,
-        replace(findings, explanation=explanation, reasons=reasons),
+        replace(measured, explanation=explanation, reasons=reasons),
         claim=claim,
         reason=write_run_reasons(reasons) or None,
         finished_at=at,
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, shown_explanation, findings),
+        transitions=add_explanations(judgement.transitions, shown_explanation, measured),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=labels_until,
     )
 
 
-def _labels_until(measuring: MeasuringPlan, findings: Findings) -> datetime | None:
+def _labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime | None:
     """Return until when later runs measure relevance that arrives for this slot.
 
     None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
     """
     relevance_within = measuring.relevance_within
-    if findings.status is not RunStatus.OK or not relevance_metrics(measuring):
+    if measured.status is not RunStatus.OK or not relevance_metrics(measuring):
         return None
-    return findings.slot + relevance_within if relevance_within else None
+    return measured.slot + relevance_within if relevance_within else None
 
 
-def _keep_storable(comparison: Comparison, run: Findings) -> Findings:
-    """Return the part of the run's findings that a run with this status stores.
+def _keep_storable(comparison: Comparison, run: MeasuredRun) -> MeasuredRun:
+    """Return the part of the run's measured that a run with this status stores.
 
     Nothing is stored of segments in which too few users were compared (thin segments).
     """

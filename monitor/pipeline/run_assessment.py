@@ -17,7 +17,7 @@ from monitor.model.rankings import (
 from monitor.model.rules import Comparison, Condition, ConditionRule
 from monitor.model.run_reasons import IdKind, LossCause, RunReason, RunReasonKind, RunReasons
 from monitor.model.runs import RunStatus
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.expectations import learning_rules
 from monitor.pipeline.measured_users import Measurement
 from monitor.statistics.unpaired import arms_differed, split
@@ -174,7 +174,7 @@ def _notes_by_reason(measurement: Measurement) -> Notes:
 
 
 def _find_unpaired_obstacles(
-    comparison: Comparison, unpaired: UnpairedFindings, states: Sequence[AlertState]
+    comparison: Comparison, unpaired: UnpairedResults, states: Sequence[AlertState]
 ) -> Iterator[RunReason]:
     """Yield the reasons why the run cannot be judged, the most important one first."""
     split_off_since = _split_off_since(comparison, states)
@@ -225,7 +225,7 @@ def _split_off_since(comparison: Comparison, states: Sequence[AlertState]) -> da
     return None
 
 
-def _find_earlier_difference(unpaired: UnpairedFindings) -> RunReasons:
+def _find_earlier_difference(unpaired: UnpairedResults) -> RunReasons:
     """Return the reason that says that the arms differed before the test, if they did."""
     if unpaired.before_p is None or unpaired.before_p > arms_differed.HIGHEST_P:
         return ()

@@ -191,9 +191,11 @@ def _measure_floor(
     that need relevance are left out. So are metrics that need scores or weights if one of the lists
     has none. The result is empty if there are no second lists.
     """
-    if users.again is None:
+    if users.second_baseline is None:
         return {}
-    of_floor = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
+    of_floor = pair_users(
+        users.panel, users.baseline, users.second_baseline, k, item_weights=users.weights
+    )
     usable = [metric for metric in metrics if can_score(metric, of_floor.batch)]
     if not usable:
         return {}

@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 
-from monitor.measures.kernels.exposure import compact_codes
+from monitor.measures.kernels.item_codes import compact_codes
 from monitor.measures.metrics import Metric
 from monitor.model.arrays import Codes, Hashes, Rows
 from monitor.model.explanation import CLEAR_DROP, Explanation, FaultKind, Finding
@@ -14,7 +14,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
 from monitor.model.runs import Summary
 from monitor.model.statistics import DerivedMetric
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
@@ -23,7 +23,7 @@ from monitor.statistics.attribution.faults import find_fault
 from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
-from monitor.statistics.unpaired.exposure import find_shifted
+from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.texts.unpaired import write_unpaired
 
 RBO_PERSISTENCE = 0.9
@@ -61,8 +61,8 @@ class DividedSubset:
 
 
 def add_differences(
-    findings: UnpairedFindings, users: DividedSubset, k: int, hashes: Hashes
-) -> UnpairedFindings:
+    results: UnpairedResults, users: DividedSubset, k: int, hashes: Hashes
+) -> UnpairedResults:
     """Add how the lists of the arms differ. ``hashes`` are random numbers of the subset's users."""
     batch = users.subset.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
@@ -82,9 +82,9 @@ def add_differences(
     is_candidate = np.zeros(len(batch), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     return replace(
-        findings,
+        results,
         between=tuple(excesses),
-        items=find_shifted(baseline, candidate, name),
+        items=find_moved_items(baseline, candidate, name),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=compare_before(before, is_candidate, hashes),
     )
@@ -100,7 +100,7 @@ def explain_unpaired(
     users: DividedSubset,
     metric: Metric | None,
     summaries: Sequence[Summary],
-    findings: UnpairedFindings,
+    results: UnpairedResults,
 ) -> Explanation | None:
     """Say which arm's users moved farther from their lists of before, and what happened to them.
 
@@ -133,7 +133,7 @@ def explain_unpaired(
     )
     return Explanation(
         metric=series,
-        sentence=write_unpaired(finding, amounts, segment, findings.excess, is_clear=is_clear),
+        sentence=write_unpaired(finding, amounts, segment, results.excess, is_clear=is_clear),
         segment=segment,
         now=amounts[ALL],
         gained=shift.gained,

@@ -25,14 +25,14 @@ from monitor.model.rankings import (
     CoverageRow,
     UserBatch,
 )
-from monitor.model.runs import ArmScore, Evidence, Findings, Histogram, KeptLists, Summary
+from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, MeasuredRun, Summary
 from monitor.model.statistics import SELF_SERIES, DerivedMetric
 from monitor.model.unpaired import (
     ArmCounts,
     ArmGap,
     AssignedUsers,
-    UnpairedFindings,
     UnpairedPlan,
+    UnpairedResults,
 )
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
@@ -57,12 +57,12 @@ from monitor.texts.unpaired import write_changed_split
 class UnpairedUsers(SlotUsers):
     """The users of an unpaired comparison.
 
-    - ``findings`` are what is known before the users' lists are read.
+    - ``results`` are what is known before the users' lists are read.
     - ``unread_inputs`` are sentences about outcomes that could not be read.
     """
 
     assigned: AssignedUsers
-    findings: UnpairedFindings
+    results: UnpairedResults
     unread_inputs: tuple[str, ...]
 
     def divide(self, answers: SourceAnswers) -> SourceAnswers:
@@ -81,8 +81,8 @@ class UnpairedUsers(SlotUsers):
 
         return replace(answers, asked=replace(asked_users, segments=(ALL, *names)), batches=batches)
 
-    def measure_arms(self, users: MeasuredUsers) -> Findings:
-        """Return the findings with the arm metrics, and how much more they rose in the candidate.
+    def measure_arms(self, users: MeasuredUsers) -> MeasuredRun:
+        """Return the run with the arm metrics, and how much more they rose in the candidate.
 
         Metrics that compare two lists compare them with before. The lists of the last run, if any,
         are those of the same users.
@@ -111,7 +111,7 @@ class UnpairedUsers(SlotUsers):
             else:
                 scores_before.append(arm_score)
         gaps = tuple(_compare_with_before(scores_now, scores_before))
-        unpaired = replace(self.findings, arm_gaps=gaps)
+        unpaired = replace(self.results, arm_gaps=gaps)
         return replace(users.run, arm_scores=tuple(scores_now), unpaired=unpaired)
 
     def explain(self, users: MeasuredUsers) -> Measurement:
@@ -131,7 +131,7 @@ class UnpairedUsers(SlotUsers):
         metric = leading_metric(self.comparison, accumulator.metrics)
         hashes = hash_users(subset.scores.users, self.comparison)
         unpaired = replace(
-            run.unpaired or self.findings,
+            run.unpaired or self.results,
             users=_count_users(accumulator.coverage, self.assigned),
         )
         unpaired = add_differences(unpaired, divided_subset, k, hashes)
@@ -193,7 +193,7 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
             plan, users.arms, assigned.switched, users.slot, users.seconds_left
         )
     count = assigned.count
-    findings = UnpairedFindings(
+    results = UnpairedResults(
         baseline_share=plan.baseline_share,
         users={},
         switched=len(assigned.switched),
@@ -207,7 +207,7 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
         UnpairedUsers,
         users,
         assigned=assigned,
-        findings=findings,
+        results=results,
         unread_inputs=tuple(unread_inputs),
     )
 

@@ -44,14 +44,16 @@ def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]
     """Yield one batch for each part. A part is an array of positions in the panel."""
     baseline = _PanelPull(users.panel, users.baseline)
     candidate = _PanelPull(users.panel, users.candidate)
-    again = None if users.again is None else _PanelPull(users.panel, users.again)
+    second_baseline = (
+        None if users.second_baseline is None else _PanelPull(users.panel, users.second_baseline)
+    )
     for positions in parts:
         yield replace(
             users,
             panel=cut_panel(users.panel, positions),
             baseline=baseline.take(positions),
             candidate=candidate.take(positions),
-            again=None if again is None else again.take(positions),
+            second_baseline=None if second_baseline is None else second_baseline.take(positions),
         )
 
 

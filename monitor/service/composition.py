@@ -98,7 +98,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     ``on_ping`` gets the outcome of each ping.
     """
-    exposed = settings.privacy.exposure
+    exposed = settings.privacy.key_warning
     if exposed is not None:
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
@@ -192,9 +192,9 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
     baseline = options.baseline
     # The source of the second list for the noise floor. A temporal noise floor needs none, because
     # it uses the lists of the last run.
-    again = None
+    second_baseline = None
     if options.noise_floor is not None:
-        again = baseline if options.noise_floor.serve else options.noise_floor.retrain
+        second_baseline = baseline if options.noise_floor.serve else options.noise_floor.retrain
     relevance: RelevanceSource | None = None
     if options.relevance is not None:
         relevance = open_relevance(options.relevance)
@@ -211,8 +211,8 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
         titles=open_item_titles(options.item_titles) if options.item_titles else None,
         relevance=relevance,
-        again=None if again is None else open_source(again),
-        joined=open_joined(baseline, options.candidate, options.users, again),
+        second_baseline=None if second_baseline is None else open_source(second_baseline),
+        joined=open_joined(baseline, options.candidate, options.users, second_baseline),
         scores_to=scores_to,
         pseudonyms=pseudonyms,
         listed=_open_listed_users(options),

@@ -275,7 +275,7 @@ def open_joined(
     baseline: SourceOptions,
     candidate: SourceOptions,
     users: UsersOptions,
-    again: SourceOptions | None,
+    second_baseline: SourceOptions | None,
 ) -> JoinedSource | None:
     """Open the lists of both arms, the users and the lists of the noise floor as one source.
 
@@ -284,8 +284,8 @@ def open_joined(
     kind, user_options = _users_of(users, baseline)
     join = SOURCES[kind].joined
     lists = {"baseline": baseline, "candidate": candidate}
-    if again is not None:
-        lists["noise_floor"] = again
+    if second_baseline is not None:
+        lists["noise_floor"] = second_baseline
     if join is None or any(arm.kind != kind for arm in lists.values()):
         return None
     list_options = {name: arm.given for name, arm in lists.items()}

@@ -104,7 +104,7 @@ class WriterQueue:
     _turns: deque[threading.Event] = field(default_factory=deque)
 
     @contextmanager
-    def turn(self, place: str) -> Iterator[None]:
+    def turn(self, location: str) -> Iterator[None]:
         """Wait until this thread may write. Its turn ends with the ``with`` block.
 
         Raises DatabaseError if the wait is longer than `QUEUE_WAIT_S`.
@@ -116,7 +116,7 @@ class WriterQueue:
         try:
             if not turn.wait(QUEUE_WAIT_S):
                 msg = (
-                    f"{place}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: "
+                    f"{location}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: "
                     "try again"
                 )
                 raise DatabaseError(msg, permanent=False, kind=DatabaseErrorKind.CONFLICT)

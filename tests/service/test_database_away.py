@@ -169,7 +169,7 @@ def world():
     publisher.register([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
-    alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
+    alert = OutageAlert(database=database, location="x", alert_after=lambda: two_minutes)
     return World(clock, database, alert, publisher)
 
 

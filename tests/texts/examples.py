@@ -49,7 +49,7 @@ from monitor.model.run_reasons import (
 from monitor.model.runs import ArmScore, Run, RunStatus
 from monitor.model.statistics import OUTCOME_SERIES, ListTrait
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
+from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.model.urgency import Impact
 from monitor.texts.actions import (
     write_condition_step,
@@ -355,7 +355,7 @@ GAPS_OF_OUTCOMES = tuple(
     )
     for low, high in ((-0.03, 0.01), (-0.03, -0.005), (0.005, 0.03), (None, None))
 )
-UNPAIRED = UnpairedFindings(
+UNPAIRED = UnpairedResults(
     baseline_share=0.5,
     users={
         Arm.BASELINE: ArmCounts(assigned=1000, served=900, compared=800),

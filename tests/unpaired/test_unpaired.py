@@ -18,7 +18,7 @@ from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, 
 from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
-from monitor.statistics.unpaired.exposure import find_shifted
+from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.statistics.unpaired.gaps import (
     AffectedUsers,
     angle_gap,
@@ -220,7 +220,7 @@ def test_an_arm_with_fewer_than_two_users_has_no_pairs():
     assert math.isnan(between_excess(one, one, P).baseline)
     assert between_excess(one, one, P).across == pytest.approx(1 - P**2)
     assert math.isnan(between_excess(one, none, P).across)
-    assert find_shifted(one, none) == ()
+    assert find_moved_items(one, none) == ()
 
 
 @pytest.mark.parametrize("codes", [np.zeros((2, 3), dtype=np.int32), np.zeros(2, dtype=np.int32)])
@@ -238,11 +238,11 @@ def test_lists_of_another_length_are_refused(codes):
 def test_items_are_ordered_by_the_larger_difference_of_shares():
     baseline = counted(np.array([[0, 1], [0, 1], [1, 0], [2, 1]], dtype=np.int32))
     candidate = counted(np.array([[1, 0], [1, 5]], dtype=np.int32))
-    shifted = find_shifted(baseline, candidate, most=3)
+    shifted = find_moved_items(baseline, candidate, most=3)
     assert [item.item for item in shifted] == ["1", "0", "5"]
     assert [[*item.lists.values()] for item in shifted] == [[4, 2], [3, 1], [0, 1]]
     assert [[*item.first.values()] for item in shifted] == [[1, 2], [2, 0], [0, 0]]
-    assert find_shifted(baseline, baseline) == ()
+    assert find_moved_items(baseline, baseline) == ()
 
 
 def hashes_of(users, seed):

@@ -22,7 +22,7 @@ from monitor.measures.frames.side_information import (
     read_item_weights,
     read_relevance,
 )
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.metrics import (
     DEFAULT_METRICS,
     Metric,

@@ -10,7 +10,7 @@ from os.path import commonprefix
 import numpy as np
 import pandas as pd
 
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing.batches import CodedLists
 from monitor.measures.pairing.ids import ids_of
 from monitor.model.arrays import Integers

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing.batches import (
     PaddedLists,
     attach_knowledge,

@@ -203,7 +203,7 @@ class Daemon:
             sender_of=self._sender_of,
             outage_alert=OutageAlert(
                 database=self._database,
-                place=store.place,
+                location=store.location,
                 alert_after=self._alert_after,
                 installation=lambda: self.settings.installation,
                 runbook_url=lambda: self.settings.runbook_url(DATABASE_AWAY),
@@ -308,7 +308,7 @@ class Daemon:
             started_at=self._started_at,
             daemon=self._state(),
             unready=self.unready(),
-            database=self.store.place,
+            database=self.store.location,
             schedule=self._schedule(),
             receivers=wiring.receiver_names,
             configuration=yaml.safe_dump(configuration, sort_keys=False),

@@ -55,7 +55,7 @@ class Leadership:
         self._boottime = boottime
         self.lease: Lease | None = None
         self.database_error: str | None = None
-        self.loop = LoopThread("leadership", self.step, again_s=self._lasts_s / 15)
+        self.loop = LoopThread("leadership", self.step, retry_s=self._lasts_s / 15)
         self._leader: Lease | Occupied | None = None
         self._sure_until = boottime()
 

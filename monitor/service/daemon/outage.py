@@ -19,7 +19,7 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import RuleKind, Severity
-from monitor.storage import SqlStore, exposure
+from monitor.storage import SqlStore, describe_file_readers
 
 CALM_S = 60.0
 """If an outage begins sooner after the last one, both are treated as one outage."""
@@ -155,13 +155,13 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         prepare = partial(store.maintenance.prepare, create=True)
         call_in_time(prepare, OPENING, name="open-database")
     except OverdueError:
-        database.hung(f"{store.place} does not answer")
+        database.hung(f"{store.location} does not answer")
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
     _record_end(store, database)
     database.answered()
-    exposed = exposure(store.database.url)
+    exposed = describe_file_readers(store.database.url)
     if exposed is not None:
         log.warning("every account can read the database", reason=exposed)
     return True
@@ -215,7 +215,7 @@ class OutageAlert:
     """
 
     database: OutageMonitor
-    place: str  # where the database is
+    location: str  # where the database is
     # the time from the start of an outage to the first notification
     alert_after: Callable[[], timedelta]
     installation: Callable[[], str | None] = lambda: None  # the configured name
@@ -266,10 +266,10 @@ class OutageAlert:
             outage = self.database.outage
             if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
                 return None
-            start = compose_outage_start(outage, clock.now(), self.place, self.installation())
+            start = compose_outage_start(outage, clock.now(), self.location, self.installation())
             return _outage_message(replace(start, runbook_url=self.runbook_url()))
         if self.database.lasting is None:
-            return _outage_message(compose_outage_end(state.start, clock.now(), self.place))
+            return _outage_message(compose_outage_end(state.start, clock.now(), self.location))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
@@ -296,14 +296,14 @@ class OutageAlert:
 def compose_outage_start(
     outage: Outage,
     now: datetime,
-    place: str,
+    location: str,
     installation: str | None,
 ) -> Transition:
     """Return the start of the alert about this outage."""
     # The key depends only on the database. So if several daemons send this alert, a receiver shows
     # one alert. The installation's id cannot be part of the key, because it is stored in the
     # database.
-    name = " ".join(filter(None, (DATABASE_AWAY, place, installation)))
+    name = " ".join(filter(None, (DATABASE_AWAY, location, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
         comparison=COMPARISON,
@@ -329,7 +329,7 @@ def compose_outage_start(
     )
 
 
-def compose_outage_end(start: Transition, now: datetime, place: str) -> Transition:
+def compose_outage_end(start: Transition, now: datetime, location: str) -> Transition:
     """Return the end of the alert that has this start."""
     return replace(
         start,
@@ -337,7 +337,7 @@ def compose_outage_end(start: Transition, now: datetime, place: str) -> Transiti
         to_state=State.QUIET,
         at=max(now, start.at),
         reason=(
-            f"{place} works again: comparisons that fell due run once, and pending notifications "
+            f"{location} works again: comparisons that fell due run once, and pending notifications "
             "are delivered"
         ),
     )

@@ -110,7 +110,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         self._on_hung = on_hung
         self._on_look = on_look
         self._jumps = JumpFinder()
-        self._loop = LoopThread("scheduler", self._look, again_s=SCHEDULER_STEP_S)
+        self._loop = LoopThread("scheduler", self._look, retry_s=SCHEDULER_STEP_S)
         self._looked_s = clock.monotonic()
         self.executor = ThreadPerJob()
         super().__init__(

@@ -309,6 +309,6 @@ class _JoinedAnswers:
             panel=Panel(users=users, segments=segments),
             baseline=pulls["baseline"],
             candidate=pulls["candidate"],
-            again=pulls.get("noise_floor"),
+            second_baseline=pulls.get("noise_floor"),
             arm=arm,
         )

@@ -89,7 +89,7 @@ class MeasuredPartition:
         pulls = {
             "baseline": users_batch.baseline,
             "candidate": users_batch.candidate,
-            "noise_floor": users_batch.again,
+            "noise_floor": users_batch.second_baseline,
         }
         unreadable = UnreadableLists()
         for name, list_columns in self.columns.items():
@@ -112,7 +112,7 @@ class MeasuredPartition:
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
             baseline=pulls["baseline"],
             candidate=pulls["candidate"],
-            again=pulls.get("noise_floor"),
+            second_baseline=pulls.get("noise_floor"),
         )
 
     def _pull(self, side: str, users: "pd.Index[str]", rows: Sequence[pa.RecordBatch]) -> Pull:

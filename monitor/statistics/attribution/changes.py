@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.measures.kernels import PAD, blocks
-from monitor.measures.kernels.exposure import compact_codes, weigh_changes
+from monitor.measures.kernels.exposure import weigh_changes
+from monitor.measures.kernels.item_codes import compact_codes
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import Change, ExampleLists, UserGroup
 from monitor.model.immutable import immutable

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from monitor.measures.kernels.exposure import index_codes
+from monitor.measures.kernels.item_codes import index_codes
 from monitor.measures.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
 from monitor.model.explanation import DropPart, ExposedItem, MeanDrop, SegmentFall

@@ -7,7 +7,7 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from monitor.measures.kernels.exposure import number_repeated
+from monitor.measures.kernels.list_traits import number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.immutable import immutable

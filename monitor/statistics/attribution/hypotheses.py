@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from monitor.measures.kernels import exposure
+from monitor.measures.kernels import list_traits
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
@@ -369,9 +369,9 @@ def _changed_more(scene: Scene, hit: Flags) -> Arm:
 
 def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
     """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
-    is_alike, is_interleaved = exposure.flag_similar_lists(batch)
+    is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
     flags = {
-        Habit.IDENTICAL: exposure.is_identical(batch.baseline, batch.candidate),
+        Habit.IDENTICAL: list_traits.is_identical(batch.baseline, batch.candidate),
         Habit.ALIKE: is_alike,
         Habit.INTERLEAVED: is_interleaved,
     }

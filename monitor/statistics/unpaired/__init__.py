@@ -16,7 +16,7 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
   `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
   of different arms are than two users of one arm.
-- `exposure.find_shifted(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
+- `exposure.find_moved_items(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
   exposure differs most, from two `ListCounts`.
 - `arms_differed.compare_before(codes, is_candidate, hashes) -> float | None`: did the arms
   differ before the test began?

@@ -19,7 +19,7 @@ from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, Summary
 from monitor.model.statistics import GAPS, parse_derived
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended, read_firing_incident
 from monitor.web.pages.overview import (
@@ -119,7 +119,7 @@ class ComparisonPage(Course):
     ended_incident: Incident | None = None
     by_chance: float | None = None
     arm_scores: tuple[ArmScore, ...] = ()
-    unpaired: UnpairedFindings | None = None
+    unpaired: UnpairedResults | None = None
     is_split_off: bool = False
 
     @property
