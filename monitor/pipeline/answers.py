@@ -91,11 +91,11 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         arm_panel = cut_panel(everybody, rows_of_arm[arm])
         return _pull(users, with_lists, arm_panel, users.seconds_left())
 
-    first = ask(Arm.BASELINE, users.arms)
-    # `batches` uses only these parts of ``first``, so that the baseline's lists can be freed.
-    unread_inputs = first.unread_inputs
-    weights = first.weights
-    baseline_batches = [first.batches]
+    baseline_answers = ask(Arm.BASELINE, users.arms)
+    # `batches` uses only these parts of the answers, so that the baseline's lists can be freed.
+    unread_inputs = baseline_answers.unread_inputs
+    weights = baseline_answers.weights
+    baseline_batches = [baseline_answers.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
         # `pop` removes the last reference to the baseline's lists. With a reference, they would
@@ -128,29 +128,33 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     ends = round_ends(len(panel))
     seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
-    shown = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    judged_scores = _JudgedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
+    shown_ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    judged_scores = _JudgedScores(
+        users.comparison, cut_panel(replace(panel, users=shown_ids), order)
+    )
 
     def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
         return _pull(users, asked_arms, part, deadline.remaining_s)
 
-    first = ask(0, ends[0], arms)
+    first_answers = ask(0, ends[0], arms)
 
     def batches(size: int) -> Iterator[UserBatch]:
-        yield from first.batches(size)
+        yield from first_answers.batches(size)
         for start, end in pairwise(ends):
             if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
-            first.add(answers)
+            first_answers.add(answers)
             for batch in answers.batches(size):
-                yield replace(batch, weights=first.weights, relevance=first.relevance)
+                yield replace(
+                    batch, weights=first_answers.weights, relevance=first_answers.relevance
+                )
 
     return replace(
-        first,
-        asked=replace(first.asked, count=len(panel.segments[ALL])),
+        first_answers,
+        asked=replace(first_answers.asked, count=len(panel.segments[ALL])),
         batches=batches,
         on_scores=judged_scores.add,
     )

@@ -211,10 +211,10 @@ def join_all(
         shows_examples=arms.pseudonyms is None,
     )
     deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        failures = (weights.wait(deadline, late), relevance.wait(deadline, late))
+        failures = (weights.wait(deadline, late_message), relevance.wait(deadline, late_message))
         unread_inputs = list(filter(None, failures))
         _add_new(unread_inputs, joined.unread_inputs)
         _add_new(unread_inputs, arms.describe(relevance.unreadable))
@@ -254,8 +254,10 @@ def draw_panel(
     timeout_s: float,
 ) -> Panel:
     """Draw the panel from the list of all users. The panel has the users' real ids."""
-    late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
-    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
+    late_message = (
+        f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+    )
+    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late_message)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
@@ -283,7 +285,7 @@ def pull_all(
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
     calls: dict[Arm, AskedSource[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
@@ -305,10 +307,12 @@ def pull_all(
     )
     pulls = {}
     for arm, call in calls.items():
-        call.wait(deadline, late)
+        call.wait(deadline, late_message)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    unread_inputs = [extra.wait(deadline, late) for extra in (weights, relevance, second_baseline)]
+    unread_inputs = [
+        extra.wait(deadline, late_message) for extra in (weights, relevance, second_baseline)
+    ]
     unread_inputs += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for arm_pull in pulls.values():
@@ -364,16 +368,16 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # Sources ask the users in an order that is drawn from ``together``. It names the family, so the
-    # order is the same for all candidates of a baseline. The first user makes the orders of the
-    # rounds of `pull_until_certain` differ.
-    together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
+    # Sources ask the users in an order that is drawn from ``order_seed``. The seed has the family,
+    # so the order is the same for all candidates of a baseline. The seed has the first user, so
+    # that the orders of the rounds of `pull_until_certain` differ.
+    order_seed = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
         k=measuring.k,
         slot=slot,
         timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
-        together="\0".join(together),
+        together="\0".join(order_seed),
         on_progress=arms.on_progress,
         # A run that was interrupted and begins again uses stored answers, but none that are older
         # than a run may last.
@@ -381,12 +385,12 @@ def _request(
     )
 
 
-def ask_in_time(read: Callable[[], _T], timeout_s: float, late: str) -> _T:
-    """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
+def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> _T:
+    """Ask a source. If it does not answer in time, raises SourceError with ``late_message``."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
-        raise SourceError(late, permanent=False) from None
+        raise SourceError(late_message, permanent=False) from None
 
 
 def _ask_extras(
@@ -435,7 +439,7 @@ class AskedSource(Generic[_T]):
         """The parts of the answer that could not be read."""
         return getattr(self.answer, "unreadable", ())
 
-    def wait(self, deadline: Deadline, late: str) -> str | None:
+    def wait(self, deadline: Deadline, late_message: str) -> str | None:
         """Wait for the answer. Returns a sentence if the source failed or was late, else None."""
         if self._call is None:
             return None
@@ -444,6 +448,6 @@ class AskedSource(Generic[_T]):
         except SourceError as error:
             self.note = self._reason(error)
         except OverdueError:
-            self.note = late
+            self.note = late_message
             self.failure = CoverageReason.TIMEOUT
         return None if self.note is None else f"{self._what}: {self.note}"

@@ -228,8 +228,8 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
     one column for each series.
     """
     segments = np.array([judged.segment for judged in series])
-    of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
-    spread = np.repeat(of_all, len(series), axis=1)
+    is_flagged_for_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
+    spread = np.repeat(is_flagged_for_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
         in_segment = segments == segment
         spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)

@@ -271,17 +271,17 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     changes = scene.changes
     arm = _changed_arm(changes, finding)
     items = _compare_items(scene, rows, arm, names)
-    before = None
+    shares_before = None
     paired = 0
     if changes is not None:
         rows_before = rows[changes.is_known[rows]]
-        before = share_kinds(classify_changes(changes.former.take(rows_before)))
+        shares_before = share_kinds(classify_changes(changes.former.take(rows_before)))
         paired = int(changes.is_known.sum())
     groups = group_users(
         classify_changes(scene.batch),
         parts,
         rows,
-        before=before,
+        before=shares_before,
         show=names.show_lists,
         examples=examples,
         hit=None if fault is None else fault.hit,

@@ -151,13 +151,13 @@ def _leading_segment(gaps: Mapping[str, Summary]) -> str:
     gap_of_all = gaps[ALL].mean or 0.0
     sign = -1.0 if gap_of_all < 0 else 1.0
     leader = ALL
-    largest = LEADS
+    largest_excess = LEADS
     for segment, gap in gaps.items():
         if gap.standard_error:
             excess = sign * ((gap.mean or 0.0) - gap_of_all) / gap.standard_error
-            if excess > largest:
+            if excess > largest_excess:
                 leader = segment
-                largest = excess
+                largest_excess = excess
     return leader
 
 

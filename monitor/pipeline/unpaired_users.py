@@ -167,10 +167,10 @@ class UnpairedUsers(SlotUsers):
 
     def _candidate_users(self, users: MeasuredUsers) -> "pd.Index[str]":
         """Return the users of the candidate among the users that are shown."""
-        shown = users.accumulator.shown_users()
+        shown_users = users.accumulator.shown_users()
         segments = self.divide(users.answers).asked.segments
-        rows = rows_by_segment(shown["segments"], segments)
-        return user_index(shown["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
+        rows = rows_by_segment(shown_users["segments"], segments)
+        return user_index(shown_users["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
 
 
 def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
@@ -184,10 +184,12 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
         raise ValueError(f"{users.comparison.name} is a paired comparison")
     if planned_baseline_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, planned_baseline_share))
-    late = "the users that were assigned to the arms did not arrive before the run's deadline"
+    late_message = (
+        "the users that were assigned to the arms did not arrive before the run's deadline"
+    )
     with users.stopwatch.stage("users"):
         read = partial(sources.assigned.assigned, users.slot)
-        assigned = ask_in_time(read, users.seconds_left(), late)
+        assigned = ask_in_time(read, users.seconds_left(), late_message)
     with users.stopwatch.stage("outcomes"):
         outcomes, unread_inputs = measure_outcomes(
             plan, users.arms, assigned.switched, users.slot, users.seconds_left
