@@ -27,7 +27,7 @@ from monitor.web.pages.overview import (
     ComparisonState,
     Firing,
     find_rule_on_drop,
-    firing_of,
+    list_firing,
     read_overview_page,
     state_of,
 )
@@ -147,7 +147,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     configured = site.comparison(name)
     latest = site.latest_of(name)
     states = _states_of(latest)
-    firing = firing_of(states)
+    firing = list_firing(states)
     incident = firing[0].incident if firing else None
     firing_incident = None
     lead = None

@@ -132,7 +132,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     for expectation in latest.expectations:
         if expectation.alert == alert and expectation.segment == ALL:
             normal = normal_band(expectation.expected, expectation.limit, expectation.opposite)
-    firing = firing_of(latest.states)
+    firing = list_firing(latest.states)
     sentence = None
     if firing and latest.explanation is not None:
         sentence = latest.explanation.sentence
@@ -154,7 +154,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     )
 
 
-def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
+def list_firing(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     """Return one `Firing` for each alert that fires in at least one segment.
 
     The most severe alert comes first. Alerts of one severity that fire for all users come first.
