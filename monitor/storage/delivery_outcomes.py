@@ -18,6 +18,9 @@ _UPDATE = (
 )
 """Changes a delivery. SQLAlchemy also sets the other columns that the parameters name."""
 
+_NOT_IN_NOTIFICATIONS = frozenset({"may_be_known", "message_key", "fallback", "repeat_at"})
+_NOT_IN_DELIVERIES = frozenset({"delivery_id", "at", "fallback"})
+
 
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
     """Store the outcomes of attempts, and update their deliveries.
@@ -38,7 +41,8 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
                 "by hand"
             )
         if _is_news(delivery, outcome):
-            new_notifications.append(to_row(outcome, notifications))
+            row = to_row(outcome, notifications, without=_NOT_IN_NOTIFICATIONS)
+            new_notifications.append(row)
         if delivery.status not in WAITING_STATUSES:
             continue
         updates.append(_new_values(outcome))
@@ -100,6 +104,7 @@ def _new_values(outcome: Notification) -> dict[str, object]:
     return to_row(
         outcome,
         deliveries,
+        without=_NOT_IN_DELIVERIES,
         delivery_id=outcome.delivery_id,
         new_attempts=int(was_tried),
         # The column must not be NULL. Nothing reads it after the delivery is settled.

@@ -39,6 +39,12 @@ from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
 _STATUSES_AT_END = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_NOT_IN_RUNS = frozenset(
+    {"coverage", "summaries", "scores", "evidence", "arm_scores", "lists", "explanation"}
+    | {"is_labelled", "pull_seconds", "gap_s", "id_mismatches", "claim"}
+    | {"states", "transitions", "expectations"}
+)
+"""Fields of a result that are stored in other tables, or not at all."""
 _RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -287,6 +293,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     values = to_row(
         result,
         runs,
+        without=_NOT_IN_RUNS,
         started_at=result.claim.started_at,
         claimed_until=None,
         labelled_at=result.finished_at if result.is_labelled else None,

@@ -13,7 +13,7 @@ from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Impact
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
@@ -183,12 +183,10 @@ def _write_impact(impact: Impact) -> str:
         return "no user could be compared."
     verb = "is" if impact.users == 1 else "are"
     about = "about " if impact.is_estimated else ""
-    percent = 100 * impact.share
-    share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
     users = f"{impact.users:,} of {impact.compared:,} users"
     if impact.is_excess:
         users = f"{impact.users:,} more of {impact.compared:,} users than usual"
-    concerned = f"{about}{users} ({share}) {verb} concerned."
+    concerned = f"{about}{users} ({write_percent(impact.share)}) {verb} concerned."
     return f"{concerned} {_PRIVATE}" if impact.is_private else concerned
 
 

@@ -176,7 +176,7 @@ from monitor.texts.verdicts import (
     write_threshold,
     write_value,
 )
-from monitor.texts.wording import write_extra
+from monitor.texts.wording import write_extra, write_percent
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -640,6 +640,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         *(partial(write_gap_step, direction) for direction in Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
+    "Shares": [partial(write_percent, share) for share in (0.0001, 0.004, 0.0094, 0.0096, 1.0)],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),
