@@ -279,7 +279,7 @@ def pull_all(
     """Pull all answers at the same time, so that they can be compared.
 
     If an arm's source fails or is late, its users count as failed, with the reason in the coverage.
-    If another source fails or is late, a sentence in ``lacks`` says so.
+    If another source fails or is late, a sentence in ``unread_inputs`` says so.
     """
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)

@@ -168,7 +168,7 @@ def _labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime |
 
 
 def _keep_storable(comparison: Comparison, run: MeasuredRun) -> MeasuredRun:
-    """Return the part of the run's measured that a run with this status stores.
+    """Return the part of the measured run that a run with this status stores.
 
     Nothing is stored of segments in which too few users were compared (thin segments).
     """

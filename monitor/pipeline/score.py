@@ -193,19 +193,19 @@ def _measure_floor(
     """
     if users.second_baseline is None:
         return {}
-    of_floor = pair_users(
+    floor_pairing = pair_users(
         users.panel, users.baseline, users.second_baseline, k, item_weights=users.weights
     )
-    usable = [metric for metric in metrics if can_score(metric, of_floor.batch)]
+    usable = [metric for metric in metrics if can_score(metric, floor_pairing.batch)]
     if not usable:
         return {}
-    scores = score_all(of_floor.batch, usable, failed=failed)
+    scores = score_all(floor_pairing.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
         # The two pairings leave out different users, so their rows differ. The scores are put in
         # the order of the panel first.
         by_panel_row = np.full(len(users.panel), np.nan)
-        by_panel_row[of_floor.panel_rows] = values
+        by_panel_row[floor_pairing.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]
     return floor
 

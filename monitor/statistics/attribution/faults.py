@@ -325,7 +325,7 @@ def _estimate_share(
     of change by which the hypothesis was found.
     """
     bins = scene.bins[hypothesis.arm][habit][rows]
-    # A hypothesis of one segment was found by the usual shares of this segment, see `_find_by_habit`.
+    # A hypothesis on one segment was found by its usual shares, see `_find_by_habit`.
     segment_rows = None if hypothesis.segment == ALL else rows
     usual = usual_shares(scene, hypothesis.arm, habit, segment_rows)
     if habit in {Habit.REPLACED, Habit.TURNED}:
