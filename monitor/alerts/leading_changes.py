@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from monitor.alerts.incidents import Symptom, find_leads, find_symptom, reports_fault
 from monitor.model.alerts import Transition
-from monitor.model.explanation import MODEL_CHANGES, FaultKind, Finding
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import GAPS, parse_derived
@@ -102,7 +102,7 @@ def find_first_bad_slot(
         return None
     may_be_wanted = parse_derived(lead.metric).derived in GAPS
     if finding is not None:
-        may_be_wanted = finding.kind in MODEL_CHANGES
+        may_be_wanted = finding.kind.facts.is_model_change
     if not may_be_wanted:
         return None
     return min(start.since for start in starts if start.kind is lead.kind)

@@ -157,6 +157,8 @@ class ListTrait(StrEnum):
 
 ABOUT_ORDER = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
+NO_LIST = (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.FAILED, ListTrait.UNPAIRED)
+"""Traits of users without a list that can be compared."""
 SIMILAR_LISTS = (ListTrait.ALIKE, ListTrait.INTERLEAVED)
 """Traits of lists that are like the other arm's lists, but not identical."""
 OF_SIMILARITY = (ListTrait.IDENTICAL, *SIMILAR_LISTS)

@@ -21,11 +21,6 @@ from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
 from monitor.statistics.attribution.hypotheses import Scene
 
-_OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
-"""If item ids are spelled differently, the lists look as if they had one of these faults.
-
-A finding of any other kind has another cause, so the spelling of items is not tested then.
-"""
 _MIN_SHARE = 0.5
 """If at least this share of the tried ids matches after respelling, the ids are respelled."""
 
@@ -40,10 +35,10 @@ def find_respelled(
 
     There are two tests. The first compares each arm's new ids with the ids that disappeared since
     the earlier run. The second compares the ids of both arms in this run. ``between_arms`` has its
-    results. None if neither test finds another spelling, or if the kind of ``finding`` is not in
-    `_OF_ITEMS`.
+    results. None if neither test finds another spelling, or if the lists would not look like
+    ``finding`` with other spellings, because then it has another cause.
     """
-    if finding is not None and finding.kind not in _OF_ITEMS:
+    if finding is not None and not finding.kind.facts.may_be_respelled:
         return None
     if scene.changes is not None:
         arms = tuple(Arm) if finding is None else finding.arms

@@ -46,7 +46,7 @@ _DUPLICATES_STEP = (
     "with one id."
 )
 
-_FIRST_STEPS: Mapping[FaultKind, str] = {
+FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
@@ -145,7 +145,7 @@ def write_first_step(kind: FaultKind, arms: Sequence[Arm], *, has_duplicates: bo
     ``has_duplicates`` is whether lists are short because they have duplicates.
     """
     names = " and ".join(f"the {arm}" for arm in arms)
-    step = _DUPLICATES_STEP if has_duplicates else _FIRST_STEPS[kind]
+    step = _DUPLICATES_STEP if has_duplicates else FIRST_STEPS[kind]
     return f"What to do: {step.format(arms=names)}"
 
 

@@ -6,7 +6,6 @@ from operator import itemgetter
 from textwrap import shorten
 
 from monitor.model.explanation import (
-    SIMILAR_FAULTS,
     DropPart,
     Explanation,
     FaultKind,
@@ -64,7 +63,6 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
-_OF_ITEMS = (FaultKind.ITEMS_GONE, FaultKind.ITEMS_RISEN, FaultKind.ITEMS_FALLEN)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -98,7 +96,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
-    if finding.kind in SIMILAR_FAULTS:
+    if finding.kind.facts.is_similarity:
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
     if has_stood is not None:
@@ -247,7 +245,7 @@ def _write_what(finding: Finding, arms: str) -> str:
         figures[name] = f"{value:,.0f}" if value > 1 else write_percent(value)
     if kind is FaultKind.ALIKE:
         figures["alike"] = "much more like" if "is_more_alike" in detail else "nearly"
-    if kind in _OF_ITEMS:
+    if kind.facts.counts_items:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from monitor.model.arrays import Flags, Rows
-from monitor.model.explanation import MODEL_CHANGES, SIMILAR_FAULTS, FaultKind, Finding
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
@@ -184,14 +184,14 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
     """
-    specific = [other for other in hypotheses if other.kind not in MODEL_CHANGES]
-    if hypothesis.kind in SIMILAR_FAULTS:
+    specific = [other for other in hypotheses if not other.kind.facts.is_model_change]
+    if hypothesis.kind.facts.is_similarity:
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
         is_in_both_arms = set(Arm) in arms_by_kind.values()
         return is_in_both_arms or _is_cut_short(hypothesis, specific)
-    if hypothesis.kind not in MODEL_CHANGES:
+    if not hypothesis.kind.facts.is_model_change:
         return False
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     return any(other.hit[hypothesis.hit].mean() >= _NEARLY_ALL for other in of_arm)
@@ -219,7 +219,7 @@ def _select_finding(findings: Sequence[Finding]) -> Finding | None:
     weigh = _explained
     if max(map(_explained, findings)) < _LEAST_EXPLAINED:
         weigh = _share
-        specific = [finding for finding in findings if finding.kind not in MODEL_CHANGES]
+        specific = [finding for finding in findings if not finding.kind.facts.is_model_change]
         findings = specific or findings
     greatest = max(map(weigh, findings))
     good_enough = [finding for finding in findings if weigh(finding) >= _GOOD_ENOUGH * greatest]
@@ -237,9 +237,9 @@ def _is_same_fault(best: Finding, other: Finding) -> bool:
         return False
     if max(best.users, other.users) > _ALIKE * min(best.users, other.users):
         return False
-    if best.kind in MODEL_CHANGES:
+    if best.kind.facts.is_model_change:
         # The segment of such a finding is uncertain, so the segments are not compared.
-        return other.kind in MODEL_CHANGES
+        return other.kind.facts.is_model_change
     return other.kind is best.kind and other.segment == best.segment
 
 
