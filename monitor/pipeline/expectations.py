@@ -48,6 +48,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     update_evidence,
 )
 from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts
@@ -420,7 +421,10 @@ def _build_expectations(
     values, errors = rule_series.measure_all(series, figures)
     compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
-    correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
+    of_series = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
+    # The segments of one rule are a group.
+    _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
+    correlation = raise_to_median(of_series, rule_numbers)
     steady = discount(compared.z, correlation)
     evidence = update_evidence(evidence_before, steady).total
     expectations = []

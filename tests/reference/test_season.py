@@ -14,6 +14,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     remove_seasons,
     update_evidence,
 )
@@ -214,6 +215,14 @@ def test_correlation_is_found_with_caution_and_assumed_without_history():
     # Runs that take turns, and constant ones.
     assert correlate(np.tile([[1.0], [-1.0]], (30, 1))) == pytest.approx([0.0])
     assert np.isfinite(correlate(np.ones((30, 1)))).all()
+
+
+def test_an_unlikely_low_correlation_is_raised_to_the_median_of_its_group():
+    correlation = np.array([0.6, 0.1, 0.5, 0.7, 0.2, 0.4])
+    groups = np.array([0, 0, 0, 1, 1, 2])
+    raised = raise_to_median(correlation, groups)
+    assert raised == pytest.approx([0.6, 0.5, 0.5, 0.7, 0.45, 0.4])
+    assert correlation[1] == 0.1
 
 
 def test_sums_of_discounted_runs_vary_like_independent_ones():

@@ -416,6 +416,20 @@ def correlate(values: Floats, chance: Floats | float = 1e-3) -> Floats:
     return correlation
 
 
+def raise_to_median(correlation: Floats, groups: Integers) -> Floats:
+    """Raise each correlation, (m,), to the median of its group at least.
+
+    ``groups`` (m,) has the number of each series' group. A group has one series for each segment.
+    Segments follow the same trainings, so they correlate about equally. Without this, the segment
+    whose estimate is too low by chance decides how often a trend alerts.
+    """
+    raised = correlation.copy()
+    for group in np.unique(groups):
+        of_group = groups == group
+        raised[of_group] = np.maximum(raised[of_group], np.median(correlation[of_group]))
+    return raised
+
+
 def discount(z: Floats, r: Floats) -> Floats:
     """Multiply z by sqrt((1 - r) / (1 + r)), so that it can be summed over correlated runs.
 
