@@ -81,7 +81,7 @@ def find_first_step(lead: Transition, impact: Impact | None, finding: Finding | 
             return step
     if finding is not None:
         return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
-    if parse_derived(lead.metric)[0] in GAPS:
+    if parse_derived(lead.metric).derived in GAPS:
         return write_gap_step(lead.direction)
     symptom = find_symptom(lead.kind, lead.statistic)
     has_no_list = symptom in (Symptom.NO_LIST, Symptom.OUTAGE, Symptom.CONDITION)
@@ -100,7 +100,7 @@ def find_first_bad_slot(
     """
     if lead.kind is RuleKind.CONDITION or lead not in starts:
         return None
-    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    may_be_wanted = parse_derived(lead.metric).derived in GAPS
     if finding is not None:
         may_be_wanted = finding.kind.facts.is_model_change
     if not may_be_wanted:

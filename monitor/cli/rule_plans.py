@@ -384,7 +384,7 @@ def _print_plan(plan: SampleSizePlan) -> None:
     inputs = plan.inputs
     rule = plan.inputs.rule
     if rule is not None:
-        is_angle = rule.is_share or parse_derived(rule.metric)[0] is DerivedMetric.FAR_GAP
+        is_angle = rule.is_share or parse_derived(rule.metric).derived is DerivedMetric.FAR_GAP
         scale = " (as angles: arcsin of the root)" if is_angle else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
     print_line(write_spread(inputs.mean, search.sd, search.wander, inputs.learned))

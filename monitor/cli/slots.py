@@ -349,7 +349,7 @@ def _means_of_all_users(summaries: Iterable[Summary]) -> dict[str, float | None]
     means = {}
     for summary in _of_all(summaries):
         # Leave out the noise floor, because the table would be too wide.
-        if parse_derived(summary.metric)[0] is None:
+        if parse_derived(summary.metric).derived is None:
             means[summary.metric] = summary.mean
     return means
 

@@ -362,7 +362,7 @@ class Explanation:
     @property
     def is_unpaired(self) -> bool:
         """Whether the lists of now of the arms' users are compared, in place of before and now."""
-        return parse_derived(self.metric)[0] is DerivedMetric.SELF_GAP
+        return parse_derived(self.metric).derived is DerivedMetric.SELF_GAP
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

@@ -55,8 +55,8 @@ def recall_fault(
     if current is None:
         return None
     finding = current.finding
-    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    if is_order and (finding is None or finding.kind.facts.looks_like_training):
+    all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
         return _recall_order(current, earlier)
     # Many new items with a drop may be the end of an earlier fault.
     may_be_end = finding is None or (
@@ -67,15 +67,21 @@ def recall_fault(
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
             return _mark_recalled(explanation, slot)
-    if finding is None:
-        for slot, explanation in earlier:
-            weaker = explanation.finding
-            if weaker is None or weaker.kind.facts.looks_like_training:
-                continue
-            # Nothing but a fault gives users one list, however few they are.
-            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
-                return _mark_recalled(explanation, slot)
-    return current
+    if finding is not None:
+        return current
+    return _recall_weaker(earlier) or current
+
+
+def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+    """Select the first explanation with a fault that no training looks like. None without one."""
+    for slot, explanation in earlier:
+        finding = explanation.finding
+        if finding is None or finding.kind.facts.looks_like_training:
+            continue
+        # Nothing but a fault gives users one list, however few they are.
+        if finding.share >= _CAUSE_USERS or finding.kind is FaultKind.SHARED_LIST:
+            return _mark_recalled(explanation, slot)
+    return None
 
 
 def name_similar(
@@ -96,8 +102,8 @@ def name_similar(
     finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
-        is_other = not current.kind.facts.is_similarity
-        if is_other or 2 * current.users > finding.users:
+        is_other_fault = not current.kind.facts.is_similarity
+        if is_other_fault or 2 * current.users > finding.users:
             return explanation
     sentence = write_finding_alone(finding)
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
@@ -245,7 +251,9 @@ def _explain_alert(
         return write_finding_alone(finding)
     if explanation is None:
         return None
-    return write_alert_text(explanation, parse_derived(transition.metric)[1], transition.segment)
+    return write_alert_text(
+        explanation, parse_derived(transition.metric).metric, transition.segment
+    )
 
 
 def _adds_to(transition: Transition, finding: Finding | None) -> bool:

@@ -212,16 +212,16 @@ class OutboxSender:
         should_stop: Callable[[], bool],
     ) -> Pause | None:
         """Send these deliveries of one comparison. Returns the pause as `_send` does."""
-        waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
-        for message in _compose_messages(waiting.values(), snapshot):
+        unsent_by_key = {_change_key(delivery.transition): delivery for delivery in to_send}
+        for message in _compose_messages(unsent_by_key.values(), snapshot):
             if should_stop():
-                self._give_back(waiting.values(), now)
+                self._give_back(unsent_by_key.values(), now)
                 break
-            deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
+            deliveries = [unsent_by_key.pop(_change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
                 # Deliveries that were not tried are due at the same time as the failed ones.
-                self._give_back(waiting.values(), pause.until)
+                self._give_back(unsent_by_key.values(), pause.until)
                 return pause
         return None
 
@@ -420,8 +420,8 @@ class OutboxSender:
     ) -> None:
         """Record the status of these deliveries, and count the outcomes of attempts.
 
-        A pending delivery is tried again at ``next_attempt_at``. Held deliveries are decided again
-        after `RECHECK_AFTER`.
+        ``next_attempt_at`` is when a pending delivery is tried again. Held deliveries are decided
+        again after `RECHECK_AFTER`.
         """
         if not deliveries:
             return
@@ -472,25 +472,25 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
     starts = message.starts or message.firing
-    newest = max((start.slot for start in starts), default=None)
-    if newest is None:
+    newest_slot = max((start.slot for start in starts), default=None)
+    if newest_slot is None:
         return message
-    briefing = outbox.briefing(message.comparison, newest)
+    briefing = outbox.briefing(message.comparison, newest_slot)
     has_cause = briefing.explanation is not None and briefing.explanation.finding is not None
     if message.starts and not has_cause:
-        briefing = replace(briefing, known_cause=_find_known_cause(message, newest, outbox))
+        briefing = replace(briefing, known_cause=_find_known_cause(message, newest_slot, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items
         briefing = replace(briefing, explanation=explanation, examples=())
     return replace(message, briefing=briefing)
 
 
-def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
+def _find_known_cause(message: Message, newest_slot: datetime, outbox: Outbox) -> KnownCause | None:
     """Return the newest cause that the runs of the firing alerts found before the newest run.
 
     None if they found no cause.
     """
-    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
+    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest_slot}
     for slot in sorted(slots, reverse=True):
         explanation = outbox.briefing(message.comparison, slot).explanation
         if explanation is not None and explanation.finding is not None:
@@ -505,15 +505,16 @@ def next_notification_at(
     draw: float,
     retry_after_s: float | None,
 ) -> datetime:
-    """Return the time of the next attempt after a failure. ``attempts`` counts earlier attempts.
+    """Return the time of the next attempt after a failure (exponential backoff with full jitter).
 
-    This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
-    ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
-    hour of it is added.
+    ``attempts`` is the number of attempts before the failed one. The longest wait is
+    min(300 s, 2 s * 2^attempts). The wait is this time, multiplied by ``draw``, a random number
+    from 0 to 1. If the receiver requested a pause, at most one hour of the pause is added.
     """
     # Without a limit of the exponent, the power would overflow after many attempts.
-    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
-    return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
+    longest_wait_s = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
+    wait_s = asked_pause_s(retry_after_s) + draw * longest_wait_s
+    return now + timedelta(seconds=wait_s)
 
 
 def asked_pause_s(retry_after_s: float | None) -> float:
@@ -527,14 +528,16 @@ def deliver_all(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
+    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds are over.
 
-    The last attempt may take longer than that, but no longer than the receiver's timeout.
+    The senders have the same clock and outbox. The last attempt may end later, but it takes no
+    longer than the receiver's timeout.
     """
     if not senders:
         return
     clock = senders[0].clock
     outbox = senders[0].outbox
+    receivers = {sender.receiver.name for sender in senders}
     ends_at = clock.monotonic() + budget_s
 
     def is_over() -> bool:
@@ -543,12 +546,12 @@ def deliver_all(
     while True:
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
-        # This waits for retries that become due in time, because the process ends afterwards.
-        waiting = outbox.waiting(clock.now())
-        is_waiting = any(sender.receiver.name in waiting for sender in senders)
+        waiting_receivers = receivers.intersection(outbox.waiting(clock.now()))
         seconds_left = ends_at - clock.monotonic()
-        if seconds_left <= 0 or not is_waiting:
+        if seconds_left <= 0 or not waiting_receivers:
             return
+        # The deliveries that wait failed before. They are retried here if they become due in time,
+        # because the process ends afterwards.
         pause(min(_PAUSE_S, seconds_left))
 
 
@@ -569,15 +572,15 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
     back. Deliveries of one message have the same key.
     """
-    first: dict[tuple[str | None, DeliveryStatus], Decision] = {}
+    first_by_status: dict[tuple[str | None, DeliveryStatus], Decision] = {}
     for decision in decisions:
-        first.setdefault((decision.delivery.message_key, decision.status), decision)
+        first_by_status.setdefault((decision.delivery.message_key, decision.status), decision)
     for decision in decisions:
         key = decision.delivery.message_key
         common = decision
         if key is not None:
-            held = first.get((key, DeliveryStatus.HELD), decision)
-            common = first.get((key, DeliveryStatus.PENDING), held)
+            held = first_by_status.get((key, DeliveryStatus.HELD), decision)
+            common = first_by_status.get((key, DeliveryStatus.PENDING), held)
         yield common._replace(delivery=decision.delivery)
 
 

@@ -82,33 +82,35 @@ def _respelled_since(
     rows = rows[changes.is_known[rows]]
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
-    removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    removed_codes = np.setdiff1d(codes_before, codes_now, assume_unique=True)
     # An item is new only if no user had it.
-    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
-    if not len(new) or not len(removed):
+    new_codes = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
+    if not len(new_codes) or not len(removed_codes):
         return None
-    removed_ids = [name(code) for code in removed.tolist()]
-    new_ids = [name(code) for code in new.tolist()]
+    removed_ids = [name(code) for code in removed_codes.tolist()]
+    new_ids = [name(code) for code in new_codes.tolist()]
     spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
     if spelling is None or not spelling.is_spelling:
         return None
     if spelling.would_match < _MIN_SHARE * spelling.tried:
         return None
-    new_items = np.isin(lists.present, new).sum(axis=1)
+    new_items = np.isin(lists.present, new_codes).sum(axis=1)
     hit = changes.is_known & (2 * new_items > lists.present_lengths)
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)
-    hit_there = hit[rows_of_place(segment, scene.segments)]
+    hit_in_segment = hit[rows_of_place(segment, scene.segments)]
+    # The number of users is exact if all users of the segment are hit, and no other users.
+    is_exact = hit_in_segment.all() and len(hit_in_segment) == hit.sum()
     return Finding(
         kind=FaultKind.RESPELLED,
         arms=(arm,),
         segment=segment,
-        segment_share=float(hit_there.mean()),
+        segment_share=float(hit_in_segment.mean()),
         users=int(hit.sum()),
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
-        is_exact=bool(hit_there.all() and len(hit_there) == hit.sum()),
+        is_exact=bool(is_exact),
         spelling=spelling,
     )
 

@@ -275,16 +275,16 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
         return claim
     # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
-    earlier = {
+    earlier_values = {
         "claimed_until": None,
         "attempt": attempt,
         "comparison": kept_name(claim.comparison, attempt),
     }
-    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier))
+    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier_values))
     # The new row has the claim, as the earlier row had it.
-    new = dict(row)
-    del new["id"]
-    run_id = connection.scalar(runs.insert().values(new).returning(runs.c.id))
+    new_row = dict(row)
+    del new_row["id"]
+    run_id = connection.scalar(runs.insert().values(new_row).returning(runs.c.id))
     return replace(claim, run_id=run_id)
 
 

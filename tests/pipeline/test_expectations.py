@@ -162,7 +162,7 @@ def test_a_segment_is_assumed_to_correlate_over_time_as_the_other_segments_do():
     names = ("all", "country=DE", "country=FR")
     past = [
         PastRun(
-            slot=SLOT + day * DAY,
+            slot=SLOT + int(day) * DAY,
             states={},
             summaries=tuple(
                 measured(float(series[day]), segment=name)

@@ -332,7 +332,7 @@ class Daemon:
                 if not isinstance(error, MonitorError):
                     log.exception("configuration not reloaded because of a bug")
                     reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
-                self._refuse(reason)
+                self._report_refusal(reason)
                 return False
             # All parts of the new configuration are open now, so it replaces the old one.
             old = self._in_force.wiring
@@ -345,7 +345,7 @@ class Daemon:
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
-    def _refuse(self, reason: str) -> None:
+    def _report_refusal(self, reason: str) -> None:
         """Log, show and export that the new configuration is refused."""
         log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()

@@ -187,18 +187,18 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
       each day.
     """
     codes, _ = scene.batch.of(arm)
-    is_shared, group = number_common_lists(codes)
+    is_shared, list_numbers = number_common_lists(codes)
     if not is_shared.any():
         return None
     codes_before, _ = _lists_before(scene, arm)
     was_shared, _ = number_common_lists(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
-    least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
+    least_increase = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
     hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
-    if _is_increase(newly_shared, no_longer_shared, least):
+    if _is_increase(newly_shared, no_longer_shared, least_increase):
         everybody = np.ones(len(codes), dtype=bool)
         hypothesis = Hypothesis(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
@@ -211,7 +211,7 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     if not hypotheses:
         return None
     largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
-    return _describe_shared(scene, largest, group)
+    return _describe_shared(scene, largest, list_numbers)
 
 
 def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
@@ -220,28 +220,28 @@ def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
         return None
     codes, _ = scene.batch.of(arm)
     codes_before, _ = _lists_before(scene, arm)
-    is_shared, group = number_common_lists(codes, _FEW)
+    is_shared, list_numbers = number_common_lists(codes, _FEW)
     was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
     few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
-    hypothesis = _describe_shared(scene, few, group)
+    hypothesis = _describe_shared(scene, few, list_numbers)
     return hypothesis if hypothesis.detail["popular"] >= _MOST_COMMON else None
 
 
-def _describe_shared(scene: Scene, hypothesis: Hypothesis, group: Integers) -> Hypothesis:
+def _describe_shared(scene: Scene, hypothesis: Hypothesis, list_numbers: Integers) -> Hypothesis:
     """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
 
     The detail has the number of shared lists, and the share of popular items in the most common
-    one. ``group`` has a number for each user (see `number_common_lists`).
+    one. ``list_numbers`` has the number of each user's list (see `number_common_lists`).
     """
     codes, _ = scene.batch.of(hypothesis.arm)
-    hit_groups = group[hypothesis.hit]
-    most_common = np.bincount(hit_groups).argmax()
-    first_user = int(np.argmax(hypothesis.hit & (group == most_common)))
+    hit_numbers = list_numbers[hypothesis.hit]
+    most_common = np.bincount(hit_numbers).argmax()
+    first_user = int(np.argmax(hypothesis.hit & (list_numbers == most_common)))
     detail = {
-        "lists": float(len(np.unique(hit_groups))),
+        "lists": float(len(np.unique(hit_numbers))),
         "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
     }
     return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
@@ -252,8 +252,8 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
 
     If the list has k places, the 2 k most frequent items of the earlier lists are popular.
     """
-    before, _ = _lists_before(scene, arm)
-    items, counts = np.unique(before[before >= 0], return_counts=True)
+    lists_before, _ = _lists_before(scene, arm)
+    items, counts = np.unique(lists_before[lists_before >= 0], return_counts=True)
     most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
@@ -268,7 +268,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     earlier run if that is larger.
     """
     habit = Habit(kind)  # the fault has the name of its habit
-    bins = scene.bins[Arm.CANDIDATE][habit]
+    bins = scene.bins[Arm.CANDIDATE][habit]  # 1 for users with similar lists, and otherwise 0
     bins_before = scene.bins_before[habit]
     in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
@@ -279,20 +279,20 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
             usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
-    largest = _search_segments(scene, find)
-    if largest is None:
+    segment_with_most = _search_segments(scene, find)
+    if segment_with_most is None:
         return None
-    segment, outliers = largest
+    segment, outliers = segment_with_most
     rows = scene.segments[segment]
     similar = rows[bins[rows] == 1]
     # The users whose lists were not similar in the earlier run come first.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
-    hit_users = int((bins_before[similar] != 1).sum())
+    hit_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
-        hit_users = round(outliers.hit_share * len(rows))
+        hit_count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=bool)
-    hit[newly_similar_first[:hit_users]] = True
+    hit[newly_similar_first[:hit_count]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
     return Hypothesis(
@@ -305,16 +305,16 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
 
 
 def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
-    """Suspect that the lists of all users became more similar, if those of most users did.
+    """Suspect that both arms' lists became more similar for all users, if they did for most users.
 
     If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
     mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
         return None
-    known = changes.is_known
-    bins = _bin_likeness(scene.batch, known)
-    bins_before = _bin_likeness(changes.former, known)
+    is_known = changes.is_known
+    bins = _bin_likeness(scene.batch, is_known)
+    bins_before = _bin_likeness(changes.former, is_known)
     more_alike_share = least_share(bins, share_bins(bins_before))
     if more_alike_share < _ALL_ALIKE:
         return None
@@ -323,14 +323,14 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     detail = {"is_more_alike": 1.0}
     # Habits that compare both arms are stored for the candidate. Users with the habit have bin 1.
     looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if looks_interleaved[known].mean() >= _ALL_INTERLEAVED:
+    if looks_interleaved[is_known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
     return Hypothesis(
         kind=kind,
-        arm=_changed_more(scene, known),
-        hit=known,
-        judged=known,
+        arm=_changed_more(scene, is_known),
+        hit=is_known,
+        judged=is_known,
         detail=detail,
     )
 
@@ -389,8 +389,12 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
 def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are shorter than before.
 
-    If there are no earlier lists, find users whose lists are shorter than the other arm's lists.
-    None if there are hardly more such users than users with longer lists.
+    Without earlier lists, find users whose lists are shorter than the other arm's lists. None if
+    there are hardly more such users than users with longer lists.
+
+    The result's ``detail`` has the median length of the shorter lists, now and before. Its value
+    ``duplicated`` is the largest share of these lists that may be shorter only because duplicates
+    were removed.
     """
     _, lengths = scene.batch.of(arm)
     _, lengths_before = _lists_before(scene, arm)
@@ -399,13 +403,13 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     is_longer = is_judged & (lengths > lengths_before)
     if not _is_increase(is_shorter, is_longer):
         return None
-    # Duplicates are removed from lists, and this makes them shorter. If all lists with duplicates
-    # are among the shorter lists, they are this share of the shorter lists.
-    from_duplicates = _share_duplicated(scene, arm) / float(is_shorter.mean())
+    # It is not known which lists had duplicates, so all of them are assumed to be shorter lists.
+    share_shorter = float(is_shorter.mean())
+    duplicated = min(1.0, _share_duplicated(scene, arm) / share_shorter)
     detail = {
         "now": float(np.median(lengths[is_shorter])),
         "before": float(np.median(lengths_before[is_shorter])),
-        "duplicated": min(1.0, from_duplicates),
+        "duplicated": duplicated,
     }
     return Hypothesis(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
@@ -435,12 +439,12 @@ def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | No
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
-    is_shared, group = number_common_lists(codes)
+    is_shared, list_numbers = number_common_lists(codes)
     if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
         shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
-        return _describe_shared(scene, shared, group)
+        return _describe_shared(scene, shared, list_numbers)
     return hypothesis
 
 
@@ -462,7 +466,8 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothe
     removed = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed.items)
     # If the lists lost many other items too, they changed for another reason.
-    if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
+    kept_share = _share_kept_of_others(lists, is_removed)
+    if kept_share < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
     return Hypothesis(
         kind=FaultKind.ITEMS_GONE,
@@ -490,12 +495,14 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesi
     has_risen = bool(rises[most_moved_index])
     is_moved = (weighed >= least_change) & (rises == has_risen)
     gained = _count_gained(changes.lists[arm], counts.items[is_moved])
-    moved = gained if has_risen else -gained  # positive: in the direction of the items
+    # How many of these items each list gained, or how many it lost if the items fell.
+    moved = gained if has_risen else -gained
     hit = changes.is_known & (moved > 0)
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
+    if not _keep_other_items(scene, changes, arm, hit, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
-    # Healthy lists gain and lose such items about equally often.
+    # Healthy lists gain and lose such items about equally often. So the users whose lists changed
+    # in the other direction are about as many as healthy users that look hit.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Hypothesis(
@@ -521,10 +528,10 @@ def _describe_moved(
     if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         exposure = float(places_before / max(1, counts.before.sum()))
         return FaultKind.ITEMS_GONE, {"items": items, "exposure": exposure}
-    before = float(counts.before[most_moved_index] / users)
-    now = float(counts.now[most_moved_index] / users)
-    kind = FaultKind.ITEMS_RISEN if now > before else FaultKind.ITEMS_FALLEN
-    return kind, {"items": items, "before": before, "now": now}
+    share_before = float(counts.before[most_moved_index] / users)
+    share_now = float(counts.now[most_moved_index] / users)
+    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
+    return kind, {"items": items, "before": share_before, "now": share_now}
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
@@ -542,21 +549,22 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
     return np.asarray(count_now - count_before)
 
 
-def _keeps_rest(
-    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, moved: Integers | int
+def _keep_other_items(
+    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, at_fault: Integers | int
 ) -> bool:
-    """Whether these users kept as many of their other items as usual.
+    """Whether the ``hit`` users kept about as many of the items that are not at fault as usual.
 
-    ``moved`` is the number of places that the fault concerns, one number or (n,).
+    ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
+    lists. False if no hit user has lists of both runs.
     """
     lists = changes.lists[arm]
-    longer = np.maximum(lists.present_lengths, lists.former_lengths)
-    # The share of the longer list is converted to a share of its other places.
-    kept_of_rest = lists.kept_share * longer / np.maximum(1, longer - moved)
-    kept_of_rest = kept_of_rest[hit & changes.is_known].clip(0, 1)
-    if not len(kept_of_rest):
+    length = np.maximum(lists.present_lengths, lists.former_lengths)
+    kept_items = lists.kept_share * length
+    kept_of_others = kept_items / np.maximum(1, length - at_fault)
+    kept_by_hit = kept_of_others[hit & changes.is_known].clip(0, 1)
+    if not len(kept_by_hit):
         return False
-    return bool(kept_of_rest.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_by_hit.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
 def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
@@ -580,8 +588,8 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | 
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * in_front
-        keeps_rest = _keeps_rest(scene, changes, arm, hit, in_front)
-        if has_moved and keeps_rest and _keeps_order(scene, lists, hypothesis):
+        keeps_others = _keep_other_items(scene, changes, arm, hit, in_front)
+        if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
             return replace(hypothesis, detail=detail)
     return None
@@ -636,10 +644,10 @@ def _find_places(lists: Codes, other_lists: Codes) -> Integers:
     return places
 
 
-def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
-    """Return the mean share that lists kept of the items that were not removed, 0 to 1.
+def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
+    """Return which share of their other items the lists kept, as a mean over the lists, 0 to 1.
 
-    ``is_removed`` marks places in the former lists, (n, k).
+    ``is_removed`` marks the places of removed items in the former lists, (n, k).
     """
     not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
     kept_share = lists.kept_share * lists.former_lengths / not_removed
@@ -682,26 +690,25 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items changed their order more than usual.
 
-    There are two checks. One counts the pairs of items in reversed order. The other looks at the
-    place of the former first item, if it is still among the first three. The result is that of the
-    check that finds the larger share of the users that it can judge. None if neither finds users.
+    Two habits are searched. `TURNED` counts the pairs of items in reversed order. `FIRST_MOVED` is
+    the place of the former first item, and judges only users that still have it among the first
+    three. The result is the hypothesis that hits the larger share of the users that its habit can
+    judge. None if neither habit finds users.
 
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
-    changed (see `_KEPT_TOP`), and otherwise 0.
+    changed, and otherwise 0.
     """
     hypotheses = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
         hypothesis = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
         if hypothesis is not None:
-            kept_top = float(changes.lists[arm].has_same_top[hypothesis.hit].mean())
-            detail = {"top": float(kept_top >= _KEPT_TOP)}
+            same_top_share = changes.lists[arm].has_same_top[hypothesis.hit].mean()
+            detail = {"top": float(same_top_share >= _KEPT_TOP)}
             hypotheses.append(replace(hypothesis, detail=detail))
     return max(hypotheses, key=_share_of_judged, default=None)
 
 
 def _share_of_judged(hypothesis: Hypothesis) -> float:
-    # `FIRST_MOVED` can judge only users whose former first item is still among the first three. So
-    # the hypotheses are compared by their share of the judged users.
     return float(hypothesis.hit.sum() / hypothesis.judged.sum())
 
 
@@ -710,9 +717,9 @@ def _find_by_habit(
 ) -> Hypothesis | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
-    First, all users are searched together. If that finds no users, single segments are searched.
-    Then the segment with the largest number of such users is used. None if no segment has such
-    users, or if their share is below ``times`` the largest usual share.
+    The users in outlying bins are hit. They are searched among all users, or else in each segment.
+    The result is that of the segment with most hit users. None if no bin is outlying, or if the
+    share of the users in outlying bins is less than ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
@@ -720,14 +727,15 @@ def _find_by_habit(
         rows = scene.segments[segment]
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
-        if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
+        if outliers is None:
             return None
-        return outliers
+        share = (bins[rows] >= outliers.least).mean()
+        return outliers if share >= times * outliers.usual else None
 
-    largest = _search_segments(scene, find)
-    if largest is None:
+    segment_with_most = _search_segments(scene, find)
+    if segment_with_most is None:
         return None
-    segment, outliers = largest
+    segment, outliers = segment_with_most
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
@@ -755,7 +763,7 @@ def _search_segments(
     outliers = find(ALL)
     if outliers is not None:
         return ALL, outliers
-    largest = None
+    segment_with_most = None
     most_hit_users = 0.0
     by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
     for name in by_size[:_SEARCHED]:
@@ -766,9 +774,9 @@ def _search_segments(
             continue
         hit_users = outliers.hit_share * len(scene.segments[name])
         if hit_users > most_hit_users:
-            largest = name, outliers
+            segment_with_most = name, outliers
             most_hit_users = hit_users
-    return largest
+    return segment_with_most
 
 
 def usual_shares(
