@@ -213,15 +213,15 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     """A copy of the part in which local paths are relative to their common folder."""
     folders = []
 
-    def shorten_url(text: str) -> str:
-        path = _SQLITE_URL.sub("/", text)
+    def read_path(value: str) -> str:
+        path = _SQLITE_URL.sub("/", value)
         # The folder of a template ends before the first placeholder.
         folder = path.partition("{")[0].rpartition("/")[0]
         if folder.startswith("/"):
             folders.append(folder)
         return path
 
-    paths = _change_texts(part, shorten_url)
+    paths = _change_texts(part, read_path)
     prefix = f"{os.path.commonpath(folders)}/" if folders else ""
     relative: dict[str, Any] = _change_texts(paths, methodcaller("removeprefix", prefix))
     return relative
