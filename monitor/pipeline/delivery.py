@@ -345,9 +345,10 @@ class OutboxSender:
         return Pause(until=next_attempt_at, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
-        """Repeat the alerts of one comparison that are due. Returns their number.
+        """Repeat the ``due`` alerts of one comparison that are not held back. Returns their number.
 
-        Alerts that are held back now are not counted, and are decided again later.
+        Alerts that are held back now are decided again after a short time. If another process may
+        be sending, no message is sent, and the alerts stay due.
         """
         now = self.clock.now()
         dispatch = self._dispatch(due[0].transition.comparison, (), now)
@@ -358,7 +359,6 @@ class OutboxSender:
                 repeated[change_key(delivery.transition)] = delivery
             else:
                 held.append(delivery)
-        # Alerts that are held back are decided again after a short time.
         recheck_at = now + min(every, RECHECK_AFTER)
         for key, deliveries in group_by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
@@ -367,7 +367,8 @@ class OutboxSender:
                 repetition = replace(
                     message, changes=(), firing=message.changes, is_repetition=True
                 )
-                # A repetition that may have arrived keeps its key. Other repetitions get a new key.
+                # If an earlier attempt may have arrived, the message has the key of that attempt,
+                # and `message_key` returns it. Otherwise it returns a new key.
                 repetition = replace(repetition, key=message_key(repetition, now))
                 deliveries = [repeated[change_key(change)] for change in repetition.firing]
                 self._send_again(repetition, deliveries, every)

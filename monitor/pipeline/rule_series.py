@@ -1,5 +1,6 @@
 """Reads series as arrays. A series has one value in each run, for one rule and one segment."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -173,14 +174,16 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     for column, judged in enumerate(series):
         columns_by_alert[judged.rule.alert][judged.segment] = column
     for alert, column_of_segment in columns_by_alert.items():
-        for segments, rows in _rows_by_segments(alert, past).items():
-            # (LESSON_NUMBERS, rows, segments of the lessons)
+        for stored_segments, rows in _rows_by_segments(alert, past).items():
+            # The numbers of these runs' lessons, (LESSON_NUMBERS, rows, stored_segments)
             stored = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
             # Segments that are not judged any more have no column.
-            is_judged = [segment in column_of_segment for segment in segments]
-            places = np.flatnonzero(is_judged)
-            columns = [column_of_segment[segments[place]] for place in places]
-            numbers[np.ix_(range(LESSON_NUMBERS), rows, columns)] = stored[:, :, places]
+            is_judged = [segment in column_of_segment for segment in stored_segments]
+            judged_segments = itertools.compress(stored_segments, is_judged)
+            columns = [column_of_segment[segment] for segment in judged_segments]
+            # `np.ix_` selects the cells of all these numbers in these rows and columns.
+            cells = np.ix_(range(LESSON_NUMBERS), rows, columns)
+            numbers[cells] = stored[:, :, is_judged]
         columns_of_rule = list(column_of_segment.values())
         series_of_rule = [series[column] for column in columns_of_rule]
         wanted = judged_series(series_of_rule[0].rule)
@@ -248,9 +251,11 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
-    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alert in all runs
-    of one weekday can be a season at once, because its second recurrence comes a week later. An
-    hour recurs daily, so a season of hours must recur before it is learned.
+    Past runs in the hour of the slot, or on its day, are ``under_way``. No season is learned from
+    them, because their hour or day is not over.
+
+    A season of weekdays ``is_known_at_once`` after one weekday with alerts in all runs, because the
+    next one comes a week later. A season of hours must recur first, because an hour recurs daily.
     """
     now = slot.astimezone(UTC)
     hours = np.empty(len(past), dtype=np.intp)
@@ -261,10 +266,9 @@ def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
         hours[row] = past_slot.hour
         weekdays[row] = past_slot.weekday()
         is_today[row] = past_slot.date() == now.date()
-    in_this_hour = int((is_today & (hours == now.hour)).sum())
+    runs_today = int(is_today.sum())
+    runs_in_this_hour = int((is_today & (hours == now.hour)).sum())
     return (
-        Phases(past=hours, now=now.hour, under_way=in_this_hour),
-        Phases(
-            past=weekdays, now=now.weekday(), under_way=int(is_today.sum()), is_known_at_once=True
-        ),
+        Phases(past=hours, now=now.hour, under_way=runs_in_this_hour),
+        Phases(past=weekdays, now=now.weekday(), under_way=runs_today, is_known_at_once=True),
     )

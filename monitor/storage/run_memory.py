@@ -235,11 +235,16 @@ def _healthy_splits(
 def _last_explained(
     connection: Connection, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of the runs that belong to the present fault, newest first."""
+    """Return slot and explanation of the runs since the last time all alerts ended, newest first.
+
+    Earlier runs belong to another fault. The runs before the present alerts are included, because
+    a fault may begin before its alerts.
+    """
     of_fault: list[_OkRun] = []
     for run in last_ok_runs:
-        # If all alerts had ended after this run, the runs before it belong to another fault.
-        if of_fault and of_fault[-1].states and not run.states:
+        # ``states`` has the alerts that were pending or firing after a run.
+        all_alerts_ended = of_fault and of_fault[-1].states and not run.states
+        if all_alerts_ended:
             of_fault.clear()
         of_fault.append(run)
     explanations = run_results.explanations_by_run(connection, [run.id for run in of_fault])

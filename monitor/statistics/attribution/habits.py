@@ -98,7 +98,7 @@ class Outliers:
 
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
-    reversed_share: float  # share of ordinary users that would be there with reversed lists
+    reversed_share: float  # share of ordinary users that would be in them if lists were reversed
     # Estimated share of hit users. It is the share of users in these bins minus the usual share,
     # divided by the share of users that are usually in lower bins.
     hit_share: float

@@ -104,16 +104,19 @@ def is_increase(gained: Flags, lost: Flags, least: int = LEAST_HIT_USERS) -> boo
 def find_by_habit(
     scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
 ) -> Hypothesis | None:
-    """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
+    """Return the hypothesis that the fault ``kind`` changed the arm's lists in the way ``habit``.
 
-    The users in outlying bins are hit. They are searched among all users, or else in each segment.
-    The result is that of the segment with most hit users. None if no bin is outlying, or if the
-    share of the users in outlying bins is less than ``times`` the largest usual share.
+    It names the users in outlying bins as hit: those of all users, or those of one segment, see
+    `search_segments`. None in two cases:
+
+    - No bin is outlying.
+    - The share of the users in outlying bins is less than ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
+        # The usual shares are those of all users. They are widened only for a single segment.
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
         if outliers is None:

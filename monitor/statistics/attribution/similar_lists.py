@@ -122,12 +122,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     2 `SHARE_BINS`.
     """
     # `OwnLists` compares any two lists of a user. Here they are those of both arms.
-    lists = OwnLists(
-        former=batch.baseline,
-        former_lengths=batch.baseline_lengths,
-        present=batch.candidate,
-        present_lengths=batch.candidate_lengths,
-    )
+    lists = OwnLists.of_pairs(batch)
     # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
     return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
