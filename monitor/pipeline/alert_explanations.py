@@ -42,15 +42,16 @@ def recall_fault(
     earlier: Sequence[tuple[datetime, Explanation]],
     starts: Sequence[Transition],
 ) -> Explanation | None:
-    """Select the explanation for a run in which alerts begin (``starts``).
+    """Return the explanation for a run in which alerts begin (``starts``).
 
-    ``earlier`` are the explanations of earlier runs with their slots, newest first. Returns None if
-    ``current`` is None.
+    It is the run's own explanation (``current``) or one of the ``earlier`` ones. These have the
+    slots of their runs, and the newest comes first. Some alerts begin late, such as alerts on
+    trends. Then the changes since the last run do not show the cause. So after the run's own cause,
+    these are tried:
 
-    Some alerts begin late, such as alerts on trends. Then the changes since the last run do not
-    show the cause, so the newest of the ``earlier`` explanations with a cause is used. If there is
-    none and this run found nothing, an earlier fault that explains less is used. But it is not used
-    if a new training of a model can look like this fault.
+    1. The newest earlier explanation with a cause.
+    2. If this run found no fault, an earlier fault that is not sure to be the cause. It must be a
+       fault that a new training of a model cannot look like.
     """
     if current is None:
         return None
@@ -58,7 +59,7 @@ def recall_fault(
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
         return _recall_order(current, earlier)
-    # Many new items with a drop may be the end of an earlier fault.
+    # When an earlier fault ends, lists get many new items too. A fault of another kind began now.
     may_be_end = finding is None or (
         finding.explained is not None and finding.kind.facts.brings_new_items
     )

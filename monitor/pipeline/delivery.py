@@ -430,35 +430,37 @@ class OutboxSender:
         now = self.clock.now()
         if status is DeliveryStatus.HELD:
             next_attempt_at = now + RECHECK_AFTER
+        # An alert that has begun is repeated while it fires.
         repeat_at = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
             repeat_at = now + timedelta(seconds=every_s)
+        # A delivery that is given up goes to the fallback receiver, except for the end of an alert.
         fallback = None
         if status is DeliveryStatus.DEAD:
             fallback = self.policy.fallbacks.get(self.receiver.name)
         notifications = []
         for delivery in deliveries:
-            is_uncertain = delivery.may_be_known or may_be_known
+            has_perhaps_arrived = delivery.may_be_known or may_be_known
             notification = Notification(
                 delivery_id=delivery.id,
                 at=now,
                 status=status,
                 reason=reason,
                 next_attempt_at=next_attempt_at,
-                may_be_known=is_uncertain,
-                message_key=delivery.message_key if is_uncertain else None,
+                may_be_known=has_perhaps_arrived,
+                message_key=delivery.message_key if has_perhaps_arrived else None,
                 fallback=None if delivery.transition.is_end else fallback,
                 repeat_at=repeat_at if delivery.transition.is_start else None,
             )
             notifications.append(notification)
         self.outbox.record(*notifications)
-        outcome = status.value
-        if status is DeliveryStatus.PENDING and reason is not None:
-            outcome = "retry"
-        elif status in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
-            return  # the deliveries were not attempted
-        self._count(len(deliveries), outcome)
+        was_attempted = status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING)
+        if was_attempted:
+            self._count(len(deliveries), status.value)
+        elif status is DeliveryStatus.PENDING and reason is not None:
+            # Only a failed attempt gives a pending delivery a reason.
+            self._count(len(deliveries), "retry")
 
     def _count(self, deliveries: int, outcome: str) -> None:
         for _ in range(deliveries):

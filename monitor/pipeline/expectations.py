@@ -203,8 +203,9 @@ def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _Mod
     runs vary. Of the later runs, only runs of the current models are selected. So if an earlier
     model comes back, its own level is normal.
 
-    The first run of new models is not judged, so no run is selected. It is judged only if the
-    models changed in the last run too. The second run is judged by the first.
+    The first run of new models is not judged, so no run is selected for it. The second run is
+    judged by the first. If models change in two runs in a row, the second of these runs is judged.
+    Otherwise no run would be judged if each run had new models.
     """
     *past_models, current = _name_models(past, measured)
     is_new = current not in past_models

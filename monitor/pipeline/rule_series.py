@@ -49,6 +49,7 @@ class RuleSeries(Generic[RuleT_co]):
         """Return a run's value and its sampling error, on the judged scale. NaN without a value."""
         figure = self._find(figures)
         if isinstance(figure, Summary):
+            # A far gap is the difference of two shares. It is judged as a difference of angles.
             far_counts = self._count_far(figures)
             if far_counts is not None and figure.n >= self.rule.min_users:
                 gap = angle_gap(*far_counts)

@@ -224,10 +224,10 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
     # A pair has the list of before on the baseline's side, and the list of now on the candidate's
-    # side. The accumulator counts the versions and notes of each side for the arm of that name. So
-    # the versions and notes of the lists of now are put on the side of the users' arm.
-    now = batch.candidate
-    sides = {Arm.BASELINE: batch.baseline, Arm.CANDIDATE: now}
+    # side. The accumulator counts the versions and notes of a side for the arm of that name. But
+    # those of the lists of now belong to the users' arm, and those of before to no arm.
+    before, now = batch.baseline, batch.candidate
+    sides = {Arm.BASELINE: before, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
     sides[arm.other] = replace(sides[arm.other], versions={}, notes={})
     return replace(
@@ -268,6 +268,7 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     users = {}
     for arm in Arm:
         row = rows[name_divided_segment(arm, ALL)]
+        # The candidate's side of a pair has the list of now.
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),

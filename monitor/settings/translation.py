@@ -213,6 +213,7 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     """A copy of the part in which local paths are relative to their common folder."""
     folders = []
 
+    # Returns the text, which may be a path, without the prefix of a URL. Collects its folder.
     def read_path(value: str) -> str:
         path = _SQLITE_URL.sub("/", value)
         # The folder of a template ends before the first placeholder.

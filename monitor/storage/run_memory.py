@@ -130,7 +130,7 @@ def _past_runs(
     rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
     lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
-    ids_without_lessons = []
+    ids_with_summaries = []
     for run in last_ok_runs:
         past_run = PastRun(
             slot=run.slot,
@@ -142,8 +142,8 @@ def _past_runs(
         past_runs[run.id] = past_run
         has_lessons = all(starmap(past_run.has_lesson, request.series.items()))
         if request.wants_summaries or not has_lessons:
-            ids_without_lessons.append(run.id)
-    summaries_by_run = run_results.items_by_run(connection, Summary, ids_without_lessons)
+            ids_with_summaries.append(run.id)
+    summaries_by_run = run_results.items_by_run(connection, Summary, ids_with_summaries)
     for run_id, run_summaries in summaries_by_run.items():
         past_runs[run_id] = replace(past_runs[run_id], summaries=run_summaries)
     return tuple(past_runs.values())
@@ -170,6 +170,7 @@ def _anew_since(
     first = select(func.min(runs.c.slot)).where(
         _is_earlier_of_config(request), runs.c.slot > last_before_change.slot
     )
+    # If there is no such run, the requesting run is the first.
     return connection.scalar(first) or request.before
 
 

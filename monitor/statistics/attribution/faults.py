@@ -104,22 +104,22 @@ def _find_segment_of_lost(
     """
     lost = lost_by_segment[ALL]
 
-    def share_of_lost(name: str) -> float:
+    def part_of_loss(name: str) -> float:
         return lost_by_segment[name] / lost
 
-    def lost_share(name: str) -> float:
+    def loss_rate(name: str) -> float:
         return lost_by_segment[name] / rows[name].asked
 
     def evidence(name: str) -> tuple[float, str]:
         # This prefers segments that have much of the loss and also lost many of their own users.
-        return share_of_lost(name) * lost_share(name), name
+        return part_of_loss(name) * loss_rate(name), name
 
     names = [name for name, row in rows.items() if name != ALL and row.asked]
     if not names:
         return ALL
     likeliest = max(names, key=evidence)
-    has_most = share_of_lost(likeliest) >= _IN_SEGMENT
-    lost_more = lost_share(likeliest) >= _TIMES_ALL * lost_share(ALL)
+    has_most = part_of_loss(likeliest) >= _IN_SEGMENT
+    lost_more = loss_rate(likeliest) >= _TIMES_ALL * loss_rate(ALL)
     return likeliest if has_most and lost_more else ALL
 
 
@@ -185,8 +185,8 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
-        is_in_both_arms = set(Arm) in arms_by_kind.values()
-        return is_in_both_arms or _is_cut_short(hypothesis, specific)
+        both_arms_have_one_kind = any(len(arms) == len(Arm) for arms in arms_by_kind.values())
+        return both_arms_have_one_kind or _is_cut_short(hypothesis, specific)
     if not hypothesis.kind.facts.is_model_change:
         return False
     of_arm = [other for other in specific if other.arm is hypothesis.arm]

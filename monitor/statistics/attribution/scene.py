@@ -150,12 +150,12 @@ _SEARCHED = 100
 def search_segments(
     scene: Scene, find: Callable[[str], Outliers | None]
 ) -> tuple[str, Outliers] | None:
-    """Search all users together with ``find``. If that finds nothing, search single segments.
+    """Return the outliers of all users. If there are none, return those of a single segment.
 
-    ``find`` gets the name of a segment. At most `_SEARCHED` segments are searched, the largest
-    first. Returns the name of the segment with the largest estimated number of hit users, and its
-    outliers. None if no segment has outliers. If many healthy users look like hit users, a few hit
-    users are outliers only in their segment.
+    ``find`` returns the outliers of a segment. If many healthy users look like hit users, a few hit
+    users are outliers only in their segment. At most `_SEARCHED` segments are searched, the largest
+    first. The segment with the largest estimated number of hit users is returned, as its name and
+    its outliers. None if no segment has outliers.
     """
     outliers = find(ALL)
     if outliers is not None:

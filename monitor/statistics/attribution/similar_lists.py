@@ -54,11 +54,12 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     segment, outliers = segment_with_most
     rows = scene.segments[segment]
     similar = rows[bins[rows] == 1]
-    # The users whose lists were not similar in the earlier run come first.
+    # The users that were hit are those whose lists were not similar in the earlier run.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
     hit_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
-        # Many healthy lists look as if they were interleaved, so the number is estimated.
+        # Many healthy lists look as if they were interleaved, and many hit lists did so before. So
+        # the number is estimated, and these users are only the likeliest.
         hit_count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=bool)
     hit[newly_similar_first[:hit_count]] = True

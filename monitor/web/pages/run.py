@@ -103,6 +103,7 @@ def _slot_of(run: Run | None) -> datetime | None:
 def _with_results(site: Site, run: Run) -> FinishedRun:
     """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
+    # The newest run is in memory. Its mark differs if this is another run or another attempt.
     if latest is not None and latest.mark == run.mark:
         return latest
     return site.store.history.finished_run(run.id) or extend(FinishedRun, run)
