@@ -521,8 +521,9 @@ def _compare_with_reference(
     p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
     is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
-    # `judge_rare` looks for shares that are too high. A share that falls is judged by the share of
-    # the other users, which rises.
+    # `judge_rare` judges rare shares of users as counts, and keeps the results of other series. It
+    # looks for shares that are too high. So a rule on low shares is judged by the share of the
+    # other users.
     is_mirrored = is_share_of_users & is_below
     counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]

@@ -173,12 +173,13 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
 
     There are three cases:
 
-    - A more specific fault of the same arm hit nearly all of its users. For example, if lists
-      became shorter, their items seem to be replaced too.
-    - Both arms have the same fault. For example, if both arms put one item first, their lists
-      become more similar.
+    - The lists of both arms became more similar, and both arms have the same more specific fault.
+      For example, both put one item first.
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
+    - The fault looks like a change of the model, and a more specific fault of the same arm hit
+      nearly all of its users. For example, if lists became shorter, their items seem to be replaced
+      too.
     """
     specific = [other for other in hypotheses if not other.kind.facts.is_model_change]
     if hypothesis.kind.facts.is_similarity:
