@@ -144,9 +144,12 @@ class UnpairedUsers(SlotUsers):
             evidence=self._rename_scores(users),
             lists=_merge_lists(run.lists, segments),
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
+            # They were found between lists of before and of now, and not between the arms.
             id_mismatches=(),
             unpaired=unpaired,
         )
+        # A user without a list is no example of a fault, because an arm does not serve all of its
+        # users in each run.
         notes = {key: replace(note, users=()) for key, note in accumulator.notes.items()}
         return Measurement(
             run=run,
