@@ -47,7 +47,7 @@ from servers.certificates import self_signed
 from servers.heard import read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import FakeSlack
-from servers.webhook import Collector, serve
+from servers.webhook import Collector, running_webhook
 from service.stepped_daemon import START, SteppedClock
 
 HEALTHY, BAD, HEALED = (8, 15), 8, 3
@@ -213,7 +213,7 @@ class Fakes:
 def serving(certificate):
     """Fakes that listen until the block ends."""
     with ExitStack() as stack:
-        hook, slack, pager = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
+        hook, slack, pager = (stack.enter_context(running_webhook()) for _ in range(3))
         mail = stack.enter_context(contextmanager(smtp.serve)(certificate))
         fakes = Fakes(
             webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail

@@ -6,7 +6,7 @@ import json
 import re
 import socketserver
 from collections.abc import Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -22,7 +22,7 @@ from monitor.service import message_pictures
 from servers import free_port, listening
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
-from servers.webhook import answer, head, serve
+from servers.webhook import answer, head, running_webhook
 
 USERS = [canary(f"user{letter}") for letter in "abcdefgh"]
 USER = USERS[0]
@@ -85,7 +85,7 @@ class Planter:
         self.add(f"http-{name}", {"http": {**options, **more}}, told)
 
     def serve(self, respond):
-        collector = self.running.enter_context(contextmanager(serve)())
+        collector = self.running.enter_context(running_webhook())
         collector.respond = respond
         return collector.url
 

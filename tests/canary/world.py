@@ -20,10 +20,8 @@ from sqlalchemy import make_url
 
 from canary.marks import MARK, canary, owners_in
 from servers import free_port
-from servers.smtp import MailServer
-from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, answer, hang, head
-from servers.webhook import serve as serve_hook
+from servers.smtp import MailServer, running_mail_server
+from servers.webhook import Collector, answer, hang, head, running_webhook
 from service.lists_world import APART, SIMILAR, write_lists
 
 Way = Literal["direct", "file", "environment"]
@@ -280,9 +278,9 @@ def hostile_world(folder, certificate):
     tls.load_cert_chain(certificate)
     with ExitStack() as opened:
         enter = opened.enter_context
-        hook = enter(contextmanager(serve_hook)())
-        secure = enter(contextmanager(serve_hook)(tls))
-        mails = [enter(contextmanager(serve_mail)(certificate)) for _ in range(2)]
+        hook = enter(running_webhook())
+        secure = enter(running_webhook(tls))
+        mails = [enter(running_mail_server(certificate)) for _ in range(2)]
         for mail in mails:
             mail.login = ("me", canary("mail"))
         _refuse_mail(mails[1])

@@ -27,9 +27,8 @@ from servers.postgres import PASSWORD
 from servers.prometheus import running_prometheus
 from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack
-from servers.smtp import LOGIN, MailServer
-from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, Reply, answer, serve
+from servers.smtp import LOGIN, MailServer, running_mail_server
+from servers.webhook import Collector, Reply, answer, running_webhook
 
 EVERY_S = 3
 HEALTHY_RUNS = 20
@@ -183,7 +182,7 @@ def open_evening(folder, server, url):
     certificate = self_signed(folder)
     with ExitStack() as stack:
         enter = stack.enter_context
-        shops, *hooks = (enter(contextmanager(serve)()) for _ in range(4))
+        shops, *hooks = (enter(running_webhook()) for _ in range(4))
         port = int(shops.url.rpartition(":")[2])
         gates = {name: enter(proxying(port)) for name in SHOPS} | {
             "database": enter(proxying(server.port))
@@ -192,7 +191,7 @@ def open_evening(folder, server, url):
             folder=folder,
             store=enter(closing(open_store(url, create=True))),
             hooks=(hooks[0], hooks[1], hooks[2]),
-            mail=enter(contextmanager(serve_mail)(certificate)),
+            mail=enter(running_mail_server(certificate)),
             alertmanager=AlertmanagerServer(
                 folder / "alertmanager",
                 config=quicken(text_of("alertmanager/alertmanager.yml"), PACE),

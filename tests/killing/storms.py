@@ -16,8 +16,7 @@ from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage import open_store
 from servers.daemon import wait_for
-from servers.webhook import Collector, answer, disconnect
-from servers.webhook import serve as serve_hook
+from servers.webhook import Collector, answer, disconnect, running_webhook
 from service.lists_world import APART, SIMILAR, write_lists
 
 LONGEST_WAIT_S = 400.0
@@ -146,7 +145,7 @@ def play_storm(url, folder, *, kills, seed):
     Then all is calm until everything is sent.
     """
     draw, on_request = random.Random(seed), threading.Event()  # noqa: S311 - no secret
-    with contextmanager(serve_hook)() as one, contextmanager(serve_hook)() as other:
+    with running_webhook() as one, running_webhook() as other:
         receivers = [BadReceiver(hook, draw, on_request) for hook in (one, other)]
         for receiver in receivers:
             receiver.hook.respond = receiver.respond

@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 
 import pytest
 from sqlalchemy import text
@@ -15,7 +15,7 @@ from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, dying_daemon
 from killing.storms import HALF_RUNS, play_storm
 from monitor.storage import open_store
 from servers.daemon import wait_for
-from servers.webhook import serve as serve_hook
+from servers.webhook import running_webhook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
@@ -31,7 +31,7 @@ def play(url, store, folder):
     """
     folder.mkdir()
     candidate, steps = folder / "candidate.jsonl", [*STEPS]
-    with contextmanager(serve_hook)() as hook, ExitStack() as stack:
+    with running_webhook() as hook, ExitStack() as stack:
         receivers = f"receivers:\n  - webhook: {{url: '{hook.url}'}}\nlease: 5s\n{_CALM}"
         config = write_world(folder, url, every="2s", receivers=receivers)
         daemon = stack.enter_context(dying_daemon(config, steps[0]))

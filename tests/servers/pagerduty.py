@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from servers.webhook import Collector, answer, serve
+from servers.webhook import Collector, answer, running_webhook
 
 KEY = "e93facc04764012d7bfb002500d5d1a6"
 MOST_BYTES = 512 * 1024
@@ -78,7 +78,7 @@ def _errors(request):
 @pytest.fixture
 def pagerduty():
     """Fails a test in which it had to complain; a test that wants complaints takes them out."""
-    for collector in serve():
+    with running_webhook() as collector:
         fake = FakePagerDuty(collector)
         yield fake
         assert fake.complaints == []

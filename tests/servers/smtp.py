@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -234,7 +235,9 @@ class _Server(socketserver.ThreadingTCPServer):
         )
 
 
-def serve(certificate):
+@contextmanager
+def running_mail_server(certificate):
+    """The server, until the block ends. A fault of the client fails the test."""
     server = _Server(("127.0.0.1", 0), Dialogue)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -255,4 +258,5 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def mail_server(certificate):
-    yield from serve(certificate)
+    with running_mail_server(certificate) as server:
+        yield server

@@ -6,13 +6,16 @@ import socketserver
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from http.client import parse_headers
+from typing import Any
 
 import pytest
+from requests.structures import CaseInsensitiveDict
 
 from servers import listening
 
@@ -27,7 +30,7 @@ def bomb():
 class Request:
     method: str
     path: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
 
@@ -164,15 +167,16 @@ class _Handler(socketserver.StreamRequestHandler):
             line = self.rfile.readline().decode("latin-1").split()
             if len(line) != 3:
                 return None
-            headers = dict(parse_headers(self.rfile))
+            headers: Any = CaseInsensitiveDict(parse_headers(self.rfile))
             body = self.rfile.read(int(headers.get("Content-Length", "0")))
         except OSError:
             return None
         return Request(line[0], line[1], headers, body)
 
 
-def serve(tls=None):
-    """Run one until the generator is closed."""
+@contextmanager
+def running_webhook(tls=None):
+    """The server's collector, until the block ends."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.tls = tls
     scheme = "http" if tls is None else "https"
@@ -186,4 +190,5 @@ def serve(tls=None):
 
 @pytest.fixture
 def collector():
-    yield from serve()
+    with running_webhook() as collector:
+        yield collector

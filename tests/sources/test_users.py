@@ -15,7 +15,6 @@ from monitor.sources.file.source import FileUsers
 from monitor.sources.lookup_tables import build_user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
-from servers.recommender import Asked
 from sources.tables import writers
 from tables import parsed
 
@@ -98,13 +97,12 @@ OVER_HTTP = parsed("""
 
 @pytest.mark.parametrize(("answer", "users", "found"), OVER_HTTP)
 def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(answer, users, found):
-    seen = list[Asked]()
-    with answering(lambda *_: (200, {"data": answer}), seen) as url:
-        options = {"url": f"{url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id"}
+    with answering(lambda *_: (200, {"data": answer})) as server:
+        options = {"url": f"{server.url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id"}
         table = users_of({"http": options | {"token": "t", "timeout": "60s"}}, *found)
     assert (table.users.tolist(), segments(table)) == (users, found)
-    (asked,) = seen
-    assert (asked.target, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
+    (asked,) = server.requests
+    assert (asked.path, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
 
 
 NO_USERS = parsed(r"""
@@ -120,8 +118,8 @@ NO_USERS = parsed(r"""
 @pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
 def test_an_answer_that_holds_no_users_is_told(status, answer, options, told):
     answer = answer * 100 if "max_bytes" in options else answer
-    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError) as caught:
-        users_of({"http": {"url": url, "timeout": "60s", **options}})
+    with answering(lambda *_: (status, answer)) as server, pytest.raises(SourceError) as caught:
+        users_of({"http": {"url": server.url, "timeout": "60s", **options}})
     assert re.search(told, caught.value.shown)
 
 

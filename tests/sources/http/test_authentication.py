@@ -18,17 +18,18 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.http import authentication
 from servers.answering import answering
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import Asked, running_recommender
+from servers.recommender import running_recommender
+from servers.webhook import Request
 
 POST = {"method": "POST", "body": {"user": "{user}"}}
 
 
 def asked_with(path="/{user}", **options):
-    """The address of a server, and what it was asked."""
-    seen = list[Asked]()
-    with answering(lambda _, __: (200, ["a"]), seen) as url:
-        assert as_lists(pull_of("ann", http={"url": url + path, **options})) == {"ann": ["a"]}
-    return url, seen[0]
+    """The address of a server, and the first request to it."""
+    with answering(lambda *_: (200, ["a"])) as server:
+        pull = pull_of("ann", http={"url": server.url + path, **options})
+        assert as_lists(pull) == {"ann": ["a"]}
+    return server.url, server.requests[0]
 
 
 def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monkeypatch):
@@ -47,7 +48,7 @@ def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it()
     options = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
     _, asked = asked_with("", auth={"hmac": {"secret": "private"}}, **options)
 
-    before, _, signature = asked.target.partition("&hmac_sign=")
+    before, _, signature = asked.path.partition("&hmac_sign=")
     assert before.startswith("/shop/recomms/users/ann/items/?hmac_timestamp=")
     assert signature == hmac.new(b"private", before.encode(), hashlib.sha1).hexdigest()
 
@@ -59,7 +60,7 @@ def test_awss_signature_is_botocores_byte_for_byte(path, options):
     keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "service": "personalize"}
     url, asked = asked_with(path, auth={"aws": keys | {"region": "eu-west-1"}}, **options)
 
-    again = AWSRequest(asked.method, url + asked.target, {}, asked.body)
+    again = AWSRequest(asked.method, url + asked.path, {}, asked.body)
     signer = SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "personalize", "eu-west-1")
     again.context["timestamp"] = asked.headers["x-amz-date"]
     again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
@@ -111,7 +112,7 @@ class TokenServer:
     """Hands out tokens t1, t2, ..., and answers those who come with the newest."""
 
     def __init__(self, status=200, **answer):
-        self.seen, self.tokens, self.good = list[Asked](), 0, ""
+        self.seen, self.tokens, self.good = list[Request](), 0, ""
         self._status, self._answer = status, answer
 
     def __call__(self, path, _):
@@ -129,7 +130,8 @@ class TokenServer:
         """
         made = []
         client = {"client_id": "me", "client_secret": "canary:%", "scope": "recs.read"}
-        with answering(self, self.seen) as url:
+        with answering(self) as server:
+            self.seen, url = server.requests, server.url
             auth = {"oauth2": client | {"token_url": f"{url}/token"}}
             options = {"url": f"{url}/recs/{{user}}", "auth": auth, "concurrency": 1, "retries": 0}
             source = source_of(http=options)
@@ -146,7 +148,7 @@ def test_a_token_is_fetched_once_for_all_users_and_pulls():
     first, second = server.pulls(USERS, USERS)
 
     asked = server.seen[0]
-    assert (asked.target, server.tokens) == ("/token", 1)
+    assert (asked.path, server.tokens) == ("/token", 1)
     assert {*asked.body.split(b"&")} == {b"grant_type=client_credentials", b"scope=recs.read"}
     assert {each.headers["user-agent"] for each in server.seen} == {USER_AGENT}
     assert b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"me:canary%3A%25"
