@@ -73,18 +73,6 @@ def extended_tau(a, b):
     return 2 * (unscaled_tau(a, b) - low) / (1 - low) - 1
 
 
-def rbo(a, b, p):
-    """Equation 32, letter by letter."""
-    if not a or not b:
-        return 0.0 if a or b else math.nan
-    short, long = sorted((a, b), key=len)
-    s, l = len(short), len(long)  # noqa: E741 - the paper's letters
-    x = [len(set(short[:d]) & set(long[:d])) for d in range(l + 1)]
-    seen = sum(x[d] / d * p**d for d in range(1, l + 1))
-    assumed = sum(x[s] * (d - s) / (s * d) * p**d for d in range(s + 1, l + 1))
-    return (1 - p) / p * (seen + assumed) + ((x[l] - x[s]) / l + x[s] / s) * p**l
-
-
 def overlap(a, b):
     return len(set(a) & set(b)) / max(len(a), len(b)) if a or b else math.nan
 

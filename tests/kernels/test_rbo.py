@@ -79,8 +79,3 @@ def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth):
     whole, top = (align(reference_rbo.batch(each)) for each in (pairs, tops))
 
     np.testing.assert_array_equal(scores_of(whole.cut(depth)), scores_of(top))
-
-
-def test_scores_that_were_not_given_are_asked_for():
-    with pytest.raises(ValueError, match="no scores, which ties need"):
-        rbo_w(align(reference.batch([([1], [1])])), 0.9)

@@ -216,12 +216,14 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
         assert found == pytest.approx(float(far_end), abs=1e-14)
 
 
-def test_weights_scores_and_labels_are_asked_for_in_words():
+def test_a_measure_without_the_weights_or_scores_that_it_needs_says_so():
     alignment = align(reference.batch([([1], [2])]))
     with pytest.raises(ValueError, match="no item weights"):
         parse("element_weighted_tau").measure(alignment)
-    with pytest.raises(ValueError, match="no scores"):
+    with pytest.raises(ValueError, match="no scores: give"):
         rank_tied(alignment, np.arange(1))
+    with pytest.raises(ValueError, match="no scores, which ties need"):
+        parse("rbo_w").measure(alignment)
 
 
 @pytest.mark.parametrize(("k", "catalogue"), [(1000, 1500), (1000, 10**9), (10, 10**15)])

@@ -223,14 +223,14 @@ def test_a_pair_alone_scores_the_same_bits_as_among_others():
     "engine",
     ["numpy", *(pytest.param(each, marks=pytest.mark.integration) for each in ("auto", "numba"))],
 )
-def test_neither_engine_nor_number_of_threads_changes_a_bit(engine, monkeypatch):
-    batch = reference.batch(reference.draw(300, 4, even=False, lengths=(52,)))
+def test_neither_the_engine_nor_threads_nor_blocks_change_a_bit(engine, monkeypatch):
+    batch = reference.batch(reference.draw(100, 4, even=False, lengths=(52,)))
     monkeypatch.setenv(VARIABLE, "numpy")
     expected = score_all(batch, METRICS, threads=1)
     monkeypatch.setenv(VARIABLE, engine)
-    monkeypatch.setattr(alignment, "BLOCK_CELLS", 1_000)
 
-    for threads in (1, 2, 5):
+    for threads, block_cells in ((1, 1_000), (2, 1_000), (5, 51)):
+        monkeypatch.setattr(alignment, "BLOCK_CELLS", block_cells)
         for name, scores in score_all(batch, METRICS, threads=threads).items():
             np.testing.assert_array_equal(
                 scores, expected[name], err_msg=f"{name}, {threads} threads"
