@@ -453,26 +453,21 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
     for path, text in files.items():
         (work / path).parent.mkdir(exist_ok=True, parents=True)
         (work / path).write_text(text)
+    env = {**os.environ, "PYTHONPATH": f"{home}:{ROOT}"}
+
+    def run(*command):
+        command = [sys.executable, "-m", *command]
+        return subprocess.run(
+            command, cwd=work, env=env, capture_output=True, text=True, check=False
+        )
+
     offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
     copied = str(shutil.copytree(example, tmp_path / "example"))
-    env = {**os.environ, "PYTHONPATH": f"{home}:{ROOT}"}
-    for command in (
-        ["pip", "install", *offline, "--target", str(home), copied],
-        ["pytest", "-q", "-p", "no:cloudcoil"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=work,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 passed" in done.stdout
+    installed = run("pip", "install", *offline, "--target", str(home), copied)
+    tested = run("pytest", "-q", "-p", "no:cloudcoil")
+    assert "16 passed" in tested.stdout, f"{installed} {tested}"
 
-    command = [sys.executable, "-m", "monitor", "run-once", "--json"]
-    ran = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
+    ran = run("monitor", "run-once", "--json")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert of_all(json.loads(ran.stdout))["same_top"]["mean"] == 0
     assert "TopDiffers" in (work / "log.txt").read_text()
