@@ -1,13 +1,13 @@
 """A real HTTP server that records every request and answers as told: with a status, late, in drops, too much, or not at all."""
 
-import gzip
 import socket
 import socketserver
 import ssl
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
@@ -22,8 +22,11 @@ from servers import listening
 
 @cache
 def bomb():
-    """64 MiB of zeros, packed."""
-    return gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
+    """A gigabyte of blanks and an empty list in a megabyte. After a full flush a deflate block can be repeated."""
+    megabyte, deflate = b" " * 2**20, zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    first = deflate.compress(megabyte) + deflate.flush(zlib.Z_FULL_FLUSH)
+    block = deflate.compress(megabyte) + deflate.flush(zlib.Z_FULL_FLUSH)
+    return first + block * 1022 + deflate.compress(megabyte + b"[]") + deflate.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Collector:
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
+    open: set[socket.socket] = field(default_factory=set)
     replies: deque["Reply"] = field(default_factory=deque)
     default: "Reply" = field(default_factory=lambda: answer(200))
     respond: "Callable[[Request], Reply] | None" = None
@@ -141,6 +145,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server
+    disable_nagle_algorithm = True
 
     def setup(self):
         if self.server.tls is not None:
@@ -156,6 +161,7 @@ class _Handler(socketserver.StreamRequestHandler):
     def handle(self):
         collector = self.server.collector
         collector.connections += 1
+        collector.open.add(self.request)
         while not collector.stopped.is_set() and (request := self._read()) is not None:
             try:
                 collector.took(request)(collector, self.request)
@@ -186,6 +192,9 @@ def running_webhook(tls=None):
             yield server.collector
         finally:
             server.collector.stopped.set()
+            for connection in server.collector.open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_a_pull_uses_the_connections_that_another_one_leaves(recommender):
     tokens = ("one", "two", "three")
     for token in tokens:
         pull_of(*USERS, http={"url": recommender.url, "token": token, "concurrency": 1})
-    assert recommender.connections < 3
+    assert recommender.collector.connections < 3
     sent = [asked.headers["authorization"] for asked in recommender.asked]
     assert sent == [f"Bearer {token}" for token in tokens for _ in USERS]
 
