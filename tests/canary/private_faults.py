@@ -22,7 +22,7 @@ from monitor.service import message_pictures
 from servers import free_port, listening
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
-from servers.webhook import answer, head, running_webhook
+from servers.webhook import answer, head, running_webhook, send_and_end
 
 USERS = [canary(f"user{letter}") for letter in "abcdefgh"]
 USER = USERS[0]
@@ -233,8 +233,8 @@ def plant_in_http(planter):
 
     def raw(request):
         line = request.path.strip("/").encode()
-        data = head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line + b"\r\n\r\n"
-        return lambda _collector, sock: sock.sendall(data)
+        no_header = b"no header but " + line + b"\r\n\r\n"
+        return send_and_end(head(200, {"Content-Length": "0"})[:-2] + no_header)
 
     for name, planted in PLANTED["http"].items():
         planter.http(name, respond_as(planted), planted["told"], **planted.get("options", {}))

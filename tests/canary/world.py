@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import socket
 import ssl
 import threading
 from contextlib import ExitStack, contextmanager
@@ -21,7 +20,7 @@ from sqlalchemy import make_url
 from canary.marks import MARK, canary, owners_in
 from servers import free_port
 from servers.smtp import MailServer, running_mail_server
-from servers.webhook import Collector, answer, hang, head, running_webhook
+from servers.webhook import Collector, answer, hang, head, running_webhook, send_and_end
 from service.lists_world import APART, SIMILAR, write_lists
 
 Way = Literal["direct", "file", "environment"]
@@ -52,14 +51,6 @@ def all_of(request):
     return "\n".join(lines).encode() + b"\n" + request.body
 
 
-def _send(data):
-    def reply(_collector, sock):
-        sock.sendall(data)
-        sock.shutdown(socket.SHUT_RDWR)
-
-    return reply
-
-
 def reply_to(request):
     """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
     behaviour = request.path.split("/")[1]
@@ -78,14 +69,14 @@ def reply_to(request):
         "fail": answer(500, headers, echo),
         "redirect": answer(302, headers | {"Location": f"http://127.0.0.1:1{line}"}, echo),
         "hang": hang,
-        "odd": _send(
+        "odd": send_and_end(
             head(200, {"Content-Length": "0"})[:-2]
             + b"no header but "
             + line.encode()
             + b"\r\n\r\n"
         ),
         "cookie": answer(401, {"Set-Cookie": f"{line} {line}=1"}, echo),
-        "garbage": _send(told),
+        "garbage": send_and_end(told),
         "lie": answer(200, headers, echo),
     }[behaviour]
 

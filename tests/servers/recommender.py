@@ -29,6 +29,7 @@ from servers.webhook import (
     hang,
     head,
     running_webhook,
+    send_and_end,
     trickle_body,
 )
 
@@ -134,17 +135,9 @@ def _stream_a_gigabyte(_collector, sock):
     sock.sendall(b"0\r\n\r\n")
 
 
-def _cut_after(reply):
-    def cut(collector, sock):
-        reply(collector, sock)
-        disconnect(collector, sock)
-
-    return cut
-
-
 def _cut(self, asked):
     body = self.body_of(asked)
-    return _cut_after(_answer(body[: len(body) // 2], Content_Length=str(len(body))))
+    return send_and_end(head(200, {"Content-Length": str(len(body))}) + body[: len(body) // 2])
 
 
 def _gzip(self, asked):
@@ -163,10 +156,6 @@ def _chunked(self, asked):
         sock.sendall(b"0\r\n\r\n")
 
     return reply
-
-
-def _speak_ssh(_collector, sock):
-    sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
 
 
 BEHAVIOURS: dict[str, Callable[[Recommender, Asked], Reply]] = {
@@ -189,7 +178,7 @@ BEHAVIOURS: dict[str, Callable[[Recommender, Asked], Reply]] = {
     "digits": _always(_answer(b"[" + b"9" * 10_000 + b"]")),
     "cut": _cut,
     "hang_up": _always(disconnect),
-    "no_http": _always(_cut_after(_speak_ssh)),
+    "no_http": _always(send_and_end(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")),
 }
 for _name, _given in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items():
     BEHAVIOURS[_name] = _always(_answer(_given.pop("body").encode("latin-1"), **_given))

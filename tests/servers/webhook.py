@@ -1,4 +1,4 @@
-"""A real HTTP server that records every request and answers as told: with a status, late, in drops, too much, or not at all."""
+"""A real HTTP server that records every request. It answers with any status, late, in small pieces, too much, or not."""
 
 import socket
 import socketserver
@@ -43,7 +43,7 @@ class Cut(Exception):  # noqa: N818 - no failure
 
 @dataclass(slots=True)
 class Collector:
-    """``replies`` are used up one a request, then ``respond`` is asked where it is given, else ``default``."""
+    """Each of ``replies`` is used once. Then the reply is that of ``respond``, or ``default``."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
@@ -99,6 +99,16 @@ def hang(collector, sock):  # noqa: ARG001 - a Reply
 
 def disconnect(_collector, sock):
     sock.shutdown(socket.SHUT_RDWR)
+
+
+def send_and_end(data):
+    """A reply of these bytes. Then the connection ends."""
+
+    def reply(_collector, sock):
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    return reply
 
 
 def trickle_headers(collector, sock):
