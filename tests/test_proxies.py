@@ -130,7 +130,7 @@ def test_sources_do_not_use_the_environments_proxies(recommender, monkeypatch):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name)
 
-    assert as_lists(pull_of("u1", k=1, http={"url": recommender.url})) == {"u1": ["0"]}
+    assert as_lists(recommender.pull("u1", k=1)) == {"u1": ["0"]}
 
 
 @pytest.mark.parametrize(

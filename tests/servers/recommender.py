@@ -19,7 +19,9 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
+from monitor.sources import SourceOptions, open_source
 from monitor.sources.http.hosts import HOSTS
+from monitor.testing.contracts import request
 from servers.webhook import (
     Collector,
     Reply,
@@ -67,6 +69,11 @@ class Recommender:
     def url(self):
         return f"{self.collector.url}/recs/{{user}}?n={{k}}"
 
+    def pull(self, *users, k=10, timeout_s=120, **options):
+        """The lists of these users, from a source with these options."""
+        source = open_source(SourceOptions.model_validate({"http": {"url": self.url, **options}}))
+        return source.pull(request(*users, k=k, timeout_s=timeout_s))
+
     def list_of(self, asked):
         count = re.search(r"[?&]n=(\d+)", asked.target)
         return self.lists.get(asked.user, list(range(int(count[1]) if count else 10)))
@@ -74,12 +81,12 @@ class Recommender:
     def body_of(self, asked):
         return json.dumps(self.list_of(asked)).encode()
 
-    def respond(self, request):
+    def respond(self, taken):
         """Choose the reply. The request is in flight for a moment, until the first byte of its answer is sent."""
-        user = unquote(request.path.split("?")[0].split("/")[2])
+        user = unquote(taken.path.split("?")[0].split("/")[2])
         self.attempts[user] += 1
-        attempt, headers = self.attempts[user], request.headers
-        asked = Asked(user=user, target=request.path, headers=headers, attempt=attempt)
+        attempt, headers = self.attempts[user], taken.headers
+        asked = Asked(user=user, target=taken.path, headers=headers, attempt=attempt)
         self.asked.append(asked)
         self.in_flight.add(asked)
         self.most_at_once = max(self.most_at_once, len(self.in_flight))

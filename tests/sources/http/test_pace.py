@@ -7,7 +7,6 @@ import pytest
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import pace
 from monitor.sources.http.pace import PullPace
-from servers.lists import pull_of
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender, monkeypatc
     monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 
-    pull = pull_of("a", "b", "c", http={"url": recommender.url, "timeout": "1s", "retries": 0})
+    pull = recommender.pull("a", "b", "c", timeout="1s", retries=0)
 
     assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
     assert pull.notes[CoverageReason.TOO_SLOW].endswith(" too busy")

@@ -28,7 +28,7 @@ def test_placeholders_are_filled_in_and_percent_encoded(recommender):
 
 
 def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
-    pull = pull_of(".", "..", http={"url": recommender.url})
+    pull = recommender.pull(".", "..")
 
     assert pull.failures == dict.fromkeys((".", ".."), CoverageReason.MALFORMED)
     assert not recommender.asked
@@ -37,8 +37,9 @@ def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
 def test_headers_and_token_are_sent(recommender, tmp_path):
     (tmp_path / "key").write_text("k-from-file\n")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
+    options = {"token": "t0ken", "headers": headers}
 
-    pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})
+    recommender.pull("u", **options)
 
     expected = {"authorization": "Bearer t0ken", "x-env": "prod", "x-key": "k-from-file"}
     expected["user-agent"] = "rankwatch/" + version("rankwatch")
@@ -64,10 +65,7 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
 
 def test_link_local_addresses_are_asked_where_the_source_allows_them(recommender, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    refused, allowed = (
-        pull_of("u", http={"url": recommender.url, "allow_link_local": each})
-        for each in (False, True)
-    )
+    refused, allowed = (recommender.pull("u", allow_link_local=each) for each in (False, True))
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
@@ -86,7 +84,7 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
 ):
     recommender.lists |= {"bad": answer, "good": {"items": [1]}}
 
-    pull = pull_of("bad", "good", http={"url": recommender.url, "items": "items"})
+    pull = recommender.pull("bad", "good", items="items")
 
     said = f"127.0.0.1:{recommender.port} has nothing at the path that `items` gives (items), in {shape}"
     assert pull.notes == {CoverageReason.MALFORMED: said}
@@ -94,23 +92,23 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
 
 def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender):
     recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
-    source = {"url": recommender.url, "items": "recs[*].item"}
+    items = "recs[*].item"
 
-    told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
+    told = recommender.pull("a", "b", "c", items=items).notes[CoverageReason.EMPTY]
 
     found = "gave every user an empty list at the path that `items` gives (recs[*].item), in an object of recs: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists["a"] = {"recs": [{"item": 1}]}
-    assert not pull_of("a", "b", "c", http=source).notes
+    assert not recommender.pull("a", "b", "c", items=items).notes
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
     recommender.otherwise = "missing"
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
 
-    nobody = pull_of("a", "b", http={"url": recommender.url}).notes
+    nobody = recommender.pull("a", "b").notes
     recommender.behaviour["a"] = "ok"
-    somebody = pull_of("a", "b", http={"url": recommender.url}).notes
+    somebody = recommender.pull("a", "b").notes
 
     assert nobody == {CoverageReason.MISSING: f"{note}, for all users: is url right?"}
     assert somebody == {CoverageReason.MISSING: note}
@@ -118,9 +116,7 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
 
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
-    http = {"url": recommender.url, "items": "items", "user": "user"}
-
-    pull = pull_of("a", "b", "7", k=1, http=http)
+    pull = recommender.pull("a", "b", "7", k=1, items="items", user="user")
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
