@@ -288,26 +288,23 @@ def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand
     np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
 
 
+def compare_by_definition(one, other):
+    """Whether most of the first three items are reversed, whether the first items differ, and whether the lists are equal."""
+    is_reversed, first_differs, is_equal = math.nan, math.nan, math.nan
+    if len(one) >= 3 and set(one[:3]) == set(other[:3]):
+        pairs = combinations(one[:3], 2)
+        is_reversed = sum(other.index(x) > other.index(y) for x, y in pairs) >= 2
+    if one and other:
+        first_differs, is_equal = one[0] != other[0], one == other
+    return is_reversed, first_differs, is_equal
+
+
 @given(st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=8))
 def test_both_arms_lists_are_compared_by_their_definition(pairs):
     batch = reference.batch(pairs, 4)
-    expected = [(np.nan, np.nan, np.nan)] * len(pairs)
-    for row, (whole, others) in enumerate(pairs):
-        one, other = whole[:3], others[:3]
-        is_reversed = np.nan
-        if len(one) == 3 and set(one) == set(other):
-            is_reversed = sum(other.index(x) > other.index(y) for x, y in combinations(one, 2)) >= 2
-        is_both = bool(one and other)
-        expected[row] = (
-            is_reversed,
-            one[0] != other[0] if is_both else np.nan,
-            whole[:4] == others[:4] if is_both else np.nan,
-        )
-
-    found = [
-        kernel(batch.baseline, batch.candidate)
-        for kernel in (is_top_reversed, first_differs, is_identical)
-    ]
+    kernels = (is_top_reversed, first_differs, is_identical)
+    found = [kernel(batch.baseline, batch.candidate) for kernel in kernels]
+    expected = [compare_by_definition(*pair) for pair in pairs]
     np.testing.assert_array_equal(np.transpose(found), expected)
     assert np.isnan(is_top_reversed(batch.baseline[:, :2], batch.candidate[:, :2])).all()
 
