@@ -1,4 +1,4 @@
-"""A daemon that dies: real, in a process of its own, killed with SIGKILL at one labelled step of its work."""
+"""A real daemon in its own process, which kills itself with SIGKILL at one step of its work."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def die():
 
 
 def before(owner, name):
-    """Die when it is called."""
+    """Die when this method is called."""
     original = getattr(owner, name)
 
     def dying(*arguments, **options):
@@ -37,7 +37,7 @@ def before(owner, name):
 
 
 def after(owner, name, when=lambda _: True):
-    """Die once it has returned something of this kind."""
+    """Die after this method has returned such an answer."""
     original = getattr(owner, name)
 
     def dying(*arguments, **options):

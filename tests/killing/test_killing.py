@@ -1,4 +1,4 @@
-"""Kill -9 at every step: nothing is lost, nothing is told twice but between send and record, nothing half is seen."""
+"""Kill -9 at every step: nothing is lost or half visible. A message is repeated only between send and record."""
 
 import json
 import os
@@ -24,10 +24,10 @@ _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {po
 
 
 def play(url, store, folder):
-    """What receivers heard of each step, and what is stored.
+    """What the receiver got for each step, and what is stored.
 
-    For each step a drift begins, the daemon is killed at the step, and the drift ends under another
-    daemon. That one is killed at the next step.
+    For each step a drift begins, and the daemon is killed at the step. The drift ends while another
+    daemon runs, which is killed at the next step.
     """
     folder.mkdir()
     candidate, steps = folder / "candidate.jsonl", [*STEPS]
@@ -70,7 +70,7 @@ def owed(store):
 
 
 def heard_of(steps, requests):
-    """By step: the statuses that were told of its incident, and the number of keys."""
+    """For each step: how often each status of its incident was sent, and the number of keys."""
     incidents = defaultdict(list)
     for request in requests:
         incidents[json.loads(request.body)["groupKey"]].append(request)
@@ -87,7 +87,7 @@ def stored(store):
     return half_runs, [change.to_state.value for change in changes]
 
 
-def test_killed_at_every_step_nothing_is_lost_or_half_seen_and_told_twice_only_between_send_and_record(
+def test_a_kill_at_any_step_loses_nothing_and_repeats_messages_only_between_send_and_record(
     postgres_server, tmp_path
 ):
     with ExitStack() as stack:
@@ -108,6 +108,6 @@ def test_killed_at_every_step_nothing_is_lost_or_half_seen_and_told_twice_only_b
             assert transitions == ["pending", "firing", "quiet"] * len(STEPS)
 
 
-def test_nothing_is_lost_twice_half_or_under_two_keys(database_url, tmp_path):
+def test_a_storm_of_kills_and_failures_loses_and_doubles_nothing(database_url, tmp_path):
     damage = play_storm(database_url, tmp_path, kills=5, seed=1)
     assert (damage.harm, damage.messages > 0) == ({}, True)
