@@ -20,8 +20,6 @@ from monitor.model.rankings import (
     Pull,
     RelevanceTable,
 )
-from monitor.model.runs import Scores
-from monitor.pipeline.shown_users import lists_of_table, show_users
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -213,32 +211,6 @@ def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name):
     (scores,) = score_all(batch, [parse(name)]).values()
 
     assert np.isfinite(scores).tolist() == [True, False]
-
-
-@pytest.mark.parametrize(("long", "short"), [([1, 2], [3]), ([BIG, 2], [3]), (["x", "2"], ["3"])])
-def test_lists_that_were_kept_pair_again_as_they_did(long, short):
-    first = paired("anb", {"a": long, "b": short}, {"b": long, "a": short}, 3)
-
-    scores = Scores(users=panel(*"anb").users[first.panel_rows], by_metric={})
-    every = np.ones(2, dtype=bool)
-    segments = {"all": np.arange(2), "x=y": np.array([1])}
-    shown = show_users(
-        first,
-        scores,
-        segments,
-        [*segments],
-        is_in_subset=every,
-        is_kept=every,
-        worst_similarity=every * NAN,
-    )
-    kept = lists_of_table(shown, [*segments])
-    ours, theirs = (Pull(rankings=each, failures={}) for each in (kept.baseline, kept.candidate))
-    again = pair_users(kept.panel, ours, theirs, 3)
-
-    assert kept.baseline.users.tolist() == ["a", "b"]
-    assert kept.baseline.scores is None
-    assert again.coverage.rows[1].paired == 1
-    assert lists_of(again) == lists_of(first)
 
 
 def hashes(baseline, candidate):
