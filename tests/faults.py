@@ -219,8 +219,8 @@ class Fault:
                 gone = rng.permutation(shop.items // 2)[: shop.items // 10]
                 return shop.rank(arm, day, without=tuple(gone.tolist()))
             case Kind.CATEGORY_GONE:
-                gone = range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
-                return shop.rank(arm, day, without=gone)
+                first = int(rng.integers(CATEGORIES))
+                return shop.rank(arm, day, without=range(first, shop.items, CATEGORIES))
             case Kind.ONE_SEGMENT | Kind.ARM_BROKE | Kind.BOTH_BROKE:
                 return shop.rank(arm, day, error=_POORER * shop.error)
         return None

@@ -456,9 +456,9 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
     env = {**os.environ, "PYTHONPATH": f"{home}:{ROOT}"}
 
     def run(*command):
-        command = [sys.executable, "-m", *command]
+        started = [sys.executable, "-m", *command]
         return subprocess.run(
-            command, cwd=work, env=env, capture_output=True, text=True, check=False
+            started, cwd=work, env=env, capture_output=True, text=True, check=False
         )
 
     offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")

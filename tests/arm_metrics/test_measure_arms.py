@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +55,7 @@ NAN = ByArm(baseline=np.full((3, 2), np.nan), candidate=np.full((3, 2), np.nan))
 
 
 SEEN = {B: last([[1], [2], [3]]), C: last([[], [], []], exposed=[-1, 1, 4, 4, 77])}
-KNOWN: dict[str, dict[str, Any]] = {
+KNOWN = {
     "nothing": {},
     "10 items": {"catalogue_size": 10},
     "2 items": {"catalogue_size": 2},

@@ -214,7 +214,7 @@ def serving(certificate):
     """Fakes that listen until the block ends."""
     with ExitStack() as stack:
         hook, slack, pager = (stack.enter_context(running_webhook()) for _ in range(3))
-        mail = stack.enter_context(contextmanager(smtp.serve)(certificate))
+        mail = stack.enter_context(smtp.running_mail_server(certificate))
         fakes = Fakes(
             webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail
         )

@@ -70,9 +70,9 @@ def _decoded(coded):
 
 def secret_fields(model):
     """Class and name of every option below this one that can hold a secret: SecretStr, or whatever the user writes."""
-    found: set[tuple[str, str]] = set()
+    found = set()
     waiting = [model]
-    seen: set[type[BaseModel]] = set()
+    seen = set()
     while waiting:
         each = waiting.pop()
         if each in seen:

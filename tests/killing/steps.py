@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def after(owner, name, when=lambda _: True):
     setattr(owner, name, dying)
 
 
-STEPS: dict[str, Callable[[], None]] = {
+STEPS = {
     "before claim": lambda: before(SqlRunStore, "claim"),
     "claim": lambda: after(SqlRunStore, "claim"),
     "pull": lambda: before(JoinedFiles, "read"),

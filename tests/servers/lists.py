@@ -3,9 +3,8 @@
 import csv
 import gzip
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pandas as pd
@@ -160,7 +159,7 @@ def _redis(**keys):
 
 # Each function stores lists, and yields the options of the source that reads them, {kind: options}. A name begins
 # with the kind.
-SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
+SOURCES = {
     "file parquet wide": _file("wide.parquet"),
     "file csv long": _file("long.csv.gz"),
     "file jsonl wide": _file("wide.jsonl.gz"),

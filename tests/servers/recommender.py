@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,6 @@ from monitor.sources.http.hosts import HOSTS
 from monitor.testing.contracts import request
 from servers.webhook import (
     Collector,
-    Reply,
     answer,
     disconnect,
     gzip_bomb,
@@ -165,7 +164,7 @@ def _chunked(self, asked):
     return reply
 
 
-BEHAVIOURS: dict[str, Callable[[Recommender, Asked], Reply]] = {
+BEHAVIOURS = {
     "ok": _json(lambda items, _: items),
     "named": _json(lambda items, asked: {"user": asked.user, "items": items}),
     "cached": _cached(heeds_clients=True),

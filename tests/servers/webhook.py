@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from http.client import parse_headers
-from typing import Any
 
 import pytest
 from requests.structures import CaseInsensitiveDict
@@ -183,7 +182,7 @@ class _Handler(socketserver.StreamRequestHandler):
             line = self.rfile.readline().decode("latin-1").split()
             if len(line) != 3:
                 return None
-            headers: Any = CaseInsensitiveDict(parse_headers(self.rfile))
+            headers = CaseInsensitiveDict(parse_headers(self.rfile).items())
             body = self.rfile.read(int(headers.get("Content-Length", "0")))
         except OSError:
             return None

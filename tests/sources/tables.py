@@ -86,7 +86,7 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "http": http,
 }
 
-WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
+WRITERS = {
     "parquet": parquet,
     "csv": in_csv,
     "jsonl": jsonl,

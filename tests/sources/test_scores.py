@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tables import parsed
 WIDE = {"user": "who", "items": "what", "scores": "how"}
 LONG = {"user": "who", "item": "what", "scores": "how"}
 RANKED = LONG | {"rank": "place"}
-LENIENT: Any = {"max_unreadable": 1}
+LENIENT = {"max_unreadable": 1}
 OF_LISTS = writers(("who", "what", "how"), **WIDE)
 
 

@@ -296,8 +296,9 @@ def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
 def test_members_of_redis_that_are_no_text_are_counted_and_named():
     with closing(emptied_redis()) as client:
         client.sadd("users", b"\xff", *(f"u{n}" for n in range(99)))
-        for user, items in {"u1": [b"\xff"], "u2": ["a", b"\xff"], "u3": ["a"]}.items():
-            client.rpush(user, *items)
+        client.rpush("u1", b"\xff")
+        client.rpush("u2", "a", b"\xff")
+        client.rpush("u3", "a")
         url = f"redis://127.0.0.1:{shared_redis()}"
         table = users_of({"redis": {"url": url, "key": "users"}})
         with pytest.raises(

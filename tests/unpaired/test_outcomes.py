@@ -36,7 +36,8 @@ def test_the_difference_and_its_interval_are_those_of_a_regression_on_the_arm_an
     rng = np.random.default_rng(2)
     taste = rng.lognormal(size=3000)
     is_candidate = np.arange(3000) >= 1000
-    now = rng.poisson(3 * taste) * np.where(is_candidate, 0.9, 1.0)
+    now = rng.poisson(3 * taste).astype(float)
+    now[is_candidate] *= 0.9
     before = rng.poisson(2 * taste).astype(float)
     design = np.column_stack((np.ones(3000), is_candidate, before))
     _, effect, theta = np.linalg.lstsq(design, now, rcond=None)[0]

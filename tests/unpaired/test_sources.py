@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -215,7 +216,8 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     rows = log_rows()
     source = write_log(kind, tmp_path, rows)
     (watched,) = open_wiring(settings_of(source)).watched.values()
-    assigned = watched.arms.unpaired.assigned
+    arms: Any = watched.arms
+    assigned = arms.unpaired.assigned
     read = assigned.assigned
 
     def read_before_a_late_row(slot):
@@ -226,7 +228,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
 
     monkeypatch.setattr(type(assigned), "assigned", lambda _, slot: read_before_a_late_row(slot))
     watch = Stopwatch(StillClock())
-    found = measure_slot(watched.comparison, watched.arms, SLOT, NOTHING, watch).run
+    found: Any = measure_slot(watched.comparison, arms, SLOT, NOTHING, watch).run
 
     assert found.coverage.all.asked == 90
     assert sum(each.served for each in found.unpaired.users.values()) == 90

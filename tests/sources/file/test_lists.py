@@ -1,7 +1,6 @@
 """What a file, or several files together, may hold, and what becomes of the odd parts."""
 
 import gzip
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ def parquet(path, **columns):
 
 
 WIDE = {"user": "user", "items": "items", "max_unreadable": 1}
-LONG: dict[str, Any] = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
+LONG = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
 
 
 def wide(path, *users, k=10, **more):

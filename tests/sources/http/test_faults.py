@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -59,7 +60,7 @@ def test_every_behaviour_of_the_server_has_an_expectation_here():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_fails_only_its_user(fault, recommender):
     recommender.behaviour["bad"] = fault
-    options = {"timeout": "20s"}
+    options: Any = {"timeout": "20s"}
     if fault in {"slow", "trickle"}:
         options = {"timeout": "1s", "retries": 0}
 
