@@ -60,20 +60,6 @@ def test_no_pairs_give_no_scores():
     assert {scores.shape for scores in found.values()} == {(0,)}
 
 
-def test_padding_plays_no_part():
-    rng = np.random.default_rng(7)
-    lengths = [(a, b, items) for a in range(11) for b in range(11) for items in (10, 13)]
-    pairs = [
-        (rng.permutation(items)[:a].tolist(), rng.permutation(items)[:b].tolist())
-        for a, b, items in lengths
-    ]
-    whole = score_all(known_pairs.batch(pairs), EVERY)
-
-    for k in (11, 70):
-        for name, found in score_all(known_pairs.batch(pairs, k), EVERY).items():
-            np.testing.assert_allclose(found, whole[name], rtol=0, atol=1e-12, err_msg=name)
-
-
 def test_a_value_that_is_declared_to_vary_does_so_with_the_length():
     tops = [list(range(length)) for length in (2, 3, 10)]
     batch = known_pairs.batch(

@@ -70,8 +70,7 @@ class AlertmanagerServer:
 
     def _get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=5) as answer:
-            body = answer.read()
-        return body
+            return answer.read()
 
 
 @pytest.fixture

@@ -121,7 +121,6 @@ def test_scores_are_selected_by_jmespath(recommender):
 @pytest.mark.parametrize(
     ("columns", "item", "odd"),
     [
-        (WIDE, [1], ["1"]),
         (WIDE, [1], [True]),
         (WIDE, [1], 1.0),
         (WIDE, [1], "[1]"),

@@ -95,7 +95,6 @@ def test_answers_are_matched_to_their_users(batch, answer, options):
         (LISTS | {"u0": None}, {}, {"malformed": 1}, "found null"),
         ([1, 2], {"user": "length(who)"}, {"malformed": 10}, "expression"),
     ],
-    ids=["half of it", "half of it, named", "twice", "one list that is none", "no objects"],
 )
 def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
     answer, options, failures, told
