@@ -1,4 +1,4 @@
-"""Faults of every kind of source in which other programs quote a user's id: how the source is asked, and what is said of it."""
+"""Faults of every kind of source in which other programs quote a user's id: the options of the source, and the message."""
 
 import base64
 import gzip
@@ -34,7 +34,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``told``: pattern of the cause that was planted. ``users``: the source of users, if that has the fault."""
+    """``told`` is a pattern of the planted cause. ``users`` is the source of users, if that has the fault."""
 
     name: str
     candidate: Given
@@ -47,7 +47,7 @@ def filled(text, user=USER):
 
 
 def content_of(planted):
-    """What a file holds."""
+    """The content of a file."""
     text = filled(planted.get("text", "")) + "".join(
         filled(planted.get("each", ""), user) for user in USERS
     )

@@ -1,4 +1,4 @@
-"""A configuration with a canary in every place where a secret can stand, and a hostile world that has heard them all."""
+"""A configuration with a canary in every place of a secret, and hostile servers that have received all of them."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ from service.lists_world import APART, SIMILAR, write_lists
 Way = Literal["direct", "file", "environment"]
 SINGER = "singer"
 LOOKER = ("kim", canary("webpassword"))
-"""Who may look at the pages."""
+"""The login of a user who may see the pages."""
 FAULTS = (
     "refuse",
     "fail",
@@ -41,7 +41,7 @@ FAULTS = (
     "nowhere",
     "closed",
 )
-"""How a place answers that is not good: the last four by never hearing of the request."""
+"""The behaviours of bad servers. The last four never receive the request."""
 UNHEARD = FAULTS[-4:]
 
 
@@ -52,7 +52,7 @@ def all_of(request):
 
 
 def reply_to(request):
-    """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
+    """Answer by the first part of the path. A fault repeats the request in all parts of the answer."""
     behaviour = request.path.split("/")[1]
     told, line = all_of(request)[:4000], request.path
     coded = [
@@ -91,7 +91,7 @@ def _welcome(request):
 
 @dataclass
 class World:
-    """Servers that listen; ``environ`` holds the secrets that do not stand in a configuration itself."""
+    """Servers that listen. ``environ`` has the secrets that are not in the configuration itself."""
 
     folder: Path
     hook: Collector
@@ -128,13 +128,13 @@ class World:
         return {f"{key}_file": name}
 
     def listen(self, request):
-        """Remember whose secrets a request held, and answer it."""
+        """Remember which secrets a request contained, and answer it."""
         if request.path.startswith("/"):  # not the greeting of TLS
             self.heard.append((request.path, owners_in(all_of(request))))
         return reply_to(request)
 
     def place(self, behaviour):
-        """Where somebody answers so, or nobody."""
+        """The address of a server with this behaviour, or of no server."""
         return {
             "plain": f"{self.hook.url.replace('http', 'https')}/plain",
             "untrusted": f"{self.secure.url}/untrusted",
@@ -184,7 +184,7 @@ class World:
 
 
 class Names(dict[str, str]):
-    """What stands for each $name in world.yaml."""
+    """The value of each $name in world.yaml."""
 
     def __init__(self, world, **given):
         super().__init__(
@@ -264,7 +264,7 @@ def _refuse_mail(server):
 
 @contextmanager
 def hostile_world(folder, certificate):
-    """Everybody who is told or asked, most of them hostile."""
+    """All servers that get requests or messages. Most of them are hostile."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     with ExitStack() as opened:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared; users le
 
 
 class Foreign:
-    """A table of some other library: it has columns and speaks the protocol, and is nothing else."""
+    """A table of another library, which has only columns and the protocol."""
 
     columns = ("user", "items")
 
@@ -147,7 +147,7 @@ def test_columns_may_have_other_names():
 
 
 @pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
-def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(
+def test_many_users_in_chunks_with_all_side_information_have_the_scores_of_each_single_user(
     k, cells, monkeypatch
 ):
     monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)

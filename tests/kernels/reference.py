@@ -54,7 +54,7 @@ def unscaled_tau(a, b):
 
 
 def places(universe, a, b):
-    """Where each member stands in either list, absent members behind it."""
+    """The place of each member in both lists. An absent member is behind the list."""
     return [
         [ranking.index(member) if member in ranking else len(ranking) for member in universe]
         for ranking in (a, b)

@@ -246,7 +246,7 @@ def test_the_largest_group_is_that_of_the_most_common_list(rows):
     assert [number >= 0 for number in numbers] == [counts[tuple(row)] > 1 for row in rows]
 
 
-def test_lists_are_told_apart_by_order_and_length_and_many_random_ones_by_their_hash():
+def test_lists_differ_by_order_and_length_and_many_random_lists_by_their_hash():
     many = np.random.default_rng(1).integers(0, 12, (20_000, 4), dtype=np.int32)
     counts = Counter(map(tuple, many.tolist()))
     assert largest_group(number_repeated(many)) == max(counts.values())

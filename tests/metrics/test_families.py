@@ -1,4 +1,4 @@
-"""What the families of metrics declare beside what the registry checks, and that `score_all` aligns once a block."""
+"""Declarations of the families of metrics, and `score_all`."""
 
 import math
 import pkgutil
@@ -54,7 +54,7 @@ topk_footrule              disjoint  110
 
 
 @pytest.mark.parametrize(("name", "farthest", "most"), cells(MOST))
-def test_bounds_of_top_tens_are_told_and_reached(name, farthest, most):
+def test_bounds_of_ten_items_are_reached(name, farthest, most):
     metric = parse(name)
     assert metric.bounds(10) == (0.0, float(most))
     assert known_pairs.scores(metric, [(TEN, FARTHEST[farthest])])[0] == float(most)
@@ -196,7 +196,7 @@ METRICS = [
 ]
 
 
-def test_scores_come_by_canonical_name_in_the_order_asked_for():
+def test_scores_have_canonical_names_in_the_requested_order():
     found = score_all(
         reference.batch(PAIRS), [parse("rbo(p=0.80)@2"), parse("overlap"), parse("rbo(p=0.8)@2")]
     )
@@ -205,7 +205,7 @@ def test_scores_come_by_canonical_name_in_the_order_asked_for():
     assert all(scores.dtype == np.float64 and scores.shape == (14,) for scores in found.values())
 
 
-def test_a_pair_alone_scores_the_same_bits_as_among_others():
+def test_a_single_pair_has_the_same_bits_as_among_other_pairs():
     rng = np.random.default_rng(5)
     rows = rng.random((20, 90)).argsort(axis=1)[:, :60].tolist()
     pairs, every = (

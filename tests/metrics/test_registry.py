@@ -1,4 +1,4 @@
-"""Every registered metric by name keeps what it declares and what every measure must keep, where published packages err too."""
+"""Every registered metric has the properties that it declares, and those of all metrics. Names are parsed."""
 
 import re
 from dataclasses import replace
@@ -87,7 +87,7 @@ def test_an_asymmetric_metric_is_not_symmetric_by_accident():
     assert differs >= {str(metric) for metric in DEFAULT if not metric.is_symmetric}
 
 
-def test_what_stands_below_the_depth_plays_no_part():
+def test_items_below_the_depth_have_no_effect():
     cut, rng = 3, np.random.default_rng(8)
     rankings = [
         [*rng.permutation(13)[:cut].tolist(), *(20 + rng.permutation(6)).tolist()]
@@ -111,7 +111,7 @@ def test_what_stands_below_the_depth_plays_no_part():
         )
 
 
-def test_a_metric_that_is_not_told_what_it_needs_says_so():
+def test_a_metric_without_the_data_that_it_needs_says_so():
     for metric in DEFAULT:
         if metric.need is not None:
             with pytest.raises(MetricError, match=f"needs {metric.need}"):

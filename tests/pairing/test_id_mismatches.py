@@ -101,7 +101,7 @@ def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, count, arm)
     assert found.common == found.compared == count
 
 
-def test_an_item_that_stands_twice_by_accident_is_no_padding():
+def test_an_item_that_occurs_twice_by_accident_is_no_padding():
     assert look((lists([5, 6, 6]), lists([5, 6, 7]))) == ()
     assert look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4) == ()
 

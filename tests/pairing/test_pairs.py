@@ -54,7 +54,7 @@ def test_lists_are_cut_to_k_before_duplicates_are_dropped():
     assert found.coverage.all.users_by_reason == {(B, "short"): 1, (B, "duplicated"): 1}
 
 
-def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
+def test_each_user_that_cannot_be_compared_is_counted_by_arm_and_reason():
     candidate = pull("a:1 b:", dict.fromkeys("cz", CoverageReason.TIMEOUT))
     users = panel(*"abcde", left=[0, 1], right=[2, 3, 4])
     found = pair_users(users, pull("a:1 b:1 c:1 d:"), candidate, k=1)
@@ -93,7 +93,7 @@ def assert_places(found, baseline, candidate):
     np.testing.assert_array_equal(found.candidate, candidate)
 
 
-def test_scores_stand_at_the_places_of_their_items_in_the_panels_order():
+def test_scores_are_at_the_places_of_their_items_in_the_order_of_the_panel():
     baseline = scored("b:12 a:3", 0.9, 0.8, 0.7)
     candidate = scored("a:34 b:21", 5.0, 4.0, 1.0, NAN)
 
@@ -110,7 +110,7 @@ def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all
         assert len(score_all(batch, [parse("rbo_w")])["rbo_w(p=0.9)"]) == 0
 
 
-def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text():
+def test_tied_neighbours_are_in_the_order_of_their_ids_as_text():
     baseline = scored({"a": [7, 9, 10, 100, 1]}, 3.0, 2.0, 2.0, 2.0, 1.0)
     candidate = scored({"a": ["x", "b", "9", "10"]}, 1.0, 1.0, 0.5, 0.5)
 

@@ -65,7 +65,7 @@ class AlertmanagerServer:
             self._process = None
 
     def alerts(self):
-        """What it holds now, resolved ones left out by itself."""
+        """Its alerts, without resolved ones."""
         return json.loads(self._get("/api/v2/alerts"))
 
     def _get(self, path):

@@ -53,7 +53,7 @@ class Browser:
         return answer["result"]
 
     def await_event(self, method):
-        """Until it was told since the events were last cleared."""
+        """Wait for this event, if it has not come since the events were cleared."""
         while not any(each["method"] == method for each in self.events):
             self.events.append(self._read())
 

@@ -1,4 +1,4 @@
-"""PagerDuty's Events API v2 on loopback: it takes what the documentation allows, and complains of everything else.
+"""PagerDuty's Events API v2 on loopback: it accepts what the documentation allows, and complains about everything else.
 
 https://developer.pagerduty.com/docs/events-api-v2-overview and the OpenAPI description in PagerDuty/api-schema.
 """
@@ -22,9 +22,9 @@ _ACTIONS = {"trigger": "triggered", "acknowledge": "acknowledged", "resolve": "r
 
 @dataclass(slots=True)
 class FakePagerDuty:
-    """``alerts``: where each key stands.
+    """``alerts`` has the state of each key.
 
-    ``events``: what was taken, in order; ``complaints``: what should not have come.
+    ``events`` are the accepted events in order. ``complaints`` are errors in requests.
     """
 
     collector: Collector

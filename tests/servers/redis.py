@@ -36,7 +36,7 @@ def shared_redis():
 
 
 def emptied_redis():
-    """A client of the shared one, which holds nothing now."""
+    """A client of the shared server, which is now empty."""
     client = redis.Redis(port=shared_redis(), protocol=2)
     client.flushall()
     return client

@@ -1,4 +1,4 @@
-"""A Slack incoming webhook on loopback: it takes what the documentation allows, and complains of everything else.
+"""A Slack incoming webhook on loopback: it accepts what the documentation allows, and complains about everything else.
 
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../reference/block-kit/blocks
 """
@@ -20,7 +20,7 @@ _MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml
 
 @dataclass(slots=True)
 class FakeSlack:
-    """``posts``: what was taken; ``complaints``: what should not have come."""
+    """``posts`` are the accepted messages. ``complaints`` are errors in requests."""
 
     collector: Collector
     posts: list[dict[str, Any]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What may go wrong with each kind of source, behind real servers, and what is said, which ``make faults`` prints."""
+"""Faults of each kind of source, with real servers, and their messages. ``make faults`` prints them."""
 
 import gzip
 import json
@@ -203,7 +203,7 @@ def write_config(folder, cells, baseline, hook):
 
 
 @pytest.mark.early(20)
-def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(
+def test_a_fault_is_reported_with_its_cause_in_time_and_in_little_memory(
     postgres_url, recommender, tmp_path
 ):
     with ExitStack() as running:

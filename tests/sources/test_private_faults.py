@@ -1,4 +1,4 @@
-"""Faults in which other programs quote users' ids, with `privacy: users: hmac`: no output holds one, and each names its cause.
+"""Faults in which other programs quote users' ids. With `privacy: users: hmac`, no output has an id, and each names its cause.
 
 `make faults` prints them as a table.
 """
@@ -53,7 +53,7 @@ def receive(request):
 
 
 def play(config, name, environ):
-    """Every comparison is run, told to receivers, checked, exported, and looked at on the daemon's pages; one is shown."""
+    """Run, notify, check and export every comparison, show one, and open the daemon's pages."""
     textfile = config.with_name("rankwatch.prom")
     for command in (
         f"run-once --textfile {textfile}",

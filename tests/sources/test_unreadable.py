@@ -1,4 +1,4 @@
-"""What cannot be read: every row is used exactly or counted with a reason, and too many such rows fail the source."""
+"""Unreadable rows: every row is used or counted with a reason, and too many unreadable rows fail the source."""
 
 import re
 from collections import Counter
@@ -107,7 +107,7 @@ def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the
 
 
 @every_form
-def test_times_are_read_in_the_unit_that_their_size_tells(write, tmp_path):
+def test_the_unit_of_a_time_follows_from_its_size(write, tmp_path):
     moments = {"u": AT, "late": SLOT + timedelta(minutes=1)}
     rows: list[Row] = [
         {"who": f"{name}{unit}", "what": [1], "at": int(at.timestamp()) * 10**unit}
@@ -334,7 +334,7 @@ JSONL = {
 
 
 @pytest.mark.parametrize("content", [*CSV, *JSONL])
-def test_a_fault_of_a_text_file_is_told_with_its_line(content, tmp_path):
+def test_an_error_in_a_text_file_is_reported_with_its_line(content, tmp_path):
     path = tmp_path / ("lists.csv" if content in CSV else "lists.jsonl")
     path.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""Who may be asked: users and segments from files and databases, or everybody the baseline has."""
+"""Users and segments from files, databases and HTTP, or all users of the baseline."""
 
 import re
 from contextlib import closing
@@ -116,14 +116,14 @@ NO_USERS = parsed(r"""
 
 
 @pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
-def test_an_answer_that_holds_no_users_is_told(status, answer, options, told):
+def test_an_answer_without_users_is_reported(status, answer, options, told):
     answer = answer * 100 if "max_bytes" in options else answer
     with answering(lambda *_: (status, answer)) as server, pytest.raises(SourceError) as caught:
         users_of({"http": {"url": server.url, "timeout": "60s", **options}})
     assert re.search(told, caught.value.shown)
 
 
-def test_files_of_users_are_read_anew_once_they_changed(tmp_path):
+def test_files_of_users_are_read_again_after_they_changed(tmp_path):
     file = tmp_path / "users.csv"
     file.write_text("id,country\n007,NA\n8,\n")
     source = FileUsers(FileUsersOptions(path=str(file), user="id"))

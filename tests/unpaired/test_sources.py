@@ -1,4 +1,4 @@
-"""Logs of A/B tests, whatever they are written in: who is in which arm, and which lists are compared."""
+"""Logs of A/B tests in all formats: the users of each arm, and the lists that are compared."""
 
 import json
 from datetime import timedelta

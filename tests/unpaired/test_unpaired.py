@@ -249,7 +249,7 @@ def test_arms_differ_by_items_and_by_missing_lists_but_not_by_chance():
     assert differ(missing, is_candidate, hashes)
 
 
-def test_one_arm_alone_is_not_compared():
+def test_a_single_arm_is_not_compared():
     codes = np.zeros((3, 2), dtype=np.int32)
     assert compare_before(codes, np.zeros(3, dtype=bool), hashes_of(3, 1)) is None
 

@@ -94,7 +94,7 @@ def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path, k
             assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(options, arm))) == lists
 
 
-def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path):
+def test_users_of_one_arm_are_missing_in_the_other_arm_whether_pulled_or_joined(tmp_path):
     log = write_log(tmp_path, form="long")
     baseline, candidate = (FileSourceOptions(**of_arm(log, arm)) for arm in "ab")
     arms = arms_of(baseline, candidate, FILE.all_users(baseline))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""How a source over HTTP says who asks: hashes, AWS's signature, certificates, tokens of OAuth 2."""
+"""Authentication of a source over HTTP: hashes, AWS's signature, certificates, tokens of OAuth 2."""
 
 import hashlib
 import hmac
@@ -44,7 +44,7 @@ def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monk
     assert asked.headers["x-signature"] == hmac.new(b"s3cret", signed, "sha256").hexdigest()
 
 
-def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it():
+def test_recombees_signature_is_last_in_the_query_and_covers_everything_before_it():
     options = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
     _, asked = asked_with("", auth={"hmac": {"secret": "private"}}, **options)
 
@@ -88,7 +88,7 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
 
 
 @pytest.mark.integration
-def test_certificates_are_verified_and_shown_and_trusted_by_who_names_them_alone(
+def test_certificates_are_verified_and_used_only_by_the_sources_that_name_them(
     authority, server_pair, client_pair
 ):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
@@ -109,7 +109,7 @@ USERS = tuple(f"u{number}" for number in range(50))
 
 
 class TokenServer:
-    """Hands out tokens t1, t2, ..., and answers those who come with the newest."""
+    """Issues the tokens t1, t2, ..., and answers requests with the newest one."""
 
     def __init__(self, status=200, **answer):
         self.seen, self.tokens, self.good = list[Request](), 0, ""
@@ -124,9 +124,9 @@ class TokenServer:
         return self._status, {"access_token": f"t{self.tokens}", **self._answer}
 
     def pulls(self, *pulls, forget=False):
-        """One after the other, one request at a time.
+        """Pulls one after the other, with one request at a time.
 
-        ``forget``: before the second its tokens are good no more.
+        With ``forget``, all tokens are invalid before the second pull.
         """
         made = []
         client = {"client_id": "me", "client_secret": "canary:%", "scope": "recs.read"}
@@ -174,7 +174,7 @@ def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request()
 
 
 @pytest.mark.parametrize(("status", "token"), [(403, "t"), (200, "line\r\nbreak")])
-def test_where_no_token_is_to_be_had_the_reason_is_told_and_its_server_is_spared(
+def test_without_a_token_the_reason_is_reported_and_its_server_gets_one_request(
     status, token, monkeypatch
 ):
     monkeypatch.setattr(authentication, "_FAILED_S", 3600.0)

@@ -1,4 +1,4 @@
-"""Many users a request: how they are asked for, how answers are matched to them, and what becomes of broken ones."""
+"""Many users in one request: the request, how answers are matched to users, and broken answers."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
     assert as_lists(pull) == by_user("ab")
 
 
-def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
+def test_users_in_an_address_are_percent_encoded_and_separated_by_commas():
     answer = 200, {"a,b": [1], "é/": [2]}
     pull, (asked,) = ask(lambda *_: answer, "a,b", "é/", path="/recs?of={users}&n={k}", batch=10)
     assert asked.path == "/recs?of=a%2Cb,%C3%A9%2F&n=10"
@@ -96,7 +96,7 @@ def test_answers_are_matched_to_their_users(batch, answer, options):
         ([1, 2], {"user": "length(who)"}, {"malformed": 10}, "expression"),
     ],
 )
-def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
+def test_a_broken_part_of_an_answer_fails_only_its_users_and_is_reported(
     answer, options, failures, told
 ):
     pull = pull_from(lambda *_: (200, answer), **BATCHED, **options)
@@ -110,7 +110,7 @@ def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
     "too_much",
     [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))],
 )
-def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
+def test_a_batch_that_is_too_large_is_halved_and_requested_again(too_much):
     sizes = []
 
     def respond(_, body):
@@ -123,7 +123,7 @@ def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
     assert sizes == [10, 5, 2, 2, 2, 2, 2]
 
 
-def test_where_one_user_is_too_much_that_is_the_reason():
+def test_the_status_is_the_reason_if_even_one_user_is_too_much():
     pull = pull_from(lambda *_: (413, {}), **BATCHED)
     assert pull.failures == dict.fromkeys(USERS, CoverageReason.HTTP_ERROR)
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]

@@ -1,4 +1,4 @@
-"""Who was slow where a pull's deadline passed: the source, or rankwatch and its machine."""
+"""What was too slow if the deadline of a pull passes: the source, or rankwatch and its machine."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from monitor.sources.http.pace import PullPace
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Both clocks of a pull, which stand still at what a test sets."""
+    """Both clocks of a pull. They have the times that a test sets."""
     now = SimpleNamespace(wall=100.0, worked=0.0, waited=0.0)
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now.wall))
     monkeypatch.setattr(pace, "_processor_s", lambda: (now.worked, now.waited))

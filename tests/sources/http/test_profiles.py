@@ -1,6 +1,6 @@
-"""Profiles: each asks, and reads what is answered, as the documentation of its API says.
+"""Each profile sends requests, and reads answers, as the documentation of its API says.
 
-Profiles/ has what was recorded.
+The folder ``profiles`` has recorded requests and answers.
 """
 
 import json
@@ -63,7 +63,7 @@ def test_a_profile_asks_and_reads_as_recorded(name):
 @pytest.mark.parametrize(
     "name", sorted({each["profile"]: name for name, each in RECORDED.items()}.values())
 )
-def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name):
+def test_an_answer_with_another_structure_is_malformed_and_its_structure_is_reported(name):
     with answering(lambda *_: (200, {"detail": "moved", "hint": {}})) as server:
         pull = pull_of(*RECORDED[name]["users"], http=given(name, server.url))
 
@@ -88,7 +88,7 @@ def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up()
         assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
 
 
-def test_a_key_that_is_no_whole_number_is_not_asked_for_where_one_is_needed():
+def test_a_key_that_is_no_integer_is_not_requested_if_an_integer_is_needed():
     with answering(lambda *_: (200, RECORDED["qdrant"]["answer"])) as server:
         pull = pull_of("42", "ann", k=2, http=given("qdrant", server.url))
 
@@ -105,7 +105,7 @@ OVER_IT = (
 )
 
 
-def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(
+def test_a_custom_profile_is_found_next_to_the_configuration_and_options_override_it(
     tmp_path,
 ):
     (tmp_path / "own.yaml").write_text(OWN)

@@ -1,4 +1,4 @@
-"""How users are asked over HTTP: addresses, bodies, headers, certificates, selection of items; traces of caches."""
+"""Requests over HTTP: addresses, bodies, headers, certificates, selection of items, and signs of caches."""
 
 import socket
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_placeholders_are_filled_in_and_percent_encoded(recommender):
     )
 
 
-def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
+def test_a_key_that_changes_the_path_is_never_requested(recommender):
     pull = recommender.pull(".", "..")
 
     assert pull.failures == dict.fromkeys((".", ".."), CoverageReason.MALFORMED)
@@ -47,9 +47,7 @@ def test_headers_and_token_are_sent(recommender, tmp_path):
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "metadata.google.internal"])
-def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(
-    host, monkeypatch
-):
+def test_metadata_services_of_clouds_get_no_requests_under_any_name(host, monkeypatch):
     resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
@@ -63,7 +61,7 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
         assert told.rstrip(")").endswith("is link-local or a cloud's metadata service")
 
 
-def test_link_local_addresses_are_asked_where_the_source_allows_them(recommender, monkeypatch):
+def test_link_local_addresses_are_requested_if_the_source_allows_them(recommender, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
     refused, allowed = (recommender.pull("u", allow_link_local=each) for each in (False, True))
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
@@ -79,7 +77,7 @@ SHAPES = parsed("""
 
 
 @pytest.mark.parametrize(("answer", "shape"), SHAPES)
-def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
+def test_an_answer_without_items_at_the_path_is_reported_with_its_structure(
     answer, shape, recommender
 ):
     recommender.lists |= {"bad": answer, "good": {"items": [1]}}
@@ -90,7 +88,7 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     assert pull.notes == {CoverageReason.MALFORMED: said}
 
 
-def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender):
+def test_the_note_doubts_the_expression_if_it_finds_nothing_in_all_answers(recommender):
     recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
     items = "recs[*].item"
 
@@ -102,7 +100,7 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
     assert not recommender.pull("a", "b", "c", items=items).notes
 
 
-def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
+def test_the_note_doubts_the_address_if_no_user_is_found(recommender):
     recommender.otherwise = "missing"
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
 
@@ -114,7 +112,7 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
     assert somebody == {CoverageReason.MISSING: note}
 
 
-def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
+def test_an_answer_about_another_user_is_a_wrong_user(recommender):
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
     pull = recommender.pull("a", "b", "7", k=1, items="items", user="user")
 
@@ -141,7 +139,7 @@ def test_no_secret_is_noted(recommender):
 
 
 def traced(*answers):
-    """Ages, -1 for no cache, and ids of these answers; a sign of a cache."""
+    """The ages of these answers, which are -1 without a cache, their ids, and the sign of a cache."""
     found = TraceCollector()
     for number, headers in enumerate(answers):
         found.add([str(number)], CIMultiDict(headers))
@@ -181,7 +179,7 @@ SIGNS = """
 
 
 @pytest.mark.parametrize("line", SIGNS.strip().splitlines())
-def test_an_answer_from_a_cache_is_known_by_what_the_cache_says(line):
+def test_an_answer_from_a_cache_is_recognized_by_its_headers(line):
     header, sign = map(str.strip, line.split("->"))
     name, value = header.split(": ")
     assert traced({name: value})[::2] == ([17 if sign == "Age: 17" else 0 if sign else -1], sign)
@@ -195,7 +193,7 @@ def test_answers_with_one_id_share_a_number():
     assert np.isnan(none)
 
 
-def test_a_pull_tells_when_each_list_came_and_what_the_user_says_to_caches_stays(recommender):
+def test_a_pull_stores_when_each_list_came_and_keeps_the_configured_cache_control(recommender):
     recommender.behaviour["b"] = "missing"
     source = source_of(http={"url": recommender.url, "headers": {"cache-control": "max-age=0"}})
     pull = source.pull(replace(request("a", "b", "c"), is_uncached=True))

@@ -165,7 +165,7 @@ def test_a_full_text_table_of_sqlite_is_read(database):
     assert as_lists(pull_of("u1", sql=options)) == {"u1": ["1"]}
 
 
-def test_a_missing_file_is_told_and_not_made(tmp_path):
+def test_a_missing_file_is_reported_and_not_created(tmp_path):
     with pytest.raises(
         SourceError, match=r"database file .*none\.db does not exist: check url"
     ) as caught:
@@ -174,7 +174,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path):
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
+def test_a_locked_database_is_reported_and_may_be_free_later(database, monkeypatch):
     monkeypatch.setattr("monitor.sources.sql.database._LONGEST_CONNECT_S", 0.2)
     file = database.removeprefix("sqlite:///")
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
