@@ -94,7 +94,7 @@ def test_only_users_whose_answers_are_damaged_or_too_old_are_requested_again(
 def test_nothing_is_kept_on_a_full_disk_and_the_reason_is_known(tmp_path):
     with small_disk(tmp_path / "small", "8k") as disk:
         (disk / "other").write_bytes(b"x" * 8192)
-        assert fill(disk).trouble == f"{disk}: No space left on device"
+        assert fill(disk).write_error == f"{disk}: No space left on device"
         assert recall(disk) == set(USERS)
 
 
