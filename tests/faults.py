@@ -1,11 +1,9 @@
-"""Kinds of fault, planted in lists made up here: what happened is known, so what is reported can be judged.
+"""Kinds of fault, planted in made-up lists. What happened is known, so tests can judge what is reported.
 
-A shop has two models of one taste, trained anew every day. `Fault.lists` is what an arm serves on a day, the fault in it.
+A shop has two models of the same taste. Both are trained every day. `Fault.lists` are the lists that an arm serves on a
+day, with the fault in them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -16,11 +14,9 @@ import pyarrow.parquet as pq
 
 from monitor.model.rankings import ALL, Arm
 
-Ranking = list[int]
-
 
 class Kind(StrEnum):
-    """What may go wrong with lists."""
+    """The kinds of fault in lists."""
 
     SHARED_LIST = "one shared list"
     REORDERED = "reordering only"
@@ -59,41 +55,27 @@ _SHARES = {
     Kind.LOST_FILTER: (0.15, 0.4),
     Kind.SHIFTED: (0.5, 1.0),
 }
-"""From how many to how many of the users a drawn fault concerns.
+"""The smallest and the largest share of users that a drawn fault affects.
 
-The kinds that are not here concern all of theirs.
+A fault of another kind affects all users of its segment.
 """
-_OF_LIST: Mapping[Kind, Callable[[Ranking, np.random.Generator, Shop], Ranking]] = {
-    Kind.SHARED_LIST: lambda _, __, shop: list(range(shop.k)),
-    Kind.SLOW_LOSS: lambda _, __, shop: list(range(shop.k)),
-    Kind.REORDERED: lambda found, _, __: found[::-1],
-    Kind.TOP_SHUFFLED: lambda found, rng, _: [
-        *np.roll(found[:3], rng.integers(1, 3)).tolist(),
-        *found[3:],
-    ],
-    Kind.TRUNCATED: lambda found, _, __: found[: len(found) // 2],
-    Kind.NOISE: lambda found, rng, shop: rng.permutation(shop.items)[: len(found)].tolist(),
-    Kind.MISSING: lambda _, __, ___: [],
-    Kind.BOOSTED: lambda found, _, shop: [shop.items, *found[:-1]],
-    Kind.LOST_FILTER: lambda found, _, shop: [shop.items, shop.items + 1, *found[:-2]],
-}
-"""What becomes of one list."""
 LOST_A_DAY = 0.005
 COUNTRIES = {"UK": 0.6, "FR": 0.25, "DE": 0.15}
 ACTIVITIES = {"q1": 0.3, "q2": 0.25, "q3": 0.25, "new": 0.2}
 CATEGORIES = 10
-_POORER = 3.0  # error of a broken model, against its usual one
+_POORER = 3.0  # the error of a broken model, relative to its usual error
 _ON_THE_BASELINE = 0.3
+_OF_BOTH_ARMS = {Kind.COPIED, Kind.NEARLY_COPIED, Kind.INTERLEAVED}
+_REMOVES_ITEMS = {Kind.ITEMS_GONE, Kind.CATEGORY_GONE, Kind.ITEM_GONE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """Users, items and the two models' lists by day: the same for the same ``seed``.
+    """Users, items and the lists of two models by day. Shops with the same ``seed`` are equal.
 
-    Item 0 is the most popular.
-
-    An item's category is its number modulo `CATEGORIES`. ``error``: of both models, by which lists
-    change from day to day."""
+    Item 0 is the most popular item. An item's category is its number modulo `CATEGORIES`. Both models have the same
+    ``error``, by which lists change from day to day.
+    """
 
     seed: int = 0
     users: int = 1000
@@ -103,12 +85,12 @@ class Shop:
 
     @property
     def names(self):
-        """The users, in the order of all that is held by user."""
+        """The users, in the order of all values by user."""
         return [f"u{number:05}" for number in range(self.users)]
 
     @property
     def values(self):
-        """The users' values by dimension; they never change."""
+        """The users' values by dimension. They never change."""
         rng = np.random.default_rng((self.seed, 1))
         shares = {"country": COUNTRIES, "activity": ACTIVITIES}
         return {
@@ -118,28 +100,25 @@ class Shop:
 
     def members(self, segment):
         """Rows of the segment's users."""
+        if segment == ALL:
+            return np.arange(self.users)
         dimension, _, value = segment.partition("=")
-        return (
-            np.arange(self.users)
-            if segment == ALL
-            else np.flatnonzero(self.values[dimension] == value)
-        )
+        return np.flatnonzero(self.values[dimension] == value)
 
     @lru_cache(maxsize=64)  # noqa: B019 - shops are few
     def rank(self, arm, day, *, error=None, without=()):
-        """Every user's list as the arm's model of that day has it, by this error.
+        """Every user's list by the arm's model of that day.
 
-        ``without`` are items that it lacks.
+        ``error`` replaces the usual error. The model does not know the items ``without``.
         """
         error = self.error if error is None else error
         rng = np.random.default_rng((self.seed, 2, day, arm is Arm.CANDIDATE))
-        # Some trainings are better than others, so that the mean moves from day to day.
+        # Some trainings are better than others, so the mean moves from day to day.
         scores = _taste(self) + error * rng.uniform(0.8, 1.2) * rng.normal(
             size=(self.users, self.items)
         )
         scores[:, list(without)] = -np.inf
-        found: list[Ranking] = np.argsort(-scores, axis=1)[:, : self.k].tolist()
-        return found
+        return np.argsort(-scores, axis=1)[:, : self.k].tolist()
 
 
 @lru_cache(maxsize=4)
@@ -149,25 +128,12 @@ def _taste(shop):
     return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
 
 
-def _take_turns(own: Ranking, other: Ranking) -> Ranking:
-    """The items of both lists in turn, each once."""
-    return list(dict.fromkeys(item for pair in zip(own, other, strict=True) for item in pair))
-
-
-_OF_OTHER: Mapping[Kind, Callable[[Ranking, Ranking], Ranking]] = {
-    Kind.COPIED: lambda _, other: other,
-    Kind.NEARLY_COPIED: lambda _, other: [*other[:4], *other[5:]],
-    Kind.INTERLEAVED: _take_turns,
-}
-"""What becomes of one list, of itself and that of the other arm."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of an arm, or of both, from the day ``begins`` on, until the day ``ends`` if it is healed then.
+    """A fault of one arm or of both arms, from the day ``begins`` on. If it is repaired, it ends on the day ``ends``.
 
-    It concerns ``share`` of the users of ``segment``, the same ones on all its days; of a slow loss `LOST_A_DAY` of them
-    more every day.
+    The fault affects ``share`` of the users of ``segment``, the same users on all days. A slow loss affects `LOST_A_DAY`
+    more of them every day.
     """
 
     kind: Kind
@@ -178,80 +144,95 @@ class Fault:
     share: float = 1.0
     seed: int = 0
 
-    def is_on(self, day):
-        """Whether the lists of that day have it."""
-        return self.begins <= day and (self.ends is None or day < self.ends)
-
     def concerned(self, shop, day):
-        """Rows of the users whose lists it breaks on that day."""
+        """Rows of the users whose lists are broken on that day."""
         members = np.random.default_rng((self.seed, 4)).permutation(shop.members(self.segment))
+        if day < self.begins or (self.ends is not None and day >= self.ends):
+            return members[:0]
         share = LOST_A_DAY * (day - self.begins + 1) if self.kind is Kind.SLOW_LOSS else self.share
-        return (
-            np.sort(members[: round(min(share, 1.0) * len(members))])
-            if self.is_on(day)
-            else members[:0]
-        )
+        return np.sort(members[: round(min(share, 1.0) * len(members))])
 
     def lists(self, shop, arm, day):
-        """What the arm serves on that day, by user; users without a list are left out."""
-        found = shop.rank(arm, day)
-        rows = self.concerned(shop, day) if arm in self.arms else np.empty(0, dtype=np.intp)
-        broken = (
-            dict(zip(rows.tolist(), self._break(shop, arm, day, rows, found), strict=True))
-            if rows.size
-            else {}
-        )
-        served = [broken.get(row, ranking) for row, ranking in enumerate(found)]
+        """The lists that the arm serves on that day, by user. A user without a list is left out."""
+        served = list(shop.rank(arm, day))
+        rows = self.concerned(shop, day).tolist() if arm in self.arms else []
+        if rows:
+            for row, broken in zip(rows, self._break(shop, arm, day, rows, served), strict=True):
+                served[row] = broken
         return {name: ranking for name, ranking in zip(shop.names, served, strict=True) if ranking}
 
     def count_harmed(self, shop, day):
-        """How many users it has broken lists of on that day: where items are gone those who would have had one."""
+        """How many users have a broken list on that day. If items are gone, they are the users who would have had one."""
         rows = self.concerned(shop, day)
-        if self.kind not in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE, Kind.ITEM_GONE}:
+        if self.kind not in _REMOVES_ITEMS:
             return len(rows)
         healthy, broken = shop.rank(self.arms[0], day), self._model(shop, self.arms[0], day)
         return sum(healthy[row] != broken[row] for row in rows.tolist())
 
-    def _break(self, shop, arm, day, rows, found):
-        """The lists of these users, broken; empty ones for users who are to have none."""
-        rng = np.random.default_rng((self.seed, 5, day))
+    def _break(self, shop, arm, day, rows, lists):
+        """The broken lists of these users. A user who gets no list has an empty list."""
         if self.kind is Kind.MIXED_UP:
-            return [found[row] for row in np.roll(rows, 1)]
-        if self.kind in _OF_LIST:
-            return [_OF_LIST[self.kind](found[row], rng, shop) for row in rows]
-        replaced = self._model(shop, arm, day)
-        return [replaced[row] for row in rows]
+            return [lists[row] for row in np.roll(rows, 1)]
+        model = self._model(shop, arm, day)
+        if model is not None:
+            return [model[row] for row in rows]
+        rng = np.random.default_rng((self.seed, 5, day))
+        return [self._break_list(lists[row], rng, shop) for row in rows]
 
-    def _model(self, shop, arm, day):
-        """Lists of the model that the fault puts in the place of that day's."""
-        if self.kind is Kind.STALE:
-            return shop.rank(arm, self.begins - 1)
-        if self.kind in _OF_OTHER:
-            longer = replace(shop, k=shop.k + 1)
-            pairs = zip(longer.rank(arm, day), longer.rank(arm.other, day), strict=True)
-            return [_OF_OTHER[self.kind](*pair)[: shop.k] for pair in pairs]
-        if self.kind is Kind.SHIFTED:
-            return [found[1:] for found in replace(shop, k=shop.k + 1).rank(arm, day)]
-        without = self._items_gone(shop)
-        if without:
-            return shop.rank(arm, day, without=without)
-        return shop.rank(arm, day, error=_POORER * shop.error)
+    def _break_list(self, ranking, rng, shop):  # noqa: PLR0911 - one for each kind
+        match self.kind:
+            case Kind.REORDERED:
+                return ranking[::-1]
+            case Kind.TOP_SHUFFLED:
+                return [*np.roll(ranking[:3], rng.integers(1, 3)).tolist(), *ranking[3:]]
+            case Kind.TRUNCATED:
+                return ranking[: len(ranking) // 2]
+            case Kind.NOISE:
+                return rng.permutation(shop.items)[: len(ranking)].tolist()
+            case Kind.MISSING:
+                return []
+            case Kind.BOOSTED:
+                return [shop.items, *ranking[:-1]]
+            case Kind.LOST_FILTER:
+                return [shop.items, shop.items + 1, *ranking[:-2]]
+        return list(range(shop.k))  # one list for all users
 
-    def _items_gone(self, shop):
-        """The items that the model lacks."""
-        rng = np.random.default_rng((self.seed, 6))
-        if self.kind is Kind.ITEM_GONE:
-            return (0,)
-        if self.kind is Kind.ITEMS_GONE:
-            # Of the better known half, where lists come from.
-            return tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist())
-        if self.kind is Kind.CATEGORY_GONE:
-            return range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES)
-        return ()
+    def _model(self, shop, arm, day):  # noqa: PLR0911 - one for each kind
+        """The lists of the model that replaces that day's model. None if the fault breaks each list on its own."""
+        longer, rng = replace(shop, k=shop.k + 1), np.random.default_rng((self.seed, 6))
+        match self.kind:
+            case Kind.STALE:
+                return shop.rank(arm, self.begins - 1)
+            case Kind.COPIED:
+                return shop.rank(arm.other, day)
+            case Kind.NEARLY_COPIED:
+                return [[*other[:4], *other[5:]] for other in longer.rank(arm.other, day)]
+            case Kind.INTERLEAVED:
+                pairs = zip(longer.rank(arm, day), longer.rank(arm.other, day), strict=True)
+                return [_take_turns(*pair)[: shop.k] for pair in pairs]
+            case Kind.SHIFTED:
+                return [ranking[1:] for ranking in longer.rank(arm, day)]
+            case Kind.ITEM_GONE:
+                return shop.rank(arm, day, without=(0,))
+            case Kind.ITEMS_GONE:
+                # Items of the better known half, which lists contain
+                gone = rng.permutation(shop.items // 2)[: shop.items // 10]
+                return shop.rank(arm, day, without=tuple(gone.tolist()))
+            case Kind.CATEGORY_GONE:
+                first = int(rng.integers(CATEGORIES))
+                return shop.rank(arm, day, without=range(first, shop.items, CATEGORIES))
+            case Kind.ONE_SEGMENT | Kind.ARM_BROKE | Kind.BOTH_BROKE:
+                return shop.rank(arm, day, error=_POORER * shop.error)
+        return None
+
+
+def _take_turns(own, other):
+    """The items of both lists in turn, each once."""
+    return list(dict.fromkeys(item for pair in zip(own, other, strict=True) for item in pair))
 
 
 def draw_fault(kind, seed, *, begins, ends=None):
-    """A fault of the kind, of a random share of the users of a random segment where the kind leaves that open."""
+    """A fault of this kind. Its segment and its share of users are random if the kind allows it."""
     rng = np.random.default_rng((seed, 7))
     segments = [f"country={name}" for name in COUNTRIES] + [
         f"activity={name}" for name in ACTIVITIES
@@ -259,8 +240,8 @@ def draw_fault(kind, seed, *, begins, ends=None):
     is_local = kind is Kind.ONE_SEGMENT or (kind in _SHARES and rng.random() < 0.3)
     low, high = (0.6, 1.0) if is_local and kind in _SHARES else _SHARES.get(kind, (1.0, 1.0))
     arm = Arm.BASELINE if rng.random() < _ON_THE_BASELINE else Arm.CANDIDATE
-    if kind in _OF_OTHER:
-        arm = Arm.CANDIDATE  # nobody can say which of two like lists is whose
+    if kind in _OF_BOTH_ARMS:
+        arm = Arm.CANDIDATE  # of two similar lists, nobody knows which one was copied
     return Fault(
         kind=kind,
         begins=begins,
@@ -273,7 +254,7 @@ def draw_fault(kind, seed, *, begins, ends=None):
 
 
 def draw_shop(seed):
-    """A shop of some size, whose lists have some length and change by some pace."""
+    """A shop with a random size. The length of its lists, and how fast they change, are random too."""
     rng = np.random.default_rng((seed, 8))
     users, items = (int(rng.integers(*bounds)) for bounds in ((400, 1200), (200, 500)))
     return Shop(
@@ -286,5 +267,5 @@ def draw_shop(seed):
 
 
 def write_lists(path, lists):
-    """A Parquet file of an arm's lists: ``user_id``, ``items``."""
+    """Write the lists of an arm as Parquet, with the columns ``user_id`` and ``items``."""
     pq.write_table(pa.table({"user_id": list(lists), "items": list(lists.values())}), path)

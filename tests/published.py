@@ -1,4 +1,4 @@
-"""What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
+"""Complete values that a daemon would publish, for tests of export, web and deploy. Any field can be changed."""
 
 from dataclasses import fields, replace
 from datetime import timedelta
@@ -46,7 +46,6 @@ UNPAIRED = UnpairedResults(
     switched=1,
     log_e=-0.5,
 )
-_HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
 
 
 def run(**changes):
@@ -72,55 +71,44 @@ def run(**changes):
 
 
 def record(slot, *summaries, arm_scores=(), **changes):
-    """A run of this slot, with what it measured."""
+    """A run of this slot with its results."""
     run_of_slot = run(slot=slot, **changes)
     return extend(FinishedRun, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
 
 
 def summary(**changes):
-    measured = {
-        "metric": "rbo(p=0.9)",
-        "n": 188,
-        "n_undefined": 2,
-        "mean": 0.625,
-        "standard_error": 0.015625,
-    }
-    statistics = {"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125}
-    return factories.summary(
-        **{**measured, "statistics": statistics, "histogram": _HISTOGRAM, **changes}
+    base = factories.summary(
+        metric="rbo(p=0.9)",
+        n=188,
+        n_undefined=2,
+        mean=0.625,
+        standard_error=0.015625,
+        statistics={"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125},
+        histogram=Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100)),
     )
+    return replace(base, **changes)
 
 
 def state(**changes):
-    judged = {
-        "state": State.FIRING,
-        "streak": 2,
-        "outcome": Outcome.BREACH,
-        "reason": "mean 0.25 is below 0.35",
-    }
-    return factories.state(
-        **{**judged, "value": 0.25, "users": 188, "dedup_key": "key", "incident": "key", **changes}
+    base = factories.state(
+        state=State.FIRING,
+        streak=2,
+        outcome=Outcome.BREACH,
+        reason="mean 0.25 is below 0.35",
+        value=0.25,
+        users=188,
+        dedup_key="key",
+        incident="key",
     )
+    return replace(base, **changes)
 
 
 def coverage(**changes):
-    base = CoverageRow(
-        segment="all",
-        asked=200,
-        paired=190,
-        users_by_reason={
-            (Arm.CANDIDATE, CoverageReason.MISSING): 10,
-            (Arm.BASELINE, CoverageReason.SHORT): 3,
-        },
-    )
+    missing, short = (Arm.CANDIDATE, CoverageReason.MISSING), (Arm.BASELINE, CoverageReason.SHORT)
+    by_reason = {missing: 10, short: 3}
+    base = CoverageRow(segment="all", asked=200, paired=190, users_by_reason=by_reason)
     row = replace(base, **changes)
-    uk = replace(
-        row,
-        segment="country=UK",
-        asked=50,
-        paired=50,
-        users_by_reason={(Arm.BASELINE, CoverageReason.SHORT): 3},
-    )
+    uk = replace(row, segment="country=UK", asked=50, paired=50, users_by_reason={short: 3})
     return Coverage(rows=(row, uk))
 
 
@@ -202,7 +190,7 @@ def latest(**changes):
 
 
 def named(comparison, status=RunStatus.OK):
-    """A comparison of that name whose newest run ended so."""
+    """A comparison of that name whose newest run has this status."""
     states = (state(comparison=comparison),)
     return latest(comparison=comparison, status=status, states=states)
 
@@ -230,7 +218,7 @@ def filled():
 
 
 def fill(publisher):
-    """The same publisher once it was told of everything."""
+    """The same publisher, after it has published everything."""
     interval = {"home-feed": timedelta(minutes=15)}
     publisher.register(
         ["home-feed"],
@@ -251,22 +239,19 @@ def fill(publisher):
     publisher.show("database_up", 1)
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(deleted_by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
-    for name, value in {
-        "leader": 1,
-        "lease_epoch": 7,
-        "runs_waiting": 4,
-        "certificate_expiry_timestamp_seconds": 2e9,
-    }.items():
-        publisher.show(name, value)
+    publisher.show("leader", 1)
+    publisher.show("lease_epoch", 7)
+    publisher.show("runs_waiting", 4)
+    publisher.show("certificate_expiry_timestamp_seconds", 2e9)
     return publisher
 
 
 WELL = SimpleNamespace(unhealthy=lambda: None, unready=lambda: None)
-"""A daemon that is well."""
+"""The state of a healthy daemon."""
 
 
 def site(**given):
-    """What pages are made from: what is given, and nothing else."""
+    """The data of pages: what is given, and nothing else."""
     status = Status(
         version="1.2.3",
         started_at=SLOT,
@@ -287,14 +272,14 @@ def site(**given):
 
 
 def pages(**given):
-    """The application over what is given, and over nothing else."""
+    """The application that shows what is given, and nothing else."""
     shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
     nothing = {"metrics": lambda *_: (b"page\n", {}), "health": WELL, "reload": lambda: False}
     return create_app(**{"site": site(**shown), **nothing, **given})
 
 
 def series_names():
-    """Every name that a query over rankwatch's own series may use; histograms by their parts."""
+    """Every name that a query of rankwatch's series may use. Histograms have several names."""
     parts = {
         SeriesKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
         SeriesKind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),

@@ -1,4 +1,4 @@
-"""What installed packages bring: found by name, used like what is built in, and kept from doing harm."""
+"""Plugins in installed packages are found by name, used like built-in parts, and cannot do harm."""
 
 import json
 import os
@@ -110,7 +110,7 @@ class Shop(plugin_v1.Table):
 
 
 class Odd(plugin_v1.Similarity):
-    """A metric that gives what it is told."""
+    """A metric that returns what a test sets."""
 
     name = "odd"
     uneven = source = "a test"
@@ -121,7 +121,7 @@ class Odd(plugin_v1.Similarity):
 
 
 class Bell:
-    """Rings as it is told."""
+    """A receiver that does what a test sets."""
 
     treatment = plugin_v1.Treatment()
     ring: Act = staticmethod(fail)
@@ -167,7 +167,7 @@ def install(monkeypatch):
 
 
 def watching(does, more=""):
-    """A comparison with the shop, and one beside it."""
+    """A comparison with the shop, and another comparison."""
     usual = (
         "every: 15m, k: 3, metrics: [overlap], baseline: {shop: {does: well}}, users: {shop: "
         "{does: well}}"
@@ -193,7 +193,7 @@ long              -                 -
 
 
 @pytest.mark.parametrize(("does", "counts", "said"), cells(DONE))
-def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_nobody(
+def test_faults_of_a_source_are_reported_with_counts_and_do_not_disturb_other_comparisons(
     does, counts, said, install
 ):
     install()
@@ -218,7 +218,7 @@ def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_
     assert len(told) < 700
 
 
-def test_what_hangs_costs_a_few_threads_and_is_called_again_once_it_has_come_back(monkeypatch):
+def test_a_plugin_that_hangs_takes_a_few_threads_and_is_called_again_after_it_returns(monkeypatch):
     monkeypatch.setattr(plugins, "_MOST_CALLS", 2)
     guard, told = plugins.Guard("it", SourceError), [""]
     while told[-1] != "it has not returned from earlier calls":
@@ -239,7 +239,7 @@ ALONE = changed(BOTH, metrics=("overlap",))
 
 
 def found_by(what, batch_users=None):
-    """All that a run tells of metrics, and what it could not measure."""
+    """All results of metrics in a run, and what the run could not measure."""
     gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), second_baseline=Canned(LISTS[0]))
     found = measure_slot(
         what,
@@ -283,7 +283,7 @@ def test_a_run_goes_on_without_a_metric_that_fails_and_says_so(gives, said, inst
         score_all(batch([([1, 2], [2, 1]), ([1], [2])]), [parse("odd")])
 
 
-def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install, monkeypatch):
+def test_a_metric_that_fails_for_some_users_has_no_results(install, monkeypatch):
     install()
     one_by_one = iter([0.5, 0.5, 7.0])
     monkeypatch.setattr(Odd, "gives", staticmethod(lambda _: [next(one_by_one)]))
@@ -296,7 +296,7 @@ def test_of_a_metric_that_fails_for_some_users_nothing_is_told(install, monkeypa
     )
 
 
-def test_what_a_metric_writes_into_what_it_is_given_reaches_no_other(install, monkeypatch):
+def test_a_metric_cannot_change_the_data_of_other_metrics(install, monkeypatch):
     install()
     monkeypatch.setattr(
         Odd, "gives", staticmethod(lambda alignment: alignment.positions.fill(0) or np.ones(2))
@@ -367,7 +367,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
         ),
     ],
 )
-def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothing(
+def test_a_plugin_that_cannot_be_used_is_reported_with_its_package_and_breaks_nothing(
     group, name, found, said, install
 ):
     install({group: {name: found}})
@@ -377,7 +377,7 @@ def test_a_plugin_that_cannot_be_used_is_told_with_its_package_and_breaks_nothin
     json_schema()
 
 
-def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install):
+def test_two_packages_with_the_same_name_are_both_reported_when_it_is_used(install):
     install(packages=("a", "b"))
     with pytest.raises(
         MetricError,
@@ -394,9 +394,7 @@ raise SystemExit("no")  cannot be imported (SystemExit in line 1 of brought.py):
 
 
 @pytest.mark.parametrize(("code", "said"), cells(UNIMPORTABLE))
-def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(
-    code, said, install, tmp_path, monkeypatch
-):
+def test_the_error_says_why_a_plugin_cannot_be_imported(code, said, install, tmp_path, monkeypatch):
     install()
     monkeypatch.delitem(sys.modules, "brought")
     monkeypatch.syspath_prepend(tmp_path)
@@ -408,13 +406,13 @@ def test_where_a_plugin_is_named_that_cannot_be_imported_the_error_says_why(
     assert all(said in line for line in lines)
 
 
-def test_who_names_no_plugin_does_not_look_for_one(monkeypatch):
+def test_a_configuration_without_plugins_does_not_search_for_plugins(monkeypatch):
     monkeypatch.setattr(plugins, "_entry_points", fail)
     parse_settings(example_text(), name="x", base_dir=ROOT, environ={})
     parse("rbo(p=0.9)")
 
 
-def test_options_of_a_plugin_are_known_to_hash_schema_and_errors_and_their_secrets_to_nobody(
+def test_options_of_a_plugin_are_in_the_hash_and_schema_and_errors_but_secrets_are_not(
     install,
 ):
     install()
@@ -453,26 +451,21 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
     for path, text in files.items():
         (work / path).parent.mkdir(exist_ok=True, parents=True)
         (work / path).write_text(text)
+    env = {**os.environ, "PYTHONPATH": f"{home}:{ROOT}"}
+
+    def run(*command):
+        started = [sys.executable, "-m", *command]
+        return subprocess.run(
+            started, cwd=work, env=env, capture_output=True, text=True, check=False
+        )
+
     offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
     copied = str(shutil.copytree(example, tmp_path / "example"))
-    env = {**os.environ, "PYTHONPATH": f"{home}:{ROOT}"}
-    for command in (
-        ["pip", "install", *offline, "--target", str(home), copied],
-        ["pytest", "-q", "-p", "no:cloudcoil"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=work,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 passed" in done.stdout
+    installed = run("pip", "install", *offline, "--target", str(home), copied)
+    tested = run("pytest", "-q", "-p", "no:cloudcoil")
+    assert "16 passed" in tested.stdout, f"{installed} {tested}"
 
-    command = [sys.executable, "-m", "monitor", "run-once", "--json"]
-    ran = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
+    ran = run("monitor", "run-once", "--json")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert of_all(json.loads(ran.stdout))["same_top"]["mean"] == 0
     assert "TopDiffers" in (work / "log.txt").read_text()

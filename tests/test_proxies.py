@@ -94,11 +94,13 @@ def test_lists_and_users_are_asked_for_through_the_proxy(proxy, recommender):
 
     assert as_lists(lists) == {"u1": ["0"]}
     assert proxy.asked == [f"GET http://127.0.0.1:{recommender.port}/recs/u1?n=1 HTTP/1.1"]
-    assert not any(name.startswith("proxy") for name in recommender.asked[0].headers)
-    with answering(lambda *_: (200, ["u1", "u2"])) as url:
-        options = HttpUsersOptions.model_validate({"url": f"{url}/users", "proxy": proxy.url})
+    assert not any(name.lower().startswith("proxy") for name in recommender.asked[0].headers)
+    with answering(lambda *_: (200, ["u1", "u2"])) as server:
+        options = HttpUsersOptions.model_validate(
+            {"url": f"{server.url}/users", "proxy": proxy.url}
+        )
         assert list(HttpUsers(options).users(SLOT, ()).users) == ["u1", "u2"]
-        assert proxy.asked[1:] == [f"GET {url}/users HTTP/1.1"]
+        assert proxy.asked[1:] == [f"GET {server.url}/users HTTP/1.1"]
 
 
 def test_a_source_says_what_the_proxy_did(proxy, recommender):
@@ -114,12 +116,12 @@ def test_a_source_says_what_the_proxy_did(proxy, recommender):
 
 
 def test_a_token_is_fetched_through_the_proxy(proxy, recommender):
-    with answering(lambda *_: (200, {"access_token": "t"})) as url:
-        client = {"token_url": f"{url}/token", "client_id": "me", "client_secret": "s"}
+    with answering(lambda *_: (200, {"access_token": "t"})) as server:
+        client = {"token_url": f"{server.url}/token", "client_id": "me", "client_secret": "s"}
         found = {"url": recommender.url, "proxy": proxy.url, "auth": {"oauth2": client}}
         assert as_lists(pull_of("u1", k=1, http=found)) == {"u1": ["0"]}
 
-        assert proxy.asked[0] == f"POST {url}/token HTTP/1.1"
+        assert proxy.asked[0] == f"POST {server.url}/token HTTP/1.1"
 
 
 def test_sources_do_not_use_the_environments_proxies(recommender, monkeypatch):
@@ -128,7 +130,7 @@ def test_sources_do_not_use_the_environments_proxies(recommender, monkeypatch):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name)
 
-    assert as_lists(pull_of("u1", k=1, http={"url": recommender.url})) == {"u1": ["0"]}
+    assert as_lists(recommender.pull("u1", k=1)) == {"u1": ["0"]}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ from servers.certificates import self_signed
 from servers.heard import read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import FakeSlack
-from servers.webhook import Collector, serve
+from servers.webhook import Collector, running_webhook
 from service.stepped_daemon import START, SteppedClock
 
 HEALTHY, BAD, HEALED = (8, 15), 8, 3
@@ -224,8 +224,8 @@ class Fakes:
 def serving(certificate):
     """Fakes that listen until the end of the block."""
     with ExitStack() as stack:
-        hook, slack, pager = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
-        mail = stack.enter_context(contextmanager(smtp.serve)(certificate))
+        hook, slack, pager = (stack.enter_context(running_webhook()) for _ in range(3))
+        mail = stack.enter_context(smtp.running_mail_server(certificate))
         fakes = Fakes(
             webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail
         )

@@ -1,6 +1,6 @@
-"""Canaries: secrets that are known again wherever and however they stand.
+"""Canaries: secrets that can be found in any place and in any form.
 
-Each sings its place's name.
+Each contains the name of its place.
 """
 
 import base64
@@ -28,7 +28,7 @@ def owner_of(song):
 
 
 def _in_base64():
-    """What every base64 text that holds the mark holds: one for each place in a group of three bytes."""
+    """Parts of every base64 text with the mark: one for each place in a group of three bytes."""
     for offset in range(3):
         coded = base64.b64encode(bytes(offset) + MARK.encode())
         whole = (offset + len(MARK)) * 8 // 6
@@ -40,7 +40,7 @@ _HEX = MARK.encode().hex().encode()
 
 
 def songs_in(output):
-    """Canaries that stand there: plain in either case, percent-encoded, in base64 or in hexadecimal digits."""
+    """The canaries in an output: plain in upper or lower case, percent-encoded, in base64 or in hexadecimal digits."""
     raw = output.encode(errors="surrogateescape") if isinstance(output, str) else output
     text = raw + b"\n" + unquote_to_bytes(raw)
     found = {each.decode() for each in _WHOLE.findall(text.lower())}
@@ -55,12 +55,12 @@ def songs_in(output):
 
 
 def owners_in(output):
-    """Places whose secrets stand there."""
+    """The places whose secrets are in the output."""
     return frozenset(owner_of(song) for song in songs_in(output))
 
 
 def _decoded(coded):
-    """The canary that a run of base64 holds, wherever in it a group of four begins."""
+    """The canary in a base64 text. A group of four may begin at any place."""
     for start in range(4):
         piece = coded[start:].replace(b"-", b"+").replace(b"_", b"/")
         if found := _WHOLE.search(base64.b64decode(piece[: len(piece) // 4 * 4])):
@@ -69,10 +69,10 @@ def _decoded(coded):
 
 
 def secret_fields(model):
-    """Class and name of every option below this one that can hold a secret: SecretStr, or whatever the user writes."""
-    found: set[tuple[str, str]] = set()
+    """Class and name of every option below this one that can contain a secret: SecretStr, or any value."""
+    found = set()
     waiting = [model]
-    seen: set[type[BaseModel]] = set()
+    seen = set()
     while waiting:
         each = waiting.pop()
         if each in seen:
@@ -106,7 +106,7 @@ def options_in(value):
 
 
 def singing_fields(settings):
-    """Class and name of every option that holds a canary."""
+    """Class and name of every option that contains a canary."""
     return {
         (type(each).__name__, name)
         for each in options_in(settings)
@@ -139,7 +139,7 @@ def told_by(error):
 
 
 def chain_of(error):
-    """The error and all that stand behind it, but for what was cut off by ``from None``: nothing that logs shows that."""
+    """The error and all errors that caused it, except those that ``from None`` hides."""
     seen: dict[int, BaseException] = {}
     waiting = [error]
     while waiting:

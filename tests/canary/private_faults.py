@@ -1,4 +1,4 @@
-"""Faults of every kind of source in which other programs quote a user's id: how the source is asked, and what is said of it."""
+"""Faults of every kind of source in which other programs quote a user's id: the options of the source, and the message."""
 
 import base64
 import gzip
@@ -6,7 +6,7 @@ import json
 import re
 import socketserver
 from collections.abc import Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -22,7 +22,7 @@ from monitor.service import message_pictures
 from servers import free_port, listening
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
-from servers.webhook import answer, head, serve
+from servers.webhook import answer, head, running_webhook, send_and_end
 
 USERS = [canary(f"user{letter}") for letter in "abcdefgh"]
 USER = USERS[0]
@@ -34,7 +34,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``told``: pattern of the cause that was planted. ``users``: the source of users, if that has the fault."""
+    """``told`` is a pattern of the planted cause. ``users`` is the source of users, if that has the fault."""
 
     name: str
     candidate: Given
@@ -47,7 +47,7 @@ def filled(text, user=USER):
 
 
 def content_of(planted):
-    """What a file holds."""
+    """The content of a file."""
     text = filled(planted.get("text", "")) + "".join(
         filled(planted.get("each", ""), user) for user in USERS
     )
@@ -85,7 +85,7 @@ class Planter:
         self.add(f"http-{name}", {"http": {**options, **more}}, told)
 
     def serve(self, respond):
-        collector = self.running.enter_context(contextmanager(serve)())
+        collector = self.running.enter_context(running_webhook())
         collector.respond = respond
         return collector.url
 
@@ -233,8 +233,8 @@ def plant_in_http(planter):
 
     def raw(request):
         line = request.path.strip("/").encode()
-        data = head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line + b"\r\n\r\n"
-        return lambda _collector, sock: sock.sendall(data)
+        no_header = b"no header but " + line + b"\r\n\r\n"
+        return send_and_end(head(200, {"Content-Length": "0"})[:-2] + no_header)
 
     for name, planted in PLANTED["http"].items():
         planter.http(name, respond_as(planted), planted["told"], **planted.get("options", {}))

@@ -1,9 +1,8 @@
-"""A configuration with a canary in every place where a secret can stand, and a hostile world that has heard them all."""
+"""A configuration with a canary in every place of a secret, and hostile servers that have received all of them."""
 
 import base64
 import json
 import os
-import socket
 import ssl
 import threading
 from contextlib import ExitStack, contextmanager
@@ -20,16 +19,14 @@ from sqlalchemy import make_url
 
 from canary.marks import MARK, canary, owners_in
 from servers import free_port
-from servers.smtp import MailServer
-from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, answer, hang, head
-from servers.webhook import serve as serve_hook
+from servers.smtp import MailServer, running_mail_server
+from servers.webhook import Collector, answer, hang, head, running_webhook, send_and_end
 from service.lists_world import APART, SIMILAR, write_lists
 
 Way = Literal["direct", "file", "environment"]
 SINGER = "singer"
 LOOKER = ("kim", canary("webpassword"))
-"""Who may look at the pages."""
+"""The login of a user who may see the pages."""
 FAULTS = (
     "refuse",
     "fail",
@@ -44,7 +41,7 @@ FAULTS = (
     "nowhere",
     "closed",
 )
-"""How a place answers that is not good: the last four by never hearing of the request."""
+"""The behaviours of bad servers. The last four never receive the request."""
 UNHEARD = FAULTS[-4:]
 
 
@@ -54,16 +51,8 @@ def all_of(request):
     return "\n".join(lines).encode() + b"\n" + request.body
 
 
-def _send(data):
-    def reply(_collector, sock):
-        sock.sendall(data)
-        sock.shutdown(socket.SHUT_RDWR)
-
-    return reply
-
-
 def reply_to(request):
-    """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
+    """Answer by the first part of the path. A fault repeats the request in all parts of the answer."""
     behaviour = request.path.split("/")[1]
     told, line = all_of(request)[:4000], request.path
     coded = [
@@ -80,14 +69,14 @@ def reply_to(request):
         "fail": answer(500, headers, echo),
         "redirect": answer(302, headers | {"Location": f"http://127.0.0.1:1{line}"}, echo),
         "hang": hang,
-        "odd": _send(
+        "odd": send_and_end(
             head(200, {"Content-Length": "0"})[:-2]
             + b"no header but "
             + line.encode()
             + b"\r\n\r\n"
         ),
         "cookie": answer(401, {"Set-Cookie": f"{line} {line}=1"}, echo),
-        "garbage": _send(told),
+        "garbage": send_and_end(told),
         "lie": answer(200, headers, echo),
     }[behaviour]
 
@@ -102,7 +91,7 @@ def _welcome(request):
 
 @dataclass
 class World:
-    """Servers that listen; ``environ`` holds the secrets that do not stand in a configuration itself."""
+    """Servers that listen. ``environ`` has the secrets that are not in the configuration itself."""
 
     folder: Path
     hook: Collector
@@ -139,13 +128,13 @@ class World:
         return {f"{key}_file": name}
 
     def listen(self, request):
-        """Remember whose secrets a request held, and answer it."""
+        """Remember which secrets a request contained, and answer it."""
         if request.path.startswith("/"):  # not the greeting of TLS
             self.heard.append((request.path, owners_in(all_of(request))))
         return reply_to(request)
 
     def place(self, behaviour):
-        """Where somebody answers so, or nobody."""
+        """The address of a server with this behaviour, or of no server."""
         return {
             "plain": f"{self.hook.url.replace('http', 'https')}/plain",
             "untrusted": f"{self.secure.url}/untrusted",
@@ -195,7 +184,7 @@ class World:
 
 
 class Names(dict[str, str]):
-    """What stands for each $name in world.yaml."""
+    """The value of each $name in world.yaml."""
 
     def __init__(self, world, **given):
         super().__init__(
@@ -275,14 +264,14 @@ def _refuse_mail(server):
 
 @contextmanager
 def hostile_world(folder, certificate):
-    """Everybody who is told or asked, most of them hostile."""
+    """All servers that get requests or messages. Most of them are hostile."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     with ExitStack() as opened:
         enter = opened.enter_context
-        hook = enter(contextmanager(serve_hook)())
-        secure = enter(contextmanager(serve_hook)(tls))
-        mails = [enter(contextmanager(serve_mail)(certificate)) for _ in range(2)]
+        hook = enter(running_webhook())
+        secure = enter(running_webhook(tls))
+        mails = [enter(running_mail_server(certificate)) for _ in range(2)]
         for mail in mails:
             mail.login = ("me", canary("mail"))
         _refuse_mail(mails[1])

@@ -24,7 +24,7 @@ from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
 from servers.recommender import running_recommender
-from servers.webhook import answer, serve
+from servers.webhook import answer, running_webhook
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -181,7 +181,7 @@ def told(folder):
 
 def _played(folder, pace, stack):
     heard = Heard()
-    collector, pinged = (stack.enter_context(contextmanager(serve)()) for _ in range(2))
+    collector, pinged = (stack.enter_context(running_webhook()) for _ in range(2))
     collector.respond = heard.take
     alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(collector.url, pace))
     stack.callback(alertmanager.stop)

@@ -1,4 +1,4 @@
-"""The servers of an evening on call: two shops, everybody who is notified, Prometheus and the daemon."""
+"""The servers of an evening on call: two shops, all receivers, Prometheus and the daemon."""
 
 import json
 import signal
@@ -27,16 +27,15 @@ from servers.postgres import PASSWORD
 from servers.prometheus import running_prometheus
 from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack
-from servers.smtp import LOGIN, MailServer
-from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, Reply, answer, serve
+from servers.smtp import LOGIN, MailServer, running_mail_server
+from servers.webhook import Collector, Reply, answer, running_webhook
 
 EVERY_S = 3
 HEALTHY_RUNS = 20
 DAYS = 12
-"""After so many runs both models are those of before: their lists are made once."""
+"""The models repeat after this number of runs, so their lists are made once."""
 PACE = 60
-"""So many times faster than shipped are the rules of Prometheus and the routes of Alertmanager."""
+"""The rules of Prometheus and the routes of Alertmanager are this many times faster than the shipped ones."""
 SHOPS = {"home-feed": Shop(seed=1, users=700), "newsletter": Shop(seed=2, users=100)}
 COUNTRIES = {name: shop.values["country"].tolist() for name, shop in SHOPS.items()}
 SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
@@ -44,7 +43,7 @@ SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One list that an arm of a shop is asked for."""
+    """A request for one list of an arm of a shop."""
 
     shop: str
     arm: Arm
@@ -56,7 +55,7 @@ class Question:
         return str(COUNTRIES[self.shop][self.row])
 
     def items(self, **other):
-        """The right answer to this question, or to one that differs in these fields."""
+        """The right answer to this question, or to a question that differs in these fields."""
         question = replace(self, **other)
         return [
             f"SKU-{item}" for item in SHOPS[self.shop].rank(question.arm, question.day)[self.row]
@@ -64,11 +63,11 @@ class Question:
 
 
 Change = Callable[[Question], object]
-"""What an arm answers for one user; None leaves the user out."""
+"""The answer of an arm for one user. None leaves the user out."""
 
 
 def answer_with(change, shop, arm, asked):
-    """A reply that makes its lists as it is sent, beside others."""
+    """A reply that makes its lists when it is sent, at the same time as other replies."""
 
     def reply(collector, sock):
         minute, second = divmod(int(asked["slot"]), 100)
@@ -87,7 +86,7 @@ def answer_with(change, shop, arm, asked):
 class Evening:
     """Everything that runs.
 
-    ``broken``: how an arm of a shop answers instead; ``gates``: the network before others.
+    ``broken`` has the answers of arms with a fault. ``gates`` are proxies before servers.
     """
 
     folder: Path
@@ -107,12 +106,12 @@ class Evening:
         return reply or answer_with(change, shop, Arm(arm), json.loads(request.body))
 
     def heard(self):
-        """All messages that a receiver took."""
+        """All messages that a receiver accepted."""
         bodies = [request.body for hook in self.hooks for request in hook.requests]
         return [*map(read_body, bodies), *(read_mail(mail.content) for mail in self.mail.mails)]
 
     def serve(self, name):
-        """Start a daemon on this configuration; the newest one is to lead."""
+        """Start a daemon with this configuration. The newest one should lead."""
         self.path = self.folder / name
         self.daemons.append(ServeProcess(self.path, self.path.with_suffix(".log")))
         return self.daemons[-1]
@@ -122,17 +121,17 @@ class Evening:
             daemon.kill()
 
     def reload(self, text):
-        """Let the daemon read this configuration."""
+        """Make the daemon read this configuration."""
         self.path.write_text(text)
         self.daemons[-1].send(signal.SIGHUP)
 
     def count_alerts(self, shop):
-        """How many alerts of rankwatch's own Alertmanager has, of this shop or of all if it has no name."""
+        """How many alerts of rankwatch Alertmanager has, of this shop or, without a name, of all shops."""
         labels = [alert["labels"] for alert in self.alertmanager.alerts()]
         return sum("incident" in each and shop in (each.get("comparison"), "") for each in labels)
 
     def newest(self, shop):
-        """The newest run of this shop, or of all if it has no name."""
+        """The newest run of this shop or, without a name, of all shops."""
         return self.store.history.runs(comparison=shop or None, limit=1)[0]
 
 
@@ -178,12 +177,12 @@ def write_users(folder):
 
 @contextmanager
 def open_evening(folder, server, url):
-    """Everything is up, and both comparisons have a healthy past."""
+    """Start everything. Both comparisons have a healthy past."""
     write_users(folder)
     certificate = self_signed(folder)
     with ExitStack() as stack:
         enter = stack.enter_context
-        shops, *hooks = (enter(contextmanager(serve)()) for _ in range(4))
+        shops, *hooks = (enter(running_webhook()) for _ in range(4))
         port = int(shops.url.rpartition(":")[2])
         gates = {name: enter(proxying(port)) for name in SHOPS} | {
             "database": enter(proxying(server.port))
@@ -192,7 +191,7 @@ def open_evening(folder, server, url):
             folder=folder,
             store=enter(closing(open_store(url, create=True))),
             hooks=(hooks[0], hooks[1], hooks[2]),
-            mail=enter(contextmanager(serve_mail)(certificate)),
+            mail=enter(running_mail_server(certificate)),
             alertmanager=AlertmanagerServer(
                 folder / "alertmanager",
                 config=quicken(text_of("alertmanager/alertmanager.yml"), PACE),
@@ -242,7 +241,6 @@ def replay(folder, server):
     first = now - timedelta(seconds=EVERY_S * HEALTHY_RUNS)
     period = ("--since", first.isoformat(), "--until", now.isoformat(), "--config", "0.yaml")
     with ThreadPoolExecutor() as pool:
-        for done in pool.map(
-            lambda name: rankwatch("replay", name, *period, cwd=folder, timeout_s=240), SHOPS
-        ):
+        commands = [("replay", name, *period) for name in SHOPS]
+        for done in pool.map(lambda each: rankwatch(*each, cwd=folder, timeout_s=240), commands):
             assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What happens to odd input: a rule each, as the docstrings of compare and compare_many state it."""
+"""Odd input is handled as the docstrings of compare and compare_many say."""
 
 import math
 from decimal import Decimal
@@ -115,7 +115,7 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k):
             compare(lists, lists, k=k)
 
 
-def test_users_of_one_arm_are_left_out_and_told():
+def test_users_of_one_arm_are_left_out_with_a_warning():
     told = (
         r"^2 users were compared; users left out: 2 that only the baseline has "
         r"\(attrs\['only_baseline'\]\) and 2 that only the candidate has"

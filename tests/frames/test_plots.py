@@ -43,7 +43,7 @@ def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measu
     assert " ".join(each.text or "" for each in chart.iter("span")) == "1 a 2 7 3 b 1 7 2 b"
 
 
-def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text():
+def test_titles_replace_ids_and_text_from_outside_is_escaped():
     html = monitor.plot_pair([1, "x", EVIL], [EVIL, 1], titles={1: "Tea", "x": EVIL}).html
 
     (chart,) = drawings(html)

@@ -1,4 +1,4 @@
-"""What stands beside lists in any shape: scores, and what is tied by them; weights of items; relevance."""
+"""Data about lists, in any shape: scores and ties, weights of items, and relevance."""
 
 import math
 from io import StringIO
@@ -211,7 +211,7 @@ def test_scores_of_other_names_and_no_scores_at_all():
         tau(named, lists, score="pts")
 
 
-def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers():
+def test_scores_may_be_a_list_column_of_any_numbers():
     lists = {"u": ["a", "b"]}
     columns = {"user": ["u"], "items": [["b", "a"]]}
     assert tau(pd.DataFrame(columns | {"scores": [[2, np.float32(2)]]}), lists) == [1.0]
@@ -253,7 +253,9 @@ SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.
 @pytest.mark.filterwarnings("ignore:no item is in both arms", "ignore:item .* fills the end of")
 @settings(max_examples=20)
 @given(a=SCORED, b=SCORED, k=st.none() | st.integers(1, 9))
-def test_many_users_with_scores_score_like_each_alone_and_like_the_definition(a, b, k):
+def test_many_users_with_model_scores_have_the_values_of_single_users_and_of_the_definition(
+    a, b, k
+):
     lists = [[item for item, _ in arm] for arm in (a, b)]
     scores = [[score for _, score in arm] for arm in (a, b)]
     ours, theirs = (

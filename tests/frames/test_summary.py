@@ -33,7 +33,7 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
         ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
     ],
 )
-def test_segments_come_as_whatever_tells_them(by, frame):
+def test_segments_may_be_a_dict_or_a_series_or_a_column_or_a_level(by, frame):
     found = monitor.summarize(frame, by)
 
     assert found.index.names == ["metric", "segment"]
@@ -97,7 +97,7 @@ TENS = {user: RNG.permutation(50)[:10].tolist() for user in range(40)}
 OTHERS = {user: RNG.permutation(50)[:10].tolist() for user in range(40)}
 
 
-def test_the_frame_tells_what_unrelated_lists_would_score():
+def test_the_frame_has_the_scores_of_unrelated_lists():
     found = monitor.compare_many(TENS, OTHERS, ("extended_tau", "overlap"))
 
     by_chance = found.attrs["by_chance"]
@@ -129,6 +129,6 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
         ({1: []}, None),
     ],
 )
-def test_chance_is_not_told_for_ragged_lists(lists, by_chance):
+def test_ragged_lists_have_no_value_by_chance(lists, by_chance):
     found = monitor.compare_many(lists, lists, "overlap")
     assert found.attrs["by_chance"] == {"overlap": by_chance}

@@ -54,7 +54,7 @@ def unscaled_tau(a, b):
 
 
 def places(universe, a, b):
-    """Where each member stands in either list, absent members behind it."""
+    """The place of each member in both lists. An absent member is behind the list."""
     return [
         [ranking.index(member) if member in ranking else len(ranking) for member in universe]
         for ranking in (a, b)
@@ -71,18 +71,6 @@ def extended_tau(a, b):
         return -1.0 if a or b else math.nan
     low = disjoint_tau(len(a), len(b))
     return 2 * (unscaled_tau(a, b) - low) / (1 - low) - 1
-
-
-def rbo(a, b, p):
-    """Equation 32, letter by letter."""
-    if not a or not b:
-        return 0.0 if a or b else math.nan
-    short, long = sorted((a, b), key=len)
-    s, l = len(short), len(long)  # noqa: E741 - the paper's letters
-    x = [len(set(short[:d]) & set(long[:d])) for d in range(l + 1)]
-    seen = sum(x[d] / d * p**d for d in range(1, l + 1))
-    assumed = sum(x[s] * (d - s) / (s * d) * p**d for d in range(s + 1, l + 1))
-    return (1 - p) / p * (seen + assumed) + ((x[l] - x[s]) / l + x[s] / s) * p**l
 
 
 def overlap(a, b):

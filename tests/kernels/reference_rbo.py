@@ -28,7 +28,7 @@ def truncated(a, b, p):
 
 
 def without_end(a, b, p, depth):
-    """RBO of two lists so long that what they hold below ``depth`` weighs nothing: equation 4."""
+    """RBO of two lists down to ``depth``, below which items have no weight: equation 4."""
     shared, ours, theirs, total = 0, set[int](), set[int](), 0.0
     for d, (x, y) in enumerate(zip(a[:depth], b[:depth], strict=True), start=1):
         shared += (x == y) + (x in theirs) + (y in ours)
@@ -39,7 +39,7 @@ def without_end(a, b, p, depth):
 
 
 def least(a, b, p, depth):
-    """RBO of the lists, going on with items that nobody else has."""
+    """RBO of the lists, if each continues with items that the other list does not have."""
     if not a and not b:
         return math.nan
     return without_end(

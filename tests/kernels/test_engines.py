@@ -35,7 +35,7 @@ def test_much_work_loads_machine_code_for_good():
     assert [process.compiled(work) for work in (600, 600, 1)] == [None, choice, choice]
 
 
-def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(monkeypatch):
+def test_a_requested_engine_is_used_at_once_for_any_amount_of_work(monkeypatch):
     for engine, expected in (("numpy", None), ("numba", choice)):
         monkeypatch.setenv(ENGINE_VARIABLE, engine)
         assert [Engines(worth_loading=0).compiled(work) for work in (0, 10**15)] == [expected] * 2
@@ -57,7 +57,7 @@ def forbid_machine_code(*_, **__):
         (choice, ("find_spec", lambda _: None), r"pip install 'WHEEL\[fast\]'"),
     ],
 )
-def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
+def test_without_machine_code_numba_is_an_error_and_auto_is_numpy(
     place, obstacle, message, monkeypatch
 ):
     monkeypatch.setattr(place, *obstacle)

@@ -23,7 +23,7 @@ from monitor.measures.kernels.rbo.untied import (
 from monitor.model.errors import MetricError
 
 
-def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair():
+def test_longer_lists_in_the_batch_change_no_bit_of_rbo_min():
     short, long = ((list(range(length)),) * 2 for length in (20, 500))
     for p in (0.5, 0.75, 0.9):
         among_others, alone = (
@@ -42,7 +42,7 @@ def test_the_weights_of_all_ranks_are_what_they_are_by_definition(d):
 
 
 @given(top=st.integers(1, 300), share=st.floats(1e-6, 1 - 1e-6))
-def test_the_persistence_gives_the_share_it_was_asked_for(top, share):
+def test_the_persistence_gives_the_requested_share(top, share):
     p = rbo_persistence(top, share)
 
     assert 0 < p < 1
@@ -79,8 +79,3 @@ def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth):
     whole, top = (align(reference_rbo.batch(each)) for each in (pairs, tops))
 
     np.testing.assert_array_equal(scores_of(whole.cut(depth)), scores_of(top))
-
-
-def test_scores_that_were_not_given_are_asked_for():
-    with pytest.raises(ValueError, match="no scores, which ties need"):
-        rbo_w(align(reference.batch([([1], [1])])), 0.9)

@@ -1,4 +1,4 @@
-"""Measures of relevance and labels at the places of lists: worked values, what always holds, agreement with definitions."""
+"""Measures of relevance, and labels at the places of lists: worked values, properties, and definitions."""
 
 import math
 import random
@@ -34,7 +34,7 @@ def test_an_infinite_gain_less_an_infinite_gain_is_undefined():
     ).all()
 
 
-def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm():
+def test_users_without_relevance_are_undefined_in_every_arm():
     alignment = slow.aligned(
         [([1, 2], [2, 1]), ([1], [2]), ([], []), ([], [1])], [{}, {1: 0.0}, {1: 1.0}, {1: 1.0}]
     )

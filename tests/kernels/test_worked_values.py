@@ -216,12 +216,14 @@ def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
         assert found == pytest.approx(float(far_end), abs=1e-14)
 
 
-def test_weights_scores_and_labels_are_asked_for_in_words():
+def test_a_measure_without_the_weights_or_scores_that_it_needs_says_so():
     alignment = align(reference.batch([([1], [2])]))
     with pytest.raises(ValueError, match="no item weights"):
         parse("element_weighted_tau").measure(alignment)
-    with pytest.raises(ValueError, match="no scores"):
+    with pytest.raises(ValueError, match="no scores: give"):
         rank_tied(alignment, np.arange(1))
+    with pytest.raises(ValueError, match="no scores, which ties need"):
+        parse("rbo_w").measure(alignment)
 
 
 @pytest.mark.parametrize(("k", "catalogue"), [(1000, 1500), (1000, 10**9), (10, 10**15)])
@@ -244,7 +246,7 @@ def test_the_largest_group_is_that_of_the_most_common_list(rows):
     assert [number >= 0 for number in numbers] == [counts[tuple(row)] > 1 for row in rows]
 
 
-def test_lists_are_told_apart_by_order_and_length_and_many_random_ones_by_their_hash():
+def test_lists_differ_by_order_and_length_and_many_random_lists_by_their_hash():
     many = np.random.default_rng(1).integers(0, 12, (20_000, 4), dtype=np.int32)
     counts = Counter(map(tuple, many.tolist()))
     assert largest_group(number_repeated(many)) == max(counts.values())
@@ -286,26 +288,23 @@ def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand
     np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
 
 
+def compare_by_definition(one, other):
+    """Whether most of the first three items are reversed, whether the first items differ, and whether the lists are equal."""
+    is_reversed, first_differs, is_equal = math.nan, math.nan, math.nan
+    if len(one) >= 3 and set(one[:3]) == set(other[:3]):
+        pairs = combinations(one[:3], 2)
+        is_reversed = sum(other.index(x) > other.index(y) for x, y in pairs) >= 2
+    if one and other:
+        first_differs, is_equal = one[0] != other[0], one == other
+    return is_reversed, first_differs, is_equal
+
+
 @given(st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=8))
 def test_both_arms_lists_are_compared_by_their_definition(pairs):
     batch = reference.batch(pairs, 4)
-    expected = [(np.nan, np.nan, np.nan)] * len(pairs)
-    for row, (whole, others) in enumerate(pairs):
-        one, other = whole[:3], others[:3]
-        is_reversed = np.nan
-        if len(one) == 3 and set(one) == set(other):
-            is_reversed = sum(other.index(x) > other.index(y) for x, y in combinations(one, 2)) >= 2
-        is_both = bool(one and other)
-        expected[row] = (
-            is_reversed,
-            one[0] != other[0] if is_both else np.nan,
-            whole[:4] == others[:4] if is_both else np.nan,
-        )
-
-    found = [
-        kernel(batch.baseline, batch.candidate)
-        for kernel in (is_top_reversed, first_differs, is_identical)
-    ]
+    kernels = (is_top_reversed, first_differs, is_identical)
+    found = [kernel(batch.baseline, batch.candidate) for kernel in kernels]
+    expected = [compare_by_definition(*pair) for pair in pairs]
     np.testing.assert_array_equal(np.transpose(found), expected)
     assert np.isnan(is_top_reversed(batch.baseline[:, :2], batch.candidate[:, :2])).all()
 

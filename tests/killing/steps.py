@@ -1,9 +1,8 @@
-"""A daemon that dies: real, in a process of its own, killed with SIGKILL at one labelled step of its work."""
+"""A real daemon in its own process, which kills itself with SIGKILL at one step of its work."""
 
 import os
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def die():
 
 
 def before(owner, name):
-    """Die when it is called."""
+    """Die when this method is called."""
     original = getattr(owner, name)
 
     def dying(*arguments, **options):
@@ -37,7 +36,7 @@ def before(owner, name):
 
 
 def after(owner, name, when=lambda _: True):
-    """Die once it has returned something of this kind."""
+    """Die after this method has returned such an answer."""
     original = getattr(owner, name)
 
     def dying(*arguments, **options):
@@ -49,7 +48,7 @@ def after(owner, name, when=lambda _: True):
     setattr(owner, name, dying)
 
 
-STEPS: dict[str, Callable[[], None]] = {
+STEPS = {
     "before claim": lambda: before(SqlRunStore, "claim"),
     "claim": lambda: after(SqlRunStore, "claim"),
     "pull": lambda: before(JoinedFiles, "read"),

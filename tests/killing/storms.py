@@ -1,11 +1,11 @@
-"""Kills at any moment, with receivers that refuse, cut after reading or answer slowly: what must never happen is counted."""
+"""Kills at any moment, while receivers refuse messages, cut connections or answer slowly. Counts what must never happen."""
 
 import json
 import random
 import threading
 from collections import defaultdict
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import pairwise
 
 from sqlalchemy import text
@@ -16,12 +16,11 @@ from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage import open_store
 from servers.daemon import wait_for
-from servers.webhook import Collector, answer, disconnect
-from servers.webhook import serve as serve_hook
+from servers.webhook import Collector, answer, disconnect, running_webhook
 from service.lists_world import APART, SIMILAR, write_lists
 
 LONGEST_WAIT_S = 400.0
-"""Until everything is delivered: more than the longest pause of a receiver that failed."""
+"""The time until everything is delivered. It is longer than the longest pause after a receiver fails."""
 SLOW_S = 1.5
 _MOST_FAILURES = 2
 _NAMES = ("first", "second")
@@ -59,7 +58,7 @@ WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What a storm left; all but the first four must be 0."""
+    """What happened in a storm. All counts except the first four must be 0."""
 
     kills: int = 0
     runs: int = 0
@@ -75,23 +74,22 @@ class Damage:
 
     @property
     def harm(self):
-        """What must not have happened, with how often it did."""
-        named = zip((each.name for each in fields(self)[4:]), astuple(self)[4:], strict=True)
-        return {name: count for name, count in named if count}
+        """What must not happen and did, with its count."""
+        return {name: count for name, count in [*asdict(self).items()][4:] if count}
 
 
 @dataclass(slots=True)
 class BadReceiver:
-    """A webhook that often fails until it is calm, and notes whether each request may be taken to have arrived."""
+    """A webhook that often fails until it is calm. It notes for each request whether the sender can know that it arrived."""
 
     hook: Collector
     draw: random.Random
     on_request: threading.Event
     is_calm: bool = False
     read: list[tuple[str, str, bool, bool]] = field(default_factory=list)
-    """Incident, key, whether the sender knows what became of it, and whether it tells the end."""
+    """Incident, key, whether the sender knows the outcome, and whether the message is the end of the incident."""
     taken: set[tuple[str, str]] = field(default_factory=set)
-    """Firings, by key, and their status, in messages that were accepted."""
+    """Keys of firings, and their status, in messages that were accepted."""
     _failures: int = 0
 
     def respond(self, request):
@@ -106,8 +104,9 @@ class BadReceiver:
             "cut": disconnect,
             "slow": slow,
         }
-        may_fail = not self.is_calm and self._failures < _MOST_FAILURES
-        how = self.draw.choice([*replies, "cut"] if may_fail else ["ok"])
+        how = "ok"
+        if not self.is_calm and self._failures < _MOST_FAILURES:
+            how = self.draw.choice([*replies, "cut"])
         self._failures = self._failures + 1 if how != "ok" else 0
         if message is not None:
             key, is_settled = request.headers["Idempotency-Key"], how in ("ok", "refuse")
@@ -119,9 +118,9 @@ class BadReceiver:
 
     @property
     def broken_keys(self):
-        """Messages that may have arrived and were followed by another one of their incident before they were repeated.
+        """Messages that may have arrived, and were not repeated before the next message of their incident.
 
-        The end of the incident may follow: what began and has ended is not sent again.
+        The end of the incident may follow, because the begin of an ended incident is not sent again.
         """
         by_incident = defaultdict(list)
         for incident, *message in self.read:
@@ -134,19 +133,19 @@ class BadReceiver:
 
 
 def slow(collector, sock):
-    """Answers later than the sender waits."""
+    """Answer after the timeout of the sender."""
     collector.rest(SLOW_S)
     with suppress(OSError):
         answer(200)(collector, sock)
 
 
 def play_storm(url, folder, *, kills, seed):
-    """A drift that comes and goes, under a daemon that is killed so many times.
+    """A drift begins and ends several times, while the daemon is killed ``kills`` times.
 
-    Then all is calm until everything is sent.
+    Then receivers accept everything until all messages are sent.
     """
     draw, on_request = random.Random(seed), threading.Event()  # noqa: S311 - no secret
-    with contextmanager(serve_hook)() as one, contextmanager(serve_hook)() as other:
+    with running_webhook() as one, running_webhook() as other:
         receivers = [BadReceiver(hook, draw, on_request) for hook in (one, other)]
         for receiver in receivers:
             receiver.hook.respond = receiver.respond
@@ -169,7 +168,7 @@ def _write_world(folder, url, hooks):
 
 @contextmanager
 def _changing_lists(candidate):
-    """The candidate's lists drift for some seconds, and are well for some, until the end, when they are well."""
+    """The candidate's lists drift for some seconds, and are healthy for some seconds. At the end they are healthy."""
     done = threading.Event()
 
     def change():
@@ -189,7 +188,7 @@ def _changing_lists(candidate):
 
 
 def _live_and_die(config, on_request, draw):
-    """Kill the daemon as a receiver reads a message, a moment after that, or at any moment."""
+    """Kill the daemon while a receiver reads a message, soon after that, or at any moment."""
     on_request.clear()
     with dying_daemon(config) as process:
         if draw.random() < 2 / 3:
@@ -219,7 +218,7 @@ def _count(store, receivers, kills):
             connection.execute(text(query)).scalar_one()
             for query in (_TWICE, HALF_RUNS, "SELECT count(*) FROM runs")
         ]
-        owed = connection.execute(text(_OWED)).all()
+        deliveries = connection.execute(text(_DELIVERIES)).all()
     keys = [key for receiver in receivers for _, key, *_ in receiver.read]
     return Damage(
         kills=kills,
@@ -228,26 +227,27 @@ def _count(store, receivers, kills):
         repeated=len(keys) - len(set(keys)),
         slots_twice=found[0],
         half_runs=found[1],
-        lost=_count_lost(owed, dict(zip(_NAMES, receivers, strict=True))),
+        lost=_count_lost(deliveries, dict(zip(_NAMES, receivers, strict=True))),
         under_two_keys=sum(receiver.broken_keys for receiver in receivers),
     )
 
 
-_OWED = """
+_DELIVERIES = """
 SELECT deliveries.receiver, deliveries.status, transitions.dedup_key, transitions.to_state
 FROM transitions LEFT JOIN deliveries ON deliveries.transition_id = transitions.id
 WHERE transitions.to_state = 'firing' OR transitions.from_state = 'firing'
 """
 
 
-def _count_lost(owed, receivers):
-    """Transitions without a delivery, deliveries that were given up, and what was sent and never taken."""
+def _count_lost(rows, receivers):
+    """Counts transitions without a delivery, deliveries that failed for good, and sent messages that no receiver accepted."""
     lost = 0
-    for name, status, firing, to_state in owed:
-        told = "firing" if to_state == State.FIRING else "resolved"
-        is_sent = status == DeliveryStatus.SENT
-        is_taken = name is not None and (firing, told) in receivers[name].taken
-        lost += status in (None, DeliveryStatus.DEAD) or (is_sent and not is_taken)
+    for name, status, firing, to_state in rows:
+        said = "firing" if to_state == State.FIRING else "resolved"
+        is_missing = status in (None, DeliveryStatus.DEAD)
+        if status == DeliveryStatus.SENT:
+            is_missing = (firing, said) not in receivers[name].taken
+        lost += is_missing
     return lost
 
 

@@ -90,7 +90,7 @@ def test_a_length_or_catalogue_that_is_no_whole_number_is_refused():
             expected_by_chance("rbo", 3, value)
 
 
-def test_lists_that_rarely_share_two_items_are_told_from_those_that_do():
+def test_lists_that_rarely_share_two_items_have_the_value_of_two_shared_items():
     # Two items in common are in the same order or in the other, at a cost of 1.
     assert expected_by_chance("position_weighted_kendall_distance", 10, 10**9) == pytest.approx(
         0.5, abs=1e-6

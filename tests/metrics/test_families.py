@@ -1,4 +1,4 @@
-"""What the families of metrics declare beside what the registry checks, and that `score_all` aligns once a block."""
+"""Declarations of the families of metrics, and `score_all`."""
 
 import math
 import pkgutil
@@ -54,7 +54,7 @@ topk_footrule              disjoint  110
 
 
 @pytest.mark.parametrize(("name", "farthest", "most"), cells(MOST))
-def test_bounds_of_top_tens_are_told_and_reached(name, farthest, most):
+def test_bounds_of_ten_items_are_reached(name, farthest, most):
     metric = parse(name)
     assert metric.bounds(10) == (0.0, float(most))
     assert known_pairs.scores(metric, [(TEN, FARTHEST[farthest])])[0] == float(most)
@@ -196,7 +196,7 @@ METRICS = [
 ]
 
 
-def test_scores_come_by_canonical_name_in_the_order_asked_for():
+def test_scores_have_canonical_names_in_the_requested_order():
     found = score_all(
         reference.batch(PAIRS), [parse("rbo(p=0.80)@2"), parse("overlap"), parse("rbo(p=0.8)@2")]
     )
@@ -205,7 +205,7 @@ def test_scores_come_by_canonical_name_in_the_order_asked_for():
     assert all(scores.dtype == np.float64 and scores.shape == (14,) for scores in found.values())
 
 
-def test_a_pair_alone_scores_the_same_bits_as_among_others():
+def test_a_single_pair_has_the_same_bits_as_among_other_pairs():
     rng = np.random.default_rng(5)
     rows = rng.random((20, 90)).argsort(axis=1)[:, :60].tolist()
     pairs, every = (
@@ -223,14 +223,14 @@ def test_a_pair_alone_scores_the_same_bits_as_among_others():
     "engine",
     ["numpy", *(pytest.param(each, marks=pytest.mark.integration) for each in ("auto", "numba"))],
 )
-def test_neither_engine_nor_number_of_threads_changes_a_bit(engine, monkeypatch):
-    batch = reference.batch(reference.draw(300, 4, even=False, lengths=(52,)))
+def test_neither_the_engine_nor_threads_nor_blocks_change_a_bit(engine, monkeypatch):
+    batch = reference.batch(reference.draw(100, 4, even=False, lengths=(52,)))
     monkeypatch.setenv(ENGINE_VARIABLE, "numpy")
     expected = score_all(batch, METRICS, threads=1)
     monkeypatch.setenv(ENGINE_VARIABLE, engine)
-    monkeypatch.setattr(alignment, "BLOCK_CELLS", 1_000)
 
-    for threads in (1, 2, 5):
+    for threads, block_cells in ((1, 1_000), (2, 1_000), (5, 51)):
+        monkeypatch.setattr(alignment, "BLOCK_CELLS", block_cells)
         for name, scores in score_all(batch, METRICS, threads=threads).items():
             np.testing.assert_array_equal(
                 scores, expected[name], err_msg=f"{name}, {threads} threads"

@@ -1,17 +1,13 @@
 """Ids that hardly meet are explained: in which spelling they would, with an example of each arm."""
 
-from typing import Any
-
-import pandas as pd
 import pytest
 import yaml
 
 from factories import rankings
 from monitor.measures.pairing.batches import encode_arms
-from monitor.measures.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
+from monitor.measures.pairing.id_mismatches import IdComparison, find_mismatch
 from monitor.model.id_forms import make_speller
 from monitor.model.run_reasons import IdKind, MismatchKind
-from monitor.texts.id_mismatches import write_mismatch
 from tables import parsed
 
 
@@ -105,7 +101,7 @@ def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, count, arm)
     assert found.common == found.compared == count
 
 
-def test_an_item_that_stands_twice_by_accident_is_no_padding():
+def test_an_item_that_occurs_twice_by_accident_is_no_padding():
     assert look((lists([5, 6, 6]), lists([5, 6, 7]))) == ()
     assert look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4) == ()
 
@@ -125,20 +121,3 @@ def test_padding_is_counted_over_all_batches():
     (found,) = look(padded, padded)
 
     assert (found.common, found.compared) == (2, 2)
-
-
-def test_users_are_explained_like_items():
-    asked, listed = pd.Index(["1", "2"], dtype="str"), pd.Index(["user-1", "user-2"], dtype="str")
-    found: Any = find_user_mismatch(asked, listed)
-
-    assert write_mismatch(found) == (
-        "no user is in both arms: the ids differ in their prefix, such as '1' in the baseline and 'user-1' in the candidate. "
-        'Set user_ids: [{prefix: "user-"}] for users and both arms: then 2 of 2 match'
-    )
-    assert find_user_mismatch(asked, asked) is None
-
-
-def test_hidden_examples_are_in_no_text():
-    found = find([42], ["42.0"])
-
-    assert "42" not in write_mismatch(found.without_examples).removesuffix("then 1 of 1 match")

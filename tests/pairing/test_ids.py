@@ -1,4 +1,4 @@
-"""Ids as codes: equal where their texts are, so that 42 is "42", whatever the arms are made of."""
+"""Ids as codes: codes are equal if the texts of the ids are equal, so 42 is "42" in all types."""
 
 import itertools
 from itertools import product

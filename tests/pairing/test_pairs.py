@@ -20,8 +20,6 @@ from monitor.model.rankings import (
     Pull,
     RelevanceTable,
 )
-from monitor.model.runs import Scores
-from monitor.pipeline.shown_users import lists_of_table, show_users
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -56,7 +54,7 @@ def test_lists_are_cut_to_k_before_duplicates_are_dropped():
     assert found.coverage.all.users_by_reason == {(B, "short"): 1, (B, "duplicated"): 1}
 
 
-def test_every_user_who_cannot_be_compared_is_counted_under_arm_and_reason():
+def test_each_user_that_cannot_be_compared_is_counted_by_arm_and_reason():
     candidate = pull("a:1 b:", dict.fromkeys("cz", CoverageReason.TIMEOUT))
     users = panel(*"abcde", left=[0, 1], right=[2, 3, 4])
     found = pair_users(users, pull("a:1 b:1 c:1 d:"), candidate, k=1)
@@ -95,7 +93,7 @@ def assert_places(found, baseline, candidate):
     np.testing.assert_array_equal(found.candidate, candidate)
 
 
-def test_scores_stand_at_the_places_of_their_items_in_the_panels_order():
+def test_scores_are_at_the_places_of_their_items_in_the_order_of_the_panel():
     baseline = scored("b:12 a:3", 0.9, 0.8, 0.7)
     candidate = scored("a:34 b:21", 5.0, 4.0, 1.0, NAN)
 
@@ -112,7 +110,7 @@ def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all
         assert len(score_all(batch, [parse("rbo_w")])["rbo_w(p=0.9)"]) == 0
 
 
-def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text():
+def test_tied_neighbours_are_in_the_order_of_their_ids_as_text():
     baseline = scored({"a": [7, 9, 10, 100, 1]}, 3.0, 2.0, 2.0, 2.0, 1.0)
     candidate = scored({"a": ["x", "b", "9", "10"]}, 1.0, 1.0, 0.5, 0.5)
 
@@ -213,32 +211,6 @@ def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name):
     (scores,) = score_all(batch, [parse(name)]).values()
 
     assert np.isfinite(scores).tolist() == [True, False]
-
-
-@pytest.mark.parametrize(("long", "short"), [([1, 2], [3]), ([BIG, 2], [3]), (["x", "2"], ["3"])])
-def test_lists_that_were_kept_pair_again_as_they_did(long, short):
-    first = paired("anb", {"a": long, "b": short}, {"b": long, "a": short}, 3)
-
-    scores = Scores(users=panel(*"anb").users[first.panel_rows], by_metric={})
-    every = np.ones(2, dtype=bool)
-    segments = {"all": np.arange(2), "x=y": np.array([1])}
-    shown = show_users(
-        first,
-        scores,
-        segments,
-        [*segments],
-        is_in_subset=every,
-        is_kept=every,
-        worst_similarity=every * NAN,
-    )
-    kept = lists_of_table(shown, [*segments])
-    ours, theirs = (Pull(rankings=each, failures={}) for each in (kept.baseline, kept.candidate))
-    again = pair_users(kept.panel, ours, theirs, 3)
-
-    assert kept.baseline.users.tolist() == ["a", "b"]
-    assert kept.baseline.scores is None
-    assert again.coverage.rows[1].paired == 1
-    assert lists_of(again) == lists_of(first)
 
 
 def hashes(baseline, candidate):

@@ -8,7 +8,7 @@ from factories import SLOT, transition
 from messages import END, START, message, opened
 from monitor.model.errors import DeliveryError
 from monitor.receivers.apprise import AppriseOptions, defuse
-from servers.webhook import answer, disconnect, hang, serve
+from servers.webhook import answer, disconnect, hang, running_webhook
 
 
 def url_of(collector):
@@ -58,7 +58,7 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
 
 
 def test_only_the_service_that_did_not_accept_it_is_notified_again(collector):
-    for other in serve():
+    with running_webhook() as other:
         other.replies.append(answer(503))
         receiver = notifying(url_of(collector), url_of(other))
         with pytest.raises(

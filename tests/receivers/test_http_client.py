@@ -160,7 +160,8 @@ def test_the_environment_s_proxies_are_not_used(collector, monkeypatch):
 def tls_collector(certificate):
     context = SSLContext(PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    yield from webhook.serve(context)
+    with webhook.running_webhook(context) as server:
+        yield server
 
 
 @pytest.mark.integration

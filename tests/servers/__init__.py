@@ -1,6 +1,6 @@
-"""Real servers on random loopback ports for tests, one module a server.
+"""Real servers on random loopback ports for tests, with one module for each server.
 
-Each stops what it started.
+Each module stops what it started.
 """
 
 import os
@@ -21,9 +21,9 @@ from rings import is_first_ring
 
 
 def require(*names):
-    """Path of the first program found under these names.
+    """The path of the first program with one of these names.
 
-    Skips loudly, or fails where skipping is forbidden.
+    If there is none, the test is skipped. It fails if no test may be skipped.
     """
     if is_first_ring():
         pytest.fail(f"this test needs {' or '.join(names)}: mark it with pytest.mark.integration")
@@ -44,9 +44,9 @@ def missing(what) -> NoReturn:
 
 
 def await_start(ask, process, log=None, *, refusal=OSError, within_s=30.0):
-    """Ask until the server answers.
+    """Call ``ask`` until the server answers.
 
-    Fail, with the end of its log, where it has ended or does not answer in time.
+    If the server has ended or does not answer in time, the test fails with the end of its log.
     """
     ends_at = time.monotonic() + within_s
     while True:
@@ -63,6 +63,11 @@ def await_start(ask, process, log=None, *, refusal=OSError, within_s=30.0):
             return
 
 
+def connect_to(port):
+    """What `running` calls until this port of loopback accepts a connection."""
+    return lambda: socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
 # The shell ends the server when its own standard input closes: also when pytest is killed.
 _GUARD = 'signal=$1; shift; "$@" & server=$!; read _; kill -$signal $server; wait $server'
 
@@ -71,7 +76,7 @@ _GUARD = 'signal=$1; shift; "$@" & server=$!; read _; kill -$signal $server; wai
 def running(  # noqa: PLR0913 - what servers differ in
     command, ask, home, *, account=None, signal="TERM", refusal=OSError, within_s=30.0
 ):
-    """A program up from when it answers, with its log in its home, which goes with it."""
+    """Run a program until the block ends. The block begins when it answers. Its home, with its log, is removed."""
     log = home / "log"
     try:
         with log.open("wb") as output:
@@ -95,9 +100,9 @@ def running(  # noqa: PLR0913 - what servers differ in
 
 @contextmanager
 def listening(server):
-    """It serves in a thread of its own until the block ends.
+    """Serve in a thread until the block ends.
 
-    The thread sleeps until somebody connects: of dozens of servers that look for an end, each costs.
+    The thread sleeps until a client connects, because a thread that looks for its end takes CPU time.
     """
     ours, theirs = socket.socketpair()
 
@@ -121,7 +126,7 @@ def listening(server):
 
 @contextmanager
 def hanging_name():
-    """A name of which DNS says nothing until the block ends."""
+    """A host name for which DNS does not answer until the block ends."""
     name, ended, real = "hangs.invalid", threading.Event(), socket.getaddrinfo
 
     def hang_on(host, *args, **kwargs):
@@ -136,7 +141,7 @@ def hanging_name():
 
 
 def free_port():
-    """One that nobody has, and that the system gives to nobody who asks for any before it is taken."""
+    """A port that no process has. The system does not give it to a process that requests any port."""
     while True:
         port = 10_000 + secrets.randbelow(22_000)  # of `random` all workers have the same seed
         with socket.socket() as probe, suppress(OSError):

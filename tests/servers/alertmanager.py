@@ -65,13 +65,12 @@ class AlertmanagerServer:
             self._process = None
 
     def alerts(self):
-        """What it holds now, resolved ones left out by itself."""
+        """Its alerts, without resolved ones."""
         return json.loads(self._get("/api/v2/alerts"))
 
     def _get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=5) as answer:
-            body: bytes = answer.read()
-        return body
+            return answer.read()
 
 
 @pytest.fixture

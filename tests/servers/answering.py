@@ -1,38 +1,25 @@
-"""A server that answers each request as a function says, and keeps what it was asked.
+"""A server that answers each request as a function says.
 
-with answering(lambda path, body: (200, [1, 2])) as url:
-    ...
+with answering(lambda path, body: (200, [1, 2])) as server:
+    ... server.url, server.requests
 """
 
 import json
-from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
 
-from servers.recommender import Asked
-from servers.webhook import answer, serve
-
-Respond = Callable[[str, Any], tuple[int, object]]
-"""From the path and the body that was posted, JSON or text, to the status and the answer."""
+from servers.webhook import answer, running_webhook
 
 
 @contextmanager
-def answering(respond, seen=None):
-    """The address of a server that answers so."""
+def answering(respond):
+    """``respond`` takes the path and the posted body, JSON or text. It returns the status and the answer as JSON."""
 
     def reply(request):
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        if seen is not None:
-            about = {"method": request.method, "target": request.path}
-            seen.append(
-                Asked(user="", attempt=len(seen) + 1, headers=headers, body=request.body, **about)
-            )
-        is_text = not request.body or "form" in headers.get("content-type", "")
-        status, found = respond(
-            request.path, request.body.decode() if is_text else json.loads(request.body)
-        )
+        is_text = not request.body or "form" in request.headers.get("content-type", "")
+        body = request.body.decode() if is_text else json.loads(request.body)
+        status, found = respond(request.path, body)
         return answer(status, body=json.dumps(found).encode())
 
-    with contextmanager(serve)() as collector:
-        collector.respond = reply
-        yield collector.url
+    with running_webhook() as server:
+        server.respond = reply
+        yield server

@@ -1,4 +1,4 @@
-"""An authority and what it signs, made by openssl."""
+"""An authority and the certificates that it signs, made by openssl."""
 
 import ssl
 import subprocess
@@ -20,7 +20,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Signs certificates; each call makes a new key."""
+    """Signs certificates. Each of them has a new key."""
 
     folder: Path
     own: Pair
@@ -31,16 +31,11 @@ class Authority:
 
     def issue(self, name, alternative=LOOPBACK):
         signed_by = ("-CA", str(self.own.cert), "-CAkey", str(self.own.key))
-        return _make(
-            self.folder,
-            name,
-            f"subjectAltName={alternative}",
-            "basicConstraints=critical,CA:FALSE",
-            options=signed_by,
-        )
+        extensions = (f"subjectAltName={alternative}", "basicConstraints=critical,CA:FALSE")
+        return _make(self.folder, name, *extensions, options=signed_by)
 
     def client_context(self, pair=None):
-        """What a client uses that trusts this authority, and shows that certificate."""
+        """The settings of a client that trusts this authority, and shows the certificate of this pair."""
         context = ssl.create_default_context(cafile=str(self.cert))
         if pair is not None:
             context.load_cert_chain(pair.cert, pair.key)
@@ -58,32 +53,10 @@ def self_signed(folder):
 def _make(folder, name, *extensions, options=()):
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     added = [part for each in extensions for part in ("-addext", each)]
-    subprocess.run(
-        [
-            *(
-                require("openssl"),
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-            ),
-            *(
-                "-subj",
-                f"/CN={name}",
-                "-keyout",
-                str(pair.key),
-                "-out",
-                str(pair.cert),
-                *options,
-                *added,
-            ),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    program, curve = require("openssl"), ("-pkeyopt", "ec_paramgen_curve:prime256v1")
+    files = ("-keyout", str(pair.key), "-out", str(pair.cert))
+    command = [program, "req", "-x509", "-newkey", "ec", *curve, "-nodes", "-subj", f"/CN={name}"]
+    subprocess.run([*command, *files, *options, *added], check=True, capture_output=True)
     return pair
 
 
@@ -111,7 +84,7 @@ def client_pair(authority):
 
 @pytest.fixture(scope="session")
 def stranger_pair(tmp_path_factory):
-    """Of an authority that nobody here trusts."""
+    """A certificate of an authority that no server trusts."""
     return found(tmp_path_factory.mktemp("strangers"), "strangers").issue(
         "stranger", "DNS:prometheus.test"
     )

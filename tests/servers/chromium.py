@@ -12,15 +12,15 @@ import pytest
 from servers import require
 
 _OPTIONS = (
-    *(
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        "--no-first-run",
-    ),
-    *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--remote-debugging-pipe",
 )
 _KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39}
 TROUBLE = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
@@ -53,7 +53,7 @@ class Browser:
         return answer["result"]
 
     def await_event(self, method):
-        """Until it was told since the events were last cleared."""
+        """Wait for this event, if it has not come since the events were cleared."""
         while not any(each["method"] == method for each in self.events):
             self.events.append(self._read())
 

@@ -9,7 +9,7 @@ from servers import missing, require
 
 @contextmanager
 def small_disk(place, size):
-    """Mounted at ``place``, where nothing stands yet. Needs root."""
+    """Mount it at ``place``, which does not exist yet. This needs root."""
     if os.geteuid() != 0:
         missing("only root may mount a small disk")
     place.mkdir()

@@ -3,9 +3,8 @@
 import csv
 import gzip
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pandas as pd
@@ -36,7 +35,7 @@ def pull_of(*users, k=10, timeout_s=120, **options):
 
 
 def long_rows(lists):
-    """(user, item, rank) with ranks from 1, deliberately out of order."""
+    """(user, item, rank) with ranks from 1, and not in their order."""
     rows = [
         (user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, 1)
     ]
@@ -44,10 +43,7 @@ def long_rows(lists):
 
 
 def write_csv(rows, path, names=()):
-    """Lists as JSON, which tables of texts hold them as.
-
-    ``names`` of the columns where there is no row.
-    """
+    """Write lists as JSON texts. ``names`` are the columns if there is no row."""
     with _written(path) as file:
         table = csv.DictWriter(file, list(rows[0]) if rows else names)
         table.writeheader()
@@ -71,30 +67,16 @@ def _written(path):
 
 
 def _parquet(rows, path):
-    """A column has one type: with a text among the ids all are texts."""
-    ids = [
-        item
-        for row in rows
-        for item in (row["what"] if isinstance(row["what"], list) else [row["what"]])
-    ]
-    kind, spell = (
-        (pa.large_string(), str)
-        if any(isinstance(item, str) for item in ids)
-        else (pa.int64(), int)
-    )
-    is_wide = "wide" in path.name
-    spelt = [
-        row | {"what": [*map(spell, row["what"])] if is_wide else spell(row["what"])}
-        for row in map(dict, rows)
-    ]
-    kinds = {"who": pa.string()} | (
-        {"what": pa.list_(kind)} if is_wide else {"what": kind, "place": pa.int32()}
-    )
-    pq.write_table(pa.Table.from_pylist(spelt, pa.schema(kinds)), path, row_group_size=7)
+    """A column has one type. If one id is text, all ids are written as text."""
+    users, lists, kind = [row["who"] for row in rows], [row["what"] for row in rows], pa.int64()
+    if any(isinstance(item, str) for items in lists for item in items):
+        lists, kind = [list(map(str, items)) for items in lists], pa.large_string()
+    columns = {"who": pa.array(users, pa.string()), "what": pa.array(lists, pa.list_(kind))}
+    pq.write_table(pa.table(columns), path, row_group_size=7)
 
 
 def _file(name):
-    """A file of this name, whose form and format it says."""
+    """A file of this name. Its name says its form and its format."""
     columns = {"items": "what"} if "wide" in name else {"item": "what", "rank": "place"}
 
     @contextmanager
@@ -112,42 +94,29 @@ def _file(name):
 
 
 def fill_database(url, lists):
-    """Tables ``wide`` (JSON text) and ``tall``."""
-    wide = [(user, json.dumps(items)) for user, items in lists.items()]
-    tall = [(user, str(item), rank) for user, item, rank in long_rows(lists)]
-    tables = {
-        "wide": pd.DataFrame(wide, columns=["who", "what"], dtype=object),
-        "tall": pd.DataFrame(tall, columns=["who", "what", "place"], dtype=object),
-    }
+    """Fill the tables ``wide``, whose lists are JSON, and ``tall``."""
+    wide = [{"who": user, "what": json.dumps(items)} for user, items in lists.items()]
+    tall = [
+        {"who": user, "what": str(item), "place": rank} for user, item, rank in long_rows(lists)
+    ]
     engine = sa.create_engine(url)
-    for name, table in tables.items():
-        table.to_sql(name, engine, if_exists="replace", index=False)
+    for name, rows in {"wide": wide, "tall": tall}.items():
+        table = pd.DataFrame(rows, columns=["who", "what", "place"][: 2 + (name == "tall")])
+        table.astype(object).to_sql(name, engine, if_exists="replace", index=False)
     engine.dispose()
 
 
 def sql_sources(url):
-    """Options of each way to read the tables of ``fill_database``."""
+    """The options of each way to read the tables of ``fill_database``."""
     query = (
         "SELECT who, what, place FROM tall WHERE who IN (:users) AND place <= 2 * :k AND "
         ":slot IS NOT NULL"
     )
+    long = {"url": url, "user": "who", "item": "what", "rank": "place"}
     return {
-        "sql table wide": {"url": url, "table": "wide", "user": "who", "items": "what"},
-        "sql table long": {
-            "url": url,
-            "table": "tall",
-            "user": "who",
-            "item": "what",
-            "rank": "place",
-        },
-        "sql query long": {
-            "url": url,
-            "query": query,
-            "user": "who",
-            "item": "what",
-            "rank": "place",
-            "batch": 3,
-        },
+        "sql table wide": {"url": url, "user": "who", "items": "what", "table": "wide"},
+        "sql table long": long | {"table": "tall"},
+        "sql query long": long | {"query": query, "batch": 3},
     }
 
 
@@ -171,7 +140,7 @@ def http(lists, _):
 
 
 def _redis(**keys):
-    """A key a user, or a field of one hash."""
+    """One key for each user, or one field of a hash for each user."""
 
     @contextmanager
     def opened(lists, _):
@@ -188,9 +157,9 @@ def _redis(**keys):
     return opened
 
 
-# Puts lists somewhere and yields the options that read them there, {kind: options}. A name begins
+# Each function stores lists, and yields the options of the source that reads them, {kind: options}. A name begins
 # with the kind.
-SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
+SOURCES = {
     "file parquet wide": _file("wide.parquet"),
     "file csv long": _file("long.csv.gz"),
     "file jsonl wide": _file("wide.jsonl.gz"),
@@ -204,10 +173,7 @@ SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
 }
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
-"""Kinds with one item a row.
-
-They hold every id as text, and cannot tell an empty list from none.
-"""
+"""Kinds with one item in each row. They store ids as text, and an empty list is like no list."""
 FIRST_RING = {"file parquet wide", "sql query long", "http"}
 BY_RING: list[Any] = [
     pytest.param(name, id=name, marks=[] if name in FIRST_RING else pytest.mark.integration)
@@ -215,5 +181,5 @@ BY_RING: list[Any] = [
 ]
 """All names. Redis is a server.
 
-Files of text and tables of single items differ too little to be tried in both rings.
+Text files, and tables with single items, are similar to the kinds of the first ring.
 """

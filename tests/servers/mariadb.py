@@ -1,6 +1,5 @@
 """MariaDB in a folder of its own on a random loopback port, with one empty database, read through PyMySQL."""
 
-import socket
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from servers import free_port, require, running
+from servers import connect_to, free_port, require, running
 
 PASSWORD = "canary-maria-2c"  # noqa: S105 - of a server that lives as long as a test
 
@@ -44,7 +43,7 @@ def running_mariadb():
     ]
     with running(
         [program, "--no-defaults", *own, *ports],
-        lambda: socket.create_connection(("127.0.0.1", port)).close(),
+        connect_to(port),
         home,
     ):
         engine = sa.create_engine(

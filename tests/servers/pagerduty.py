@@ -1,4 +1,4 @@
-"""PagerDuty's Events API v2 on loopback: it takes what the documentation allows, and complains of everything else.
+"""PagerDuty's Events API v2 on loopback: it accepts what the documentation allows, and complains about everything else.
 
 https://developer.pagerduty.com/docs/events-api-v2-overview and the OpenAPI description in PagerDuty/api-schema.
 """
@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from servers.webhook import Collector, answer, serve
+from servers.webhook import Collector, answer, running_webhook
 
 KEY = "e93facc04764012d7bfb002500d5d1a6"
 MOST_BYTES = 512 * 1024
@@ -22,9 +22,9 @@ _ACTIONS = {"trigger": "triggered", "acknowledge": "acknowledged", "resolve": "r
 
 @dataclass(slots=True)
 class FakePagerDuty:
-    """``alerts``: where each key stands.
+    """``alerts`` has the state of each key.
 
-    ``events``: what was taken, in order; ``complaints``: what should not have come.
+    ``events`` are the accepted events in order. ``complaints`` are errors in requests.
     """
 
     collector: Collector
@@ -78,7 +78,7 @@ def _errors(request):
 @pytest.fixture
 def pagerduty():
     """Fails a test in which it had to complain; a test that wants complaints takes them out."""
-    for collector in serve():
+    with running_webhook() as collector:
         fake = FakePagerDuty(collector)
         yield fake
         assert fake.complaints == []

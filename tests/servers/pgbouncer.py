@@ -4,16 +4,14 @@ Fixture: ``pooled`` makes the URL of a database through the pooler from its own.
 """
 
 import shutil
-import socket
 import tempfile
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
-from servers import free_port, require, running
+from servers import connect_to, free_port, require, running
 from servers.postgres import PASSWORD, USER, unprivileged
 
 _CONFIG = """[databases]
@@ -45,10 +43,7 @@ def running_pgbouncer(postgres):
     if account:
         for path in (home, users, config):
             shutil.chown(path, account)
-    answer = partial(socket.create_connection, ("127.0.0.1", port), timeout=1)
-    with running(
-        [program, str(config)], lambda: answer().close(), home, account=account, signal="KILL"
-    ):
+    with running([program, str(config)], connect_to(port), home, account=account, signal="KILL"):
         yield port
 
 

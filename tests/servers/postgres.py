@@ -1,6 +1,4 @@
-"""A private PostgreSQL for one test session, and fresh databases in it.
-
-SQLite beside it for tests that run on both.
+"""A private PostgreSQL for one test session, and fresh databases in it, and in SQLite for tests that need both.
 
 Fixtures: ``postgres_server`` (session), ``postgres_url`` (a fresh empty database), ``database_url``
     (both kinds in turn).
@@ -55,7 +53,7 @@ class PostgresServer:
 
     @contextmanager
     def database(self, template="template1"):
-        """URL of a fresh database as the template is, which is empty, dropped at the end with whoever is still connected."""
+        """The URL of a fresh copy of the template. It is dropped at the end, with all connections."""
         name = f"rankwatch_{uuid.uuid4().hex[:12]}"
         with self.connect() as admin:
             # Without fsync, copying files takes half the time of logging pages; before 15 it is the
@@ -71,7 +69,7 @@ class PostgresServer:
 
 
 def unprivileged():
-    """Servers that refuse to run as root: the account to use instead, None when we may run them ourselves."""
+    """The account for servers that refuse to run as root. None if this process does not run as root."""
     if os.geteuid() != 0:
         return None
     found = {entry.pw_name for entry in pwd.getpwall()} & {"postgres", "nobody"}
@@ -84,27 +82,18 @@ def _create(home, account):
     if account:
         for path in (home, password):
             shutil.chown(path, account, pwd.getpwnam(account).pw_gid)
-    command = [
-        require("initdb"),
-        "--pgdata",
-        str(data),
-        "--username",
-        USER,
-        "--pwfile",
-        str(password),
-        "--encoding",
-        "UTF8",
-    ]
-    command += ["--no-locale", "--no-sync", "--auth-local", "trust", "--auth-host", "scram-sha-256"]
+    command = [require("initdb"), f"--pgdata={data}", f"--username={USER}", f"--pwfile={password}"]
+    command += ["--encoding=UTF8", "--no-locale", "--no-sync"]
+    command += ["--auth-local=trust", "--auth-host=scram-sha-256"]
     subprocess.run(command, user=account, cwd=home, check=True, capture_output=True)
     return data
 
 
 @contextmanager
 def running_postgres(*, in_memory=True):
-    """Start a server in a directory of its own on a random loopback port.
+    """Start a server in its own directory on a random loopback port.
 
-    Stopped and removed at the end.
+    It is stopped and removed at the end.
     """
     program, account = require("postgres"), unprivileged()
     # Each fresh database is a thousand files: in memory they take a fifth off the tests of storage.
@@ -117,9 +106,8 @@ def running_postgres(*, in_memory=True):
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-", dir=_IN_MEMORY if in_memory else None))
     data, server = _create(home, account), PostgresServer(port=free_port())
     settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
-    settings |= (
-        {} if in_memory else {"shared_buffers": "1GB"}
-    )  # as a server that holds much is given
+    if not in_memory:
+        settings["shared_buffers"] = "1GB"  # as on a server with much data
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     with running(
         [program, "-D", str(data), *options],

@@ -28,7 +28,7 @@ class Proxy:
         self.resume()
 
     def refuse(self):
-        """Refuse new connections and cut those that stand, as when the server is down."""
+        """Refuse new connections and cut all open ones, as when the server is down."""
         listener, self._listener = self._listener, None
         if listener is not None:
             with suppress(OSError):
@@ -49,11 +49,11 @@ class Proxy:
         self._flows.clear()
 
     def slow(self, delay_s):
-        """Hold up every piece for so long."""
+        """Delay every piece by this time."""
         self._delay_s = delay_s
 
     def resume(self):
-        """Pass everything on, also what was held back."""
+        """Pass everything on, including delayed data."""
         self._delay_s = 0.0
         self._flows.set()
         if self._listener is None:

@@ -1,4 +1,4 @@
-"""What stands between a process that ends and Prometheus: a node_exporter that reads textfiles, and a Pushgateway."""
+"""Servers between a process that ends and Prometheus: a node_exporter that reads textfiles, and a Pushgateway."""
 
 import tempfile
 from contextlib import contextmanager

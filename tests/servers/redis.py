@@ -1,7 +1,6 @@
 """Redis or Valkey without files, on a random loopback port: one for all tests of a process, others as they are needed."""
 
 import atexit
-import socket
 import tempfile
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from servers import free_port, require, running
+from servers import connect_to, free_port, require, running
 
 PASSWORD = "canary-redis-51"  # noqa: S105 - of servers that live as long as a test
 
@@ -22,7 +21,7 @@ def running_redis(*arguments):
     own = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
     with running(
         [program, *arguments, *own],
-        lambda: socket.create_connection(("127.0.0.1", port)).close(),
+        connect_to(port),
         home,
     ):
         yield port
@@ -37,7 +36,7 @@ def shared_redis():
 
 
 def emptied_redis():
-    """A client of the shared one, which holds nothing now."""
+    """A client of the shared server, which is now empty."""
     client = redis.Redis(port=shared_redis(), protocol=2)
     client.flushall()
     return client

@@ -1,4 +1,4 @@
-"""A Slack incoming webhook on loopback: it takes what the documentation allows, and complains of everything else.
+"""A Slack incoming webhook on loopback: it accepts what the documentation allows, and complains about everything else.
 
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../reference/block-kit/blocks
 """
@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from servers.webhook import Collector, answer, serve
+from servers.webhook import Collector, answer, running_webhook
 
 PATH = "/services/T000/B000/canarycanarycanary"
 _MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
@@ -20,7 +20,7 @@ _MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml
 
 @dataclass(slots=True)
 class FakeSlack:
-    """``posts``: what was taken; ``complaints``: what should not have come."""
+    """``posts`` are the accepted messages. ``complaints`` are errors in requests."""
 
     collector: Collector
     posts: list[dict[str, Any]] = field(default_factory=list)
@@ -58,7 +58,7 @@ def find_errors(body):
 @pytest.fixture
 def slack():
     """Fails a test in which it had to complain; a test that wants complaints takes them out."""
-    for collector in serve():
+    with running_webhook() as collector:
         fake = FakeSlack(collector)
         yield fake
         assert fake.complaints == []

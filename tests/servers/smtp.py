@@ -1,15 +1,17 @@
-"""A real SMTP server that takes mail, and answers as told at any step: any code, late, in drops, without end, or not at all.
+"""A real SMTP server that accepts mail. At any step it can answer with any code, late, in small pieces, without end, or not.
 
-What a client says out of turn or out of form is a fault, and fails the test.
+A client that breaks the protocol fails the test.
 """
 
 import base64
 import re
 import socketserver
 import ssl
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -68,7 +70,7 @@ class MailServer:
 
 
 class Cut(Exception):  # noqa: N818 - no failure
-    """The connection is to be closed, or the server stopped."""
+    """The connection must be closed, or the server has stopped."""
 
 
 def hang(dialogue):
@@ -81,7 +83,7 @@ def cut(_dialogue):
 
 
 def trickle(dialogue):
-    """A line that comes byte by byte."""
+    """Send a line byte by byte."""
     for _ in range(5000):
         dialogue.sock.sendall(b"2")
         if dialogue.host.stopped.wait(0.02):
@@ -89,7 +91,7 @@ def trickle(dialogue):
 
 
 def flood(dialogue):
-    """An answer of 50,000 lines and no end."""
+    """Send an answer of 50,000 lines without an end."""
     dialogue.sock.sendall(b"250-more\r\n" * 50_000)
     hang(dialogue)
 
@@ -142,7 +144,7 @@ class Dialogue(socketserver.BaseRequestHandler):
         act(rest)
 
     def _answer(self, step, usual=None):
-        """Answer; whether it was positive."""
+        """Send the answer, and return whether it is positive."""
         answer = self.host.next_answer(step) or usual or _USUAL[step]
         if callable(answer):
             answer(self)
@@ -156,12 +158,8 @@ class Dialogue(socketserver.BaseRequestHandler):
         offers = [
             offer for offer in self.host.offers if not (self.is_secure and offer == "STARTTLS")
         ]
-        lines = ["mail.test", *offers]
-        usual = "\r\n".join(
-            f"250{'-' if number < len(lines) else ' '}{line}"
-            for number, line in enumerate(lines, start=1)
-        )
-        self._answer("EHLO", usual)
+        *first, last = ["mail.test", *offers]
+        self._answer("EHLO", "".join(f"250-{line}\r\n" for line in first) + f"250 {last}")
 
     def do_helo(self, _name):
         self._answer("HELO")
@@ -205,9 +203,8 @@ class Dialogue(socketserver.BaseRequestHandler):
         lines: list[bytes] = []
         while (line := self.file.readline()) != b".\r\n":
             if not line.endswith(b"\r\n") or len(line) > 1000 or not line.isascii():
-                self.host.faults += (
-                    [f"no line of a mail: {line[:80]!r}"] if line else []
-                )  # none: the client was ended
+                if line:  # the client has not ended
+                    self.host.faults.append(f"no line of a mail: {line[:80]!r}")
                 raise Cut
             lines.append(line.removeprefix(b"."))
         if self._answer("CONTENT"):
@@ -226,15 +223,13 @@ class _Server(socketserver.ThreadingTCPServer):
     mail_server: MailServer
 
     def handle_error(self, request, client_address):
-        """A client that went away is what many tests want; what went wrong in here is a fault."""
-        import sys  # noqa: PLC0415 - here alone
-
-        self.mail_server.faults.append(
-            repr(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1])
-        )
+        """An error of this server is a fault. Clients may end their connections."""
+        self.mail_server.faults.append(repr(sys.exc_info()[1]))
 
 
-def serve(certificate):
+@contextmanager
+def running_mail_server(certificate):
+    """The server, until the block ends. A fault of the client fails the test."""
     server = _Server(("127.0.0.1", 0), Dialogue)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -255,4 +250,5 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def mail_server(certificate):
-    yield from serve(certificate)
+    with running_mail_server(certificate) as server:
+        yield server

@@ -4,9 +4,8 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from socket import create_connection
 
-from servers import free_port, missing, require, running
+from servers import connect_to, free_port, missing, require, running
 
 HOME = Path(os.environ.get("RANKWATCH_SPARK", Path(sys.prefix).parent / "spark"))
 """A virtual environment with pyspark, numpy, pandas and pyarrow, made by ``make spark``."""
@@ -80,7 +79,5 @@ def running_spark(folder):
         *settings,
         *server,
     ]
-    with running(
-        command, lambda: create_connection(("127.0.0.1", port)).close(), folder, within_s=300
-    ):
+    with running(command, connect_to(port), folder, within_s=300):
         yield port

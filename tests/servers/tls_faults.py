@@ -1,4 +1,4 @@
-"""A server whose TLS has one fault, whatever protocol is meant: nothing else is reached."""
+"""A server whose TLS has one fault, for clients of any protocol."""
 
 import ipaddress
 import socketserver

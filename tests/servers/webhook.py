@@ -1,33 +1,38 @@
-"""A real HTTP server that records every request and answers as told: with a status, late, in drops, too much, or not at all."""
+"""A real HTTP server that records every request. It answers with any status, late, in small pieces, too much, or not."""
 
-import gzip
 import socket
 import socketserver
 import ssl
 import threading
+import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from http.client import parse_headers
 
 import pytest
+from requests.structures import CaseInsensitiveDict
 
 from servers import listening
 
 
 @cache
 def bomb():
-    """64 MiB of zeros, packed."""
-    return gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
+    """A gigabyte of blanks and an empty list in a megabyte. After a full flush a deflate block can be repeated."""
+    megabyte, deflate = b" " * 2**20, zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    first = deflate.compress(megabyte) + deflate.flush(zlib.Z_FULL_FLUSH)
+    block = deflate.compress(megabyte) + deflate.flush(zlib.Z_FULL_FLUSH)
+    return first + block * 1022 + deflate.compress(megabyte + b"[]") + deflate.flush()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
     path: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
 
@@ -37,11 +42,12 @@ class Cut(Exception):  # noqa: N818 - no failure
 
 @dataclass(slots=True)
 class Collector:
-    """``replies`` are used up one a request, then ``respond`` is asked where it is given, else ``default``."""
+    """Each of ``replies`` is used once. Then the reply is that of ``respond``, or ``default``."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
+    open: set[socket.socket] = field(default_factory=set)
     replies: deque["Reply"] = field(default_factory=deque)
     default: "Reply" = field(default_factory=lambda: answer(200))
     respond: "Callable[[Request], Reply] | None" = None
@@ -94,6 +100,16 @@ def disconnect(_collector, sock):
     sock.shutdown(socket.SHUT_RDWR)
 
 
+def send_and_end(data):
+    """A reply of these bytes. Then the connection ends."""
+
+    def reply(_collector, sock):
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    return reply
+
+
 def trickle_headers(collector, sock):
     for byte in head(200, {"X-Long": "x" * 10_000}):
         sock.sendall(bytes([byte]))
@@ -138,6 +154,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server
+    disable_nagle_algorithm = True
 
     def setup(self):
         if self.server.tls is not None:
@@ -153,6 +170,7 @@ class _Handler(socketserver.StreamRequestHandler):
     def handle(self):
         collector = self.server.collector
         collector.connections += 1
+        collector.open.add(self.request)
         while not collector.stopped.is_set() and (request := self._read()) is not None:
             try:
                 collector.took(request)(collector, self.request)
@@ -164,15 +182,16 @@ class _Handler(socketserver.StreamRequestHandler):
             line = self.rfile.readline().decode("latin-1").split()
             if len(line) != 3:
                 return None
-            headers = dict(parse_headers(self.rfile))
+            headers = CaseInsensitiveDict(parse_headers(self.rfile).items())
             body = self.rfile.read(int(headers.get("Content-Length", "0")))
         except OSError:
             return None
         return Request(line[0], line[1], headers, body)
 
 
-def serve(tls=None):
-    """Run one until the generator is closed."""
+@contextmanager
+def running_webhook(tls=None):
+    """The server's collector, until the block ends."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.tls = tls
     scheme = "http" if tls is None else "https"
@@ -182,8 +201,12 @@ def serve(tls=None):
             yield server.collector
         finally:
             server.collector.stopped.set()
+            for connection in server.collector.open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
 def collector():
-    yield from serve()
+    with running_webhook() as collector:
+        yield collector

@@ -16,7 +16,6 @@ from monitor.model.rules import Severity
 from monitor.service.logs import configure_logs
 from servers.answering import answering
 from servers.lists import pull_of
-from servers.recommender import Asked
 from tables import cells
 
 AUTHENTICATIONS = """
@@ -54,16 +53,17 @@ def answer(path, _):
 def test_no_secret_of_a_source_is_logged_at_debug(kind, options, debug_log, monkeypatch):
     for name in ("access_key_id", "secret_access_key", "session_token"):
         monkeypatch.setenv(f"AWS_{name}".upper(), f"canary-{name}")
-    seen = list[Asked]()
-    with answering(answer, seen) as url:
-        address = url.replace("//", "//me:canary-password@") if kind == "basic" else url
+    with answering(answer) as server:
+        url = address = server.url
+        if kind == "basic":
+            address = url.replace("//", "//me:canary-password@")
         given = {"url": f"{address}/recs/{{user}}?key=canary-query"} | yaml.safe_load(
             f"{{{options.replace('URL', url)}}}"
         )
         assert len(pull_of("canary-user", http=given).rankings) == 1
     structlog.get_logger("monitor.test").debug("end of the log")
 
-    assert "canary" in f"{seen[-1].target} {seen[-1].headers}"
+    assert "canary" in f"{server.requests[-1]}"
     assert "canary" not in debug_log.getvalue()
     assert "end of the log" in debug_log.getvalue()
 

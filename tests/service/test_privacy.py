@@ -4,7 +4,7 @@ import io
 import json
 import re
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -18,7 +18,7 @@ from monitor.measures.reading.ids import MAX_ID_LENGTH
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.service import logs
 from servers.daemon import wait_for
-from servers.webhook import serve as serve_hook
+from servers.webhook import running_webhook
 from service.stepped_daemon import watching
 
 pytestmark = pytest.mark.integration
@@ -148,7 +148,7 @@ def _opened(cell):
 @pytest.fixture(scope="module")
 def life(tmp_path_factory):
     folder = tmp_path_factory.mktemp("privacy")
-    with contextmanager(serve_hook)() as hook:
+    with running_webhook() as hook:
         config = write_world(folder, hook.url)
         outputs = dict([_command(config, "run-once", "--slot", "2026-03-09", "--json")])
         log = io.StringIO()

@@ -40,11 +40,12 @@ def sqlite(rows, folder, **columns):
     return database(rows, f"sqlite:///{folder / 'table.db'}", **columns)
 
 
-def database(rows, url, **columns):
+def database(rows, url, types=None, **columns):
+    """Fill a table of the database. ``types`` are SQL types of columns whose values do not decide it."""
     names = list(rows[0] if rows else columns.values())
     engine = sa.create_engine(url)
     table = pd.DataFrame([*map(as_text, rows)], columns=names, dtype=object)
-    table.to_sql("filled", engine, if_exists="replace", index=False)
+    table.to_sql("filled", engine, if_exists="replace", index=False, dtype=types)
     engine.dispose()
     return {"sql": {"url": url, "table": "filled", **columns}}
 
@@ -85,7 +86,7 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "http": http,
 }
 
-WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
+WRITERS = {
     "parquet": parquet,
     "csv": in_csv,
     "jsonl": jsonl,

@@ -1,4 +1,4 @@
-"""What every Source promises, whatever is behind it: lists, users, tables, and canonical forms of ids."""
+"""The contract of every source: lists, users, tables, and canonical forms of ids."""
 
 from pathlib import Path
 
@@ -87,7 +87,7 @@ READ = {
         lambda source: (found := source.relevance(SLOT)) and found.grades.tolist() == [2],
     ),
 }
-"""Of everything else that a kind may read: the columns, and whether the one row is read."""
+"""For everything else that a kind may read: the columns, and whether the one row is read."""
 
 
 @pytest.mark.parametrize(

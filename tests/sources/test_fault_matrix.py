@@ -1,4 +1,4 @@
-"""What may go wrong with each kind of source, behind real servers, and what is said, which ``make faults`` prints."""
+"""Faults of each kind of source, with real servers, and their messages. ``make faults`` prints them."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ import socketserver
 import ssl
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +35,7 @@ from servers.certificates import found
 from servers.proxy import proxying
 from servers.recommender import running_recommender
 from servers.redis import PASSWORD, emptied_redis, shared_redis
-from servers.webhook import serve
+from servers.webhook import running_webhook
 from sources.file.test_hostile import long_users
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
@@ -203,11 +203,11 @@ def write_config(folder, cells, baseline, hook):
 
 
 @pytest.mark.early(20)
-def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(
+def test_a_fault_is_reported_with_its_cause_in_time_and_in_little_memory(
     postgres_url, recommender, tmp_path
 ):
     with ExitStack() as running:
-        collector = running.enter_context(contextmanager(serve)())
+        collector = running.enter_context(running_webhook())
         cells = make_faults(running, tmp_path, sa.make_url(postgres_url))
         config = write_config(tmp_path, cells, recommender.url, collector.url)
         running.enter_context(capture_logs())

@@ -1,4 +1,4 @@
-"""Answers of a pull that lasts, kept for the same run begun again: what counts of them, and that they are removed."""
+"""The answers of a long pull are kept until the same run begins again. Which of them count, and when they are removed."""
 
 import itertools
 import json
@@ -28,8 +28,8 @@ LISTS = json.loads("""{
 USERS, HOUR_S = list(LISTS), 3600
 
 
-def lists_of(*users):
-    found = ListCollector(3, has_scores=True)
+def lists_of(*users, found=None):
+    found = found or ListCollector(3, has_scores=True)
     for user in users:
         items, scores = LISTS[user]
         found.add(user, items, scores, f"model of {user[0]}")
@@ -37,14 +37,11 @@ def lists_of(*users):
 
 
 def fill(folder):
-    """The file of a pull that was killed, of two lines: of the users whose items are numbers, and of the others."""
+    """The file of a pull that was killed. It has a line with users whose items are numbers, and a line with the others."""
     file = AnswerFile(str(folder / "answers"), "?")
     lists = lists_of("n1", "n2")
     file.take(lists)()
-    for user in ("t1", "t2"):
-        items, scores = LISTS[user]
-        lists.add(user, items, scores, f"model of {user[0]}")
-    file.take(lists)()
+    file.take(lists_of("t1", "t2", found=lists))()
     return file
 
 
@@ -59,7 +56,7 @@ def sorted_lists(collector):
 
 
 def recall(folder):
-    """Who is to be asked again; lists of the others, and their models, are as they were."""
+    """The users to request again. The lists of the others, and their models, are as before."""
     lists = ListCollector(3, has_scores=True)
     left = AnswerFile(str(folder / "answers"), "?").recall(USERS, lists, HOUR_S)
     expected = lists_of(*(user for user in USERS if user not in left))
@@ -80,7 +77,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize(("damage", "later_s", "left"), DAMAGES.values(), ids=DAMAGES)
-def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
+def test_only_users_whose_answers_are_damaged_or_too_old_are_requested_again(
     damage, later_s, left, tmp_path, monkeypatch
 ):
     set_clock(monkeypatch, SLOT)
@@ -94,7 +91,7 @@ def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
 
 
 @pytest.mark.integration
-def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path):
+def test_nothing_is_kept_on_a_full_disk_and_the_reason_is_known(tmp_path):
     with small_disk(tmp_path / "small", "8k") as disk:
         (disk / "other").write_bytes(b"x" * 8192)
         assert fill(disk).write_error == f"{disk}: No space left on device"
@@ -109,7 +106,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", [(5, "baseline", {"concurrency": 1}), *OTHERS], ids=str)
-def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_asked_again(
+def test_only_answers_to_the_same_requests_count_and_users_without_an_answer_are_requested_again(
     other, recommender, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(http, "LASTS_S", 0.0)
@@ -122,7 +119,7 @@ def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_as
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
 
 
-def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(
+def test_a_file_is_removed_after_the_last_run_of_its_family_and_old_files_too(
     tmp_path, monkeypatch
 ):
     set_clock(monkeypatch, SLOT)
@@ -157,7 +154,7 @@ comparisons:
         ("{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", None),
     ],
 )
-def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(
+def test_answers_are_in_the_configured_folder_and_are_not_kept_if_users_have_pseudonyms(
     settings, folder, tmp_path
 ):
     (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")

@@ -1,4 +1,4 @@
-"""Weights and titles of items from files and databases: those that are of use, or one line that says what is wrong."""
+"""Weights and titles of items from files and databases, and the errors in them."""
 
 import json
 
@@ -55,7 +55,7 @@ REFUSED += [case("jsonl", "jsonl", ("a\nb" + "x" * 500, -1), r"^item 'abxxx[^\n]
 
 
 @pytest.mark.parametrize(("kept", "row", "reason"), REFUSED)
-def test_an_odd_row_is_told_with_its_item_and_place(kept, row, reason, tmp_path):
+def test_an_odd_row_is_reported_with_its_item_and_place(kept, row, reason, tmp_path):
     with pytest.raises(SourceError, match=reason):
         read(WRITERS[kept]([(7, 0.5), (12, 1.0), row], tmp_path))
 
@@ -94,9 +94,7 @@ def titles(options, *items):
 
 
 @pytest.mark.parametrize("write", TITLED.values(), ids=TITLED)
-def test_only_items_asked_for_have_their_title_the_first_counts_and_a_long_one_is_cut(
-    write, tmp_path
-):
+def test_requested_items_have_their_first_title_and_a_long_title_is_cut(write, tmp_path):
     rows = [(7, "Tea"), (42, "Mug"), (7, "Coffee"), (9, None), (None, "No"), (8, "x" * 1000)]
     found = titles(write(rows, tmp_path), "7", "8", "9", "1")
     assert found == {"7": "Tea", "8": "x" * MAX_TITLE_LENGTH}

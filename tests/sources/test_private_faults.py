@@ -1,11 +1,11 @@
-"""Faults in which other programs quote users' ids, with `privacy: users: hmac`: no output holds one, and each names its cause.
+"""Faults in which other programs quote users' ids. With `privacy: users: hmac`, no output has an id, and each names its cause.
 
 `make faults` prints them as a table.
 """
 
 import json
 import re
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from urllib.request import urlopen
 
 import pandas as pd
@@ -22,8 +22,8 @@ from forking import running
 from monitor.service import message_pictures
 from servers.certificates import self_signed
 from servers.daemon import wait_for
-from servers.smtp import serve as serve_mail
-from servers.webhook import answer, serve
+from servers.smtp import running_mail_server
+from servers.webhook import answer, running_webhook
 
 pytestmark = pytest.mark.integration
 LEAST = 60
@@ -53,7 +53,7 @@ def receive(request):
 
 
 def play(config, name, environ):
-    """Every comparison is run, told to receivers, checked, exported, and looked at on the daemon's pages; one is shown."""
+    """Run, notify, check and export every comparison, show one, and open the daemon's pages."""
     textfile = config.with_name("rankwatch.prom")
     for command in (
         f"run-once --textfile {textfile}",
@@ -109,10 +109,10 @@ def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_
     with ExitStack() as servers:
         planted = plant(tmp_path, servers, postgres_server)
         faults, certificate = planted.faults, self_signed(tmp_path)
-        collector, mails = servers.enter_context(contextmanager(serve)()), {}
+        collector, mails = servers.enter_context(running_webhook()), {}
         collector.respond = receive
         for way in ("good", "refuse"):
-            mails[way] = servers.enter_context(contextmanager(serve_mail)(certificate))
+            mails[way] = servers.enter_context(running_mail_server(certificate))
         mails["refuse"].by_recipient["kim@x.test"] = f"550 5.1.1 {USER} is unknown"
         ports = {way: mail.port for way, mail in mails.items()}
         of_postgres = servers.enter_context(postgres_server.database())

@@ -1,4 +1,4 @@
-"""The registry of sources: what a kind declares is complete, and what is forgotten fails here."""
+"""The registry of sources: each kind declares everything."""
 
 import pkgutil
 import tomllib
@@ -51,7 +51,7 @@ SqlItemWeightsOptions: item query table url weight
 SqlItemTitlesOptions: item query table title url
 SqlRelevanceOptions: grade grades item items query table url user user_ids
 """)
-"""What enters `config_hash`, by options: whoever adds a setting says here, too, whether it decides which lists are read."""
+"""The settings that are in `config_hash`. A new setting must be added here if it affects which lists are read."""
 
 
 def test_every_folder_declares_a_kind():
@@ -84,7 +84,7 @@ BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text())
     ("kind", "options", "expected"),
     [(kind, *each) for kind, refused in BAD.items() for each in refused],
 )
-def test_bad_options_are_told_without_their_secrets(kind, options, expected):
+def test_bad_options_are_reported_without_their_secrets(kind, options, expected):
     model = UsersOptions if kind == "users" else SOURCES[kind].lists.options
     with pytest.raises(ValidationError, match=expected) as caught:
         model.model_validate(options)

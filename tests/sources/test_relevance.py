@@ -105,7 +105,7 @@ def test_an_odd_row_is_refused_with_its_user(write, row, reason, tmp_path):
 
 
 @pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
-def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(write, tmp_path):
+def test_a_row_without_a_user_or_with_a_null_list_is_ignored(write, tmp_path):
     rows = [("a", [1], [1]), (None, [2], [-1]), ("b", [], []), ("c", None, None)]
 
     assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}

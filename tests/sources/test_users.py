@@ -1,4 +1,4 @@
-"""Who may be asked: users and segments from files and databases, or everybody the baseline has."""
+"""Users and segments from files, databases and HTTP, or all users of the baseline."""
 
 import re
 from contextlib import closing
@@ -15,7 +15,6 @@ from monitor.sources.file.source import FileUsers
 from monitor.sources.lookup_tables import build_user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
-from servers.recommender import Asked
 from sources.tables import writers
 from tables import parsed
 
@@ -98,13 +97,12 @@ OVER_HTTP = parsed("""
 
 @pytest.mark.parametrize(("answer", "users", "found"), OVER_HTTP)
 def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(answer, users, found):
-    seen = list[Asked]()
-    with answering(lambda *_: (200, {"data": answer}), seen) as url:
-        options = {"url": f"{url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id"}
+    with answering(lambda *_: (200, {"data": answer})) as server:
+        options = {"url": f"{server.url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id"}
         table = users_of({"http": options | {"token": "t", "timeout": "60s"}}, *found)
     assert (table.users.tolist(), segments(table)) == (users, found)
-    (asked,) = seen
-    assert (asked.target, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
+    (asked,) = server.requests
+    assert (asked.path, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
 
 
 NO_USERS = parsed(r"""
@@ -118,14 +116,14 @@ NO_USERS = parsed(r"""
 
 
 @pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
-def test_an_answer_that_holds_no_users_is_told(status, answer, options, told):
+def test_an_answer_without_users_is_reported(status, answer, options, told):
     answer = answer * 100 if "max_bytes" in options else answer
-    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError) as caught:
-        users_of({"http": {"url": url, "timeout": "60s", **options}})
+    with answering(lambda *_: (status, answer)) as server, pytest.raises(SourceError) as caught:
+        users_of({"http": {"url": server.url, "timeout": "60s", **options}})
     assert re.search(told, caught.value.shown)
 
 
-def test_files_of_users_are_read_anew_once_they_changed(tmp_path):
+def test_files_of_users_are_read_again_after_they_changed(tmp_path):
     file = tmp_path / "users.csv"
     file.write_text("id,country\n007,NA\n8,\n")
     source = FileUsers(FileUsersOptions(path=str(file), user="id"))

@@ -1,7 +1,6 @@
 """An A/B test of which nothing is known but its log: each fault is noticed soon, in one message, with its cause."""
 
 import shutil
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.shared_databases]  # seconds 
 BEGINS, DAYS = 13, 3
 """The day on which most faults begin, and the number of days that they are looked at."""
 HEALTHY = world.World()
-FAULTS: dict[str, dict[str, Any]] = {
+FAULTS = {
     "healthy": {},
     "mixed up": {"fault": world.mix_up},
     "popular": {"fault": world.serve_popular},

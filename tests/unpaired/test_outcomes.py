@@ -3,10 +3,10 @@
 import json
 import math
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy
 import sqlalchemy as sa
@@ -15,7 +15,6 @@ from bench.outcomes import WORLDS, look
 from commands import objects, rankwatch
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm
-from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import open_outcomes
 from monitor.statistics.sequential.gate import ScoreCounts, bound_mean
 from monitor.statistics.unpaired.outcomes import (
@@ -24,44 +23,29 @@ from monitor.statistics.unpaired.outcomes import (
     measure_moments_of_arm,
     relative_difference,
 )
-from servers.lists import write_csv, write_jsonl
+from servers.lists import write_jsonl
 from sources.file.test_joined import second_ring
+from sources.tables import WRITERS, database, in_csv, jsonl
 from unpaired import world
-from unpaired.test_sources import measured
+from unpaired.test_sources import measured, settings_of
 from unpaired.world import BEGINS, DAY
 
 
-def draw_arms(seed=2, candidate=0.9):
-    """Skewed outcomes of 1,000 and 2,000 users, with those of before."""
-    rng = np.random.default_rng(seed)
+def test_the_difference_and_its_interval_are_those_of_a_regression_on_the_arm_and_on_before():
+    """The ends of the interval are the ratios that are ``width`` standard errors away. The outcomes are skewed."""
+    rng = np.random.default_rng(2)
     taste = rng.lognormal(size=3000)
     is_candidate = np.arange(3000) >= 1000
-    now = rng.poisson(3 * taste) * np.where(is_candidate, candidate, 1.0)
-    return now, rng.poisson(2 * taste).astype(float), is_candidate
-
-
-def test_the_difference_is_the_coefficient_of_a_regression_on_arm_and_before():
-    now, before, is_candidate = draw_arms()
+    now = rng.poisson(3 * taste).astype(float)
+    now[is_candidate] *= 0.9
+    before = rng.poisson(2 * taste).astype(float)
     design = np.column_stack((np.ones(3000), is_candidate, before))
-    coefficients = np.linalg.lstsq(design, now, rcond=None)[0]
-    arms = (
-        measure_moments_of_arm(now[:1000], before[:1000]),
-        measure_moments_of_arm(now[1000:], before[1000:]),
-    )
-    found = relative_difference(*arms, 2.0)
-    assert found.value == pytest.approx(coefficients[1] / now[:1000].mean())
-
-
-def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
-    now, before, is_candidate = draw_arms()
+    _, effect, theta = np.linalg.lstsq(design, now, rcond=None)[0]
     width = 2.5
-    found = relative_difference(
-        measure_moments_of_arm(now[:1000], before[:1000]),
-        measure_moments_of_arm(now[1000:], before[1000:]),
-        width,
-    )
-    design = np.column_stack((np.ones(3000), is_candidate, before))
-    theta = np.linalg.lstsq(design, now, rcond=None)[0][2]
+    arms = [
+        measure_moments_of_arm(now[rows], before[rows]) for rows in (~is_candidate, is_candidate)
+    ]
+    found = relative_difference(arms[0], arms[1], width)
 
     def errors_away(ratio):
         # The candidate's mean of y - theta x, minus the ratio times the baseline's mean of y, plus theta x.
@@ -75,6 +59,7 @@ def test_the_ends_of_the_interval_are_the_ratios_that_are_width_errors_away():
         for side in (1, -1)
     ]
     assert [found.low, found.high] == pytest.approx(ends)
+    assert found.value == pytest.approx(effect / now[:1000].mean())
     assert found.low < found.value < found.high
 
 
@@ -152,45 +137,11 @@ def outcome_rows():
     ]
 
 
-def fill_outcomes(url, rows, clicks="numeric", at="text"):
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(
-            f'CREATE TABLE served (at {at}, "user" varchar(9), variant varchar(9), clicks {clicks})'
-        )
-        insert = 'INSERT INTO served (at, "user", variant, clicks) VALUES (:at, :user, :variant, :clicks)'
-        connection.execute(sa.text(insert), rows)
-    engine.dispose()
-    return {"sql": {"url": url, "table": "served"}}
-
-
-def write_outcomes(kind, folder, rows):
-    """The log's source, without its columns."""
-    path = folder / f"log.{kind}"
-    if kind == "sqlite":
-        return fill_outcomes(f"sqlite:///{path}", rows)
-    if kind == "parquet":
-        pd.DataFrame(rows).to_parquet(path)
-    else:
-        {"csv": write_csv, "jsonl": write_jsonl}[kind](rows, path)
-    return {"file": {"path": str(path)}}
-
-
 def read_outcomes(source, slot=SLOT, **changes):
     """The sums since the test began and those before the test, as a dictionary for each of them."""
-    columns = {"user": "user", "items": "items", "served": {"time": "at", "within": "1d"}}
     ((kind, place),) = source.items()
-    options = UnpairedOptions.model_validate(
-        {
-            "log": {kind: {**place, **columns, "max_unreadable": 0.1, **changes}},
-            "arm": "variant",
-            "baseline": "a",
-            "candidate": "b",
-            "split": {"a": 0.5, "b": 0.5},
-            "before": BEGINS.isoformat(),
-            "outcomes": ["clicks"],
-        }
-    )
+    log = {kind: {**place, "max_unreadable": 0.1, **changes}}
+    options = settings_of(log, outcomes=["clicks"]).comparisons[0].unpaired
     logs = (options.outcomes_since, options.outcomes_before)
     read = (open_outcomes(log).sums(slot, ("clicks",)) for log in logs)
     return [each.sums["clicks"].to_dict() for each in read]
@@ -202,7 +153,7 @@ BEFORE = {"u4": 7}
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "sqlite", second_ring("parquet")])
 def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
-    source = write_outcomes(kind, tmp_path, outcome_rows())
+    source = WRITERS[kind](outcome_rows(), tmp_path)
     assert read_outcomes(source) == [NOW, BEFORE]
     # Of equal ids the sums are added.
     forms = [{"regex": "u([0-4])"}, {"prefix": "0"}]
@@ -212,7 +163,8 @@ def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
 @pytest.mark.integration
 @pytest.mark.shared_databases
 def test_outcomes_are_added_up_in_postgresql(postgres_url):
-    source = fill_outcomes(postgres_url, outcome_rows(), "double precision", "timestamptz")
+    types = {"at": sa.TIMESTAMP(timezone=True), "clicks": sa.Double()}
+    source = database(outcome_rows(), postgres_url, types)
     assert read_outcomes(source) == [NOW, BEFORE]
 
 
@@ -221,10 +173,10 @@ def test_outcomes_are_added_up_in_postgresql(postgres_url):
 def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, kind, value):
     rows = [row | {"clicks": value} for row in outcome_rows()]
     with pytest.raises(SourceError) as refused:
-        read_outcomes(write_outcomes(kind, tmp_path, rows))
+        read_outcomes(WRITERS[kind](rows, tmp_path))
     said = refused.value.shown
     assert said.startswith("column 'clicks' of ")
-    assert "log." in said
+    assert "table" in said
     assert "17 of 17 rows cannot be read" in said
     assert f"such as {value!r}" in said or "such as inf" in said
     assert "it must hold numbers" in said
@@ -232,44 +184,31 @@ def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, k
 
 def test_yes_and_no_are_1_and_0(tmp_path):
     rows = [row | {"clicks": bool(row["clicks"])} for row in outcome_rows()]
-    assert read_outcomes(write_outcomes("jsonl", tmp_path, rows))[0]["u2"] == 10
+    assert read_outcomes(WRITERS["jsonl"](rows, tmp_path))[0]["u2"] == 10
 
 
 def test_a_column_that_the_log_lacks_is_named(tmp_path):
     rows = [{name: row[name] for name in ("user", "at", "variant")} for row in outcome_rows()]
     with pytest.raises(SourceError, match="no column 'clicks'"):
-        read_outcomes(write_outcomes("jsonl", tmp_path, rows))
+        read_outcomes(WRITERS["jsonl"](rows, tmp_path))
 
 
 def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_out(tmp_path):
     clicks = {"u0": ("a", 4), "u1": ("a", 2), "u2": ("b", 3), "u3": ("b", 100), "u4": ("b", None)}
     rows = []
     for user, (arm, count) in clicks.items():
-        for at in (BEGINS, SLOT - DAY / 2):
-            row = {
-                "user": user,
-                "variant": arm,
-                "at": at.isoformat(),
-                "country": "UK",
-                "request": "1",
-            }
-            rows.append({**row, "items": ["x"], "clicks": count if at > BEGINS else 1})
-    write_jsonl(rows, tmp_path / "log.jsonl")
+        row = {"user": user, "variant": arm, "country": "UK", "request": "1", "items": ["x"]}
+        rows.append({**row, "at": BEGINS.isoformat(), "clicks": 1})
+        rows.append({**row, "at": (SLOT - DAY / 2).isoformat(), "clicks": count})
     assigned = [(user, arm) for user, (arm, _) in clicks.items()]
     assigned += [("u3", "a"), ("never-served", "b")]
     assigned_at = (BEGINS + timedelta(hours=1)).isoformat()
-    write_csv(
-        [
-            {"user": user, "variant": arm, "at": assigned_at, "country": "UK"}
-            for user, arm in assigned
-        ],
-        tmp_path / "assigned.csv",
-    )
-    users = {"path": str(tmp_path / "assigned.csv"), "user": "user", "served": {"time": "at"}}
+    assigned_rows = [
+        {"user": user, "variant": arm, "at": assigned_at, "country": "UK"} for user, arm in assigned
+    ]
+    users = in_csv(assigned_rows, tmp_path)["file"] | {"user": "user", "served": {"time": "at"}}
 
-    found = measured(
-        {"path": str(tmp_path / "log.jsonl")}, assignments={"file": users}, outcomes=["clicks"]
-    )
+    found = measured(jsonl(rows, tmp_path), assignments={"file": users}, outcomes=["clicks"])
 
     (gap,) = found.unpaired.outcomes
     assert gap.users == 5
@@ -278,29 +217,26 @@ def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_ou
     assert gap.difference == pytest.approx((1.0 - 1.5 * (2 / 3 - 1)) / 3 - 1)
 
 
-def write_test_log(folder, effect=1.0, days=3, **more):
+def write_test_log(folder, effect=1.0, **more):
     """A test of 400 users with three requests a day. The candidate's clicks are multiplied by ``effect``."""
     rng = np.random.default_rng(8)
     rows = []
-    for day in range(-2, days):
-        for number in range(400):
-            arm = "ab"[number % 2]
-            rate = (0.5 + number % 7) * (effect if arm == "b" and day >= 0 else 1.0)
-            for hour in range(3):
-                rows.append(
-                    {
-                        "user": f"u{number:03}",
-                        "variant": arm if day >= 0 else "a",
-                        "at": (BEGINS + day * DAY + (hour + 1) * timedelta(hours=1)).isoformat(),
-                        "country": "UK",
-                        "items": [f"i{(number + place) % 50}" for place in range(4)],
-                        "clicks": int(rng.poisson(rate)),
-                        **more,
-                    }
-                )
+    for day, number, hour in product(range(-2, 3), range(400), (1, 2, 3)):
+        arm = "ab"[number % 2] if day >= 0 else "a"
+        rate = (0.5 + number % 7) * (effect if arm == "b" else 1.0)
+        row = {
+            "user": f"u{number:03}",
+            "variant": arm,
+            "at": (BEGINS + day * DAY + hour * timedelta(hours=1)).isoformat(),
+            "country": "UK",
+            "items": [f"i{(number + place) % 50}" for place in range(4)],
+            "clicks": int(rng.poisson(rate)),
+        }
+        rows.append(row | more)
     write_jsonl(rows, folder / "log.jsonl")
-    rule = "{alert: ClicksFell, outcome: clicks, below: -0.05}"
-    config = world.write_config(folder, rules=f"[{rule}]")
+    config = world.write_config(
+        folder, rules="[{alert: ClicksFell, outcome: clicks, below: -0.05}]"
+    )
     text = config.read_text().replace("log.parquet", "log.jsonl")
     config.write_text(
         text.replace("segments: [country]", "segments: [country]\n      outcomes: [clicks]")
@@ -325,11 +261,8 @@ def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin(tmp_path, mo
     assert ends == [found["difference"], found["low"], found["high"]]
     rankwatch("report checkout-test --output report.html")
     page = Path("report.html").read_text()
-    for text in (
-        "Outcomes of a user since the test began",
-        "below the baseline.",
-    ):
-        assert text in page, text
+    assert "Outcomes of a user since the test began" in page
+    assert "below the baseline." in page
 
 
 def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, state
+from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, state
 from monitor.model.alerts import State
 from monitor.model.errors import SourceError
 from monitor.model.instants import format_instant
@@ -40,6 +40,11 @@ WHAT = comparison(
 BEFORE = "a:12 b:34 c:56 d:12 e:34 f:56"
 
 
+def by_arm(baseline, candidate):
+    """The values of both arms, by arm."""
+    return dict(zip(Arm, (baseline, candidate), strict=True))
+
+
 class Assigned(Canned):
     def assigned(self, _):
         return self.given(None)
@@ -48,18 +53,16 @@ class Assigned(Canned):
 def assign(baseline, candidate):
     """Users that were assigned to the arms. A user of both arms has switched."""
     switched = sorted({*baseline} & {*candidate})
-    names = dict(zip(Arm, (baseline, candidate), strict=True))
-    count = {arm: len(of_arm) - len(switched) for arm, of_arm in names.items()}
+    count = by_arm(len(baseline) - len(switched), len(candidate) - len(switched))
     return AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
 
 
 def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
     """The arms have these lists of now. The users a, b and c are in the baseline."""
     assigned = assigned or assign("abc", "def")
-    lists = dict(zip(Arm, (baseline, candidate), strict=True))
-    canned = {
-        arm: Canned(pull(each) if isinstance(each, str) else each) for arm, each in lists.items()
-    }
+    lists = (
+        Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)
+    )
     return Arms(
         baseline=Canned(pull(before)),
         candidate=Canned(pull("")),
@@ -69,7 +72,7 @@ def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
             rankwatch_arm=[*["baseline"] * 3, *["candidate"] * 3],
         ),
         dimensions=("country",),
-        unpaired=UnpairedArms(lists=canned, assigned=Assigned(assigned)),
+        unpaired=UnpairedArms(lists=by_arm(*lists), assigned=Assigned(assigned)),
         **more,
     )
 
@@ -93,47 +96,35 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
     gap = found[ALL, "self_gap(overlap)"]
     assert gap.standard_error == found[ALL, "candidate_self(overlap)"].standard_error
     # In DE the baseline has no compared user.
-    assert [found["country=DE", f"{name}(overlap)"].mean for name in ("self_gap", "far_gap")] == [
-        None,
-        None,
-    ]
+    for name in ("self_gap", "far_gap"):
+        assert found["country=DE", f"{name}(overlap)"].mean is None
     assert found["country=UK", "self_gap(overlap)"].mean == 0.5
     everybody = result.coverage.all
     assert (everybody.asked, everybody.paired, everybody.comparable) == (6, 5, 5)
     assert everybody.users_by_reason == {(Arm.BASELINE, CoverageReason.MISSING): 1}
     assert [everybody.asked_of(arm) for arm in (*Arm, None)] == [3, 3, 6]
     (scores,) = result.scores
-    assert list(scores.users) == list("abdef")
+    assert "".join(scores.users) == "abdef"
     nan = np.nan
     np.testing.assert_array_equal(
-        np.stack(list(scores.by_metric.values())),
-        [[1, 1, nan, nan, nan], [nan, nan, 1, 0, 0.5]],
+        [*scores.by_metric.values()], [[1, 1, nan, nan, nan], [nan, nan, 1, 0, 0.5]]
     )
     assert {each.user: list(each.scores) for each in result.evidence} == {
         user: ["candidate_self(overlap)" if user in "def" else "baseline_self(overlap)"]
         for user in "abdef"
     }
-    traits = {
-        (each.metric, each.arm): each.value for each in result.arm_scores if each.segment == ALL
-    }
-    assert traits == {
-        ("shared_list", Arm.BASELINE): 0.5,
-        ("shared_list", Arm.CANDIDATE): pytest.approx(1 / 3),
-        ("identical_list", Arm.BASELINE): 1.0,
-        ("identical_list", Arm.CANDIDATE): pytest.approx(1 / 3),
-    }
+    third = pytest.approx(1 / 3)
+    traits = [(each.metric, each.value) for each in result.arm_scores if each.segment == ALL]
+    of_baseline = [("shared_list", 0.5), ("identical_list", 1.0)]
+    assert traits == [*of_baseline, ("shared_list", third), ("identical_list", third)]
     # Before as now, no two users of an arm have the same list.
     gaps = {each.metric: each for each in result.unpaired.arm_gaps if each.segment == ALL}
-    assert gaps["shared_list"].values_before == {
-        Arm.BASELINE: 0.5,
-        Arm.CANDIDATE: pytest.approx(1 / 3),
-    }
+    assert gaps["shared_list"].values_before == by_arm(0.5, third)
     assert gaps["shared_list"].adjusted == 0
     found = result.unpaired
-    assert found.users == {
-        Arm.BASELINE: ArmCounts(assigned=3, served=2, compared=2),
-        Arm.CANDIDATE: ArmCounts(assigned=3, served=3, compared=3),
-    }
+    assert found.users == by_arm(
+        ArmCounts(assigned=3, served=2, compared=2), ArmCounts(assigned=3, served=3, compared=3)
+    )
     assert (found.switched, found.log_e) == (0, split.log_evidence(3, 3, 0.5))
     exposure = {each.item: tuple(each.lists.values()) for each in found.items}
     assert exposure["3"] == (1, 0)
@@ -163,15 +154,15 @@ def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
 
 def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
     for pseudonyms in (None, Pseudonyms(b"k" * 32)):
-        arms = sources(
-            "a:12 b:34 c:12", "d:12 e:34 f:12", assign("abcd", "def"), pseudonyms=pseudonyms
+        found = ran(
+            sources(
+                "a:12 b:34 c:12", "d:12 e:34 f:12", assign("abcd", "def"), pseudonyms=pseudonyms
+            )
         )
-        found = ran(arms)
         assert found.unpaired.switched == 1
-        assert found.unpaired.users == {
-            Arm.BASELINE: ArmCounts(assigned=3, served=3, compared=3),
-            Arm.CANDIDATE: ArmCounts(assigned=2, served=2, compared=2),
-        }
+        assert found.unpaired.users == by_arm(
+            ArmCounts(assigned=3, served=3, compared=3), ArmCounts(assigned=2, served=2, compared=2)
+        )
         assert [each.kind for each in found.reasons] == [RunReasonKind.SWITCHED]
         assert found.reasons[0].limit == MOST_SWITCHED
 
@@ -194,7 +185,7 @@ def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
 
 def test_shares_of_an_arm_are_shares_of_its_own_users():
     missing = coverage_rule("missing(baseline)", threshold=0.3, min_users=1)
-    what = replace(WHAT, judging=replace(WHAT.judging, rules=(missing,)))
+    what = changed(WHAT, rules=(missing,))
     (judged,) = ran(sources("a:12 b:34", "d:12 e:34 f:12"), what).states
     assert (judged.value, judged.users, judged.state) == (pytest.approx(1 / 3), 3, State.FIRING)
 
@@ -216,7 +207,7 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     measured = "monitor.pipeline.unpaired_users.log_evidence"
     monkeypatch.setattr(measured, lambda *_: float(evidence))
     is_off = after == "firing"
-    what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, NO_DATA)))
+    what = changed(WHAT, rules=(SPLIT_OFF, NO_DATA))
     states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
     arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assign("abc", "de"))
     result = ran(arms, what, states=tuple(states))
@@ -239,7 +230,7 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
     p, fires, monkeypatch
 ):
     monkeypatch.setattr("monitor.pipeline.unpaired_explanation.compare_before", lambda *_: p)
-    what = replace(WHAT, judging=replace(WHAT.judging, rules=(ARMS_DIFFERED,)))
+    what = changed(WHAT, rules=(ARMS_DIFFERED,))
     result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what)
     assert result.unpaired.before_p == p
     (judged,) = result.states
@@ -247,7 +238,7 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
 
 
 def test_a_run_without_users_fails_and_says_nothing_about_the_split():
-    what = replace(WHAT, judging=replace(WHAT.judging, rules=(SPLIT_OFF, ARMS_DIFFERED)))
+    what = changed(WHAT, rules=(SPLIT_OFF, ARMS_DIFFERED))
     gone = SourceError("log.parquet is missing", permanent=False)
     result = ran(sources("a:12", "d:12", gone), what)
     assert (result.status, result.states) == (RunStatus.FAILED, ())

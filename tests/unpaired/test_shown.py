@@ -9,6 +9,7 @@ import pytest
 from commands import objects, rankwatch
 from monitor.cli.output import USAGE_EXIT
 from monitor.texts.unpaired import SPLIT_OFF_WARNING
+from servers.lists import write_jsonl
 from unpaired import world
 
 USERS = 120
@@ -26,7 +27,7 @@ def write_small_log():
         rows.append({**user, "variant": "a", "at": "2026-10-31T20:00Z", "items": items})
         rows.append({**user, "variant": arm, "at": "2026-11-01T20:00Z", "items": moved})
     rows.append({**rows[-1], "variant": "a"})
-    Path("log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_jsonl(rows, Path("log.jsonl"))
     world.write_config(Path.cwd())
     config = Path("rankwatch.yaml")
     config.write_text(config.read_text().replace("log.parquet", "log.jsonl"))
@@ -152,7 +153,7 @@ def gate_without_lists(numbers):
     for row in rows:
         if row["user"] in users and row["at"] > "2026-11-01":
             row["items"] = []
-    Path("log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_jsonl(rows, Path("log.jsonl"))
     rankwatch("run-once checkout-test --slot 2026-11-02 --again")
     return json.loads(rankwatch("gate checkout-test --margin 0.5 --json").stdout)
 

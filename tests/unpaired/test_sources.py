@@ -1,11 +1,10 @@
-"""Logs of A/B tests, whatever they are written in: who is in which arm, and which lists are compared."""
+"""Logs of A/B tests in all formats: the users of each arm, and the lists that are compared."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -21,9 +20,9 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.analysis import preview
 from monitor.service.composition import open_wiring, require_reloadable
 from pipeline.canned import StillClock
-from servers.lists import write_csv, write_jsonl
 from settings.minimal import load_text
 from sources.file.test_joined import second_ring
+from sources.tables import WRITERS, database
 from unpaired import world
 from unpaired.world import BEGINS, DAY
 
@@ -65,38 +64,19 @@ def log_rows():
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
-def fill_table(url, rows, at="text"):
-    engine = sa.create_engine(url)
-    names = ", ".join(f'"{name}" varchar(200)' for name in COLUMNS[1:])
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"CREATE TABLE served (at {at}, {names})")
-        values = ", ".join(f":{name}" for name in COLUMNS)
-        texts = [row | {"items": json.dumps(row["items"])} for row in rows]
-        connection.execute(sa.text(f"INSERT INTO served VALUES ({values})"), texts)
-    engine.dispose()
-
-
 def write_log(kind, folder, rows):
-    """The options of the log, as YAML."""
-    path = folder / f"log.{kind}"
-    place: dict[str, str] = {"path": str(path)}
-    texts = [row | {"at": row["at"].isoformat()} for row in rows]
-    if kind == "parquet":
-        pd.DataFrame(rows).to_parquet(path)
-    elif kind == "sqlite":
-        place = {"url": f"sqlite:///{path}", "table": "served"}
-        fill_table(place["url"], texts)
-    else:
-        {"csv": write_csv, "jsonl": write_jsonl}[kind](texts, path)
-    return place
+    """The place of the log, as options of a source. Only Parquet has a type for times."""
+    if kind != "parquet":
+        rows = [row | {"at": row["at"].isoformat()} for row in rows]
+    return WRITERS[kind](rows, folder)
 
 
-def settings_of(place: Mapping[str, str], **changes):
+def settings_of(source, **changes):
     """A configuration with one comparison over the log."""
     served = {"time": "at", "within": "1d", "request": "request"}
-    log = {"user": "user", "items": "items", "served": served, **place}
+    ((kind, place),) = source.items()
     options = {
-        "log": {"sql" if "url" in place else "file": log},
+        "log": {kind: {"user": "user", "items": "items", "served": served, **place}},
         "arm": "variant",
         "baseline": "a",
         "candidate": "b",
@@ -114,9 +94,9 @@ def settings_of(place: Mapping[str, str], **changes):
 """)
 
 
-def measured(place: Mapping[str, str], memory=NOTHING, **changes):
+def measured(source, memory=NOTHING, **changes):
     """One run over the log."""
-    (watched,) = open_wiring(settings_of(place, **changes)).watched.values()
+    (watched,) = open_wiring(settings_of(source, **changes)).watched.values()
     clock = Stopwatch(StillClock())
     return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
 
@@ -160,10 +140,10 @@ def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
 @pytest.mark.integration
 @pytest.mark.shared_databases
 def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
-    fill_table(postgres_url, log_rows(), "timestamptz")
+    source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})
     first = seen(measured(write_log("parquet", tmp_path, log_rows())))
 
-    assert seen(measured({"url": postgres_url, "table": "served"})) == first
+    assert seen(measured(source)) == first
 
 
 @pytest.mark.parametrize(
@@ -172,16 +152,16 @@ def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
 def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
     """A newer list of the other arm is not this user's list."""
     other = {"at": SLOT - timedelta(minutes=5), "user": "u60", "variant": "a", "items": ["wrong"]}
-    place = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
+    source = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
     assigned = []
     for number in range(100):
         row = {"at": BEGINS + HOUR, "user": f"u{number:02}", "variant": "ab"[number >= 60]}
-        assigned.append(dict.fromkeys(COLUMNS) | row | {"country": "UK"})
+        assigned.append(row | {"country": "UK"})
     (tmp_path / "assigned").mkdir()
-    users = write_log(assigned_in, tmp_path / "assigned", assigned)
-    options = {**users, "user": "user", "served": {"time": "at"}}
+    ((place, options),) = write_log(assigned_in, tmp_path / "assigned", assigned).items()
+    users = {**options, "user": "user", "served": {"time": "at"}}
 
-    found = measured(place, assignments={"sql" if "url" in users else "file": options})
+    found = measured(source, assignments={place: users})
 
     # Not even u89 switched: only the assignments say so.
     assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)
@@ -202,91 +182,83 @@ def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
     for kind in ("csv", "parquet"):
         folder = tmp_path / f"parts-{kind}"
         folder.mkdir()
-        place = write_log(kind, folder, rows)
-        opened = joined.open_database
+        source = write_log(kind, folder, rows)
+        path, opened = Path(source["file"]["path"]), joined.open_database
 
-        def grow(*given, place=place, kind=kind, folder=folder, opened=opened, **options):
-            if kind == "csv":
-                with Path(place["path"]).open("a", newline="") as file:
+        def grow(*given, path=path, opened=opened, **options):
+            if path.suffix == ".csv":
+                with path.open("a", newline="") as file:
                     file.write(f"{SLOT + HOUR},u60,b,UK,1,[]\r\n")
             else:
-                pd.DataFrame(rows[:1]).to_parquet(folder / f"{len(list(folder.iterdir()))}.parquet")
+                parts = len(list(path.parent.iterdir()))
+                pd.DataFrame(rows[:1]).to_parquet(path.with_stem(f"{parts}"))
             return opened(*given, **options)
 
         with monkeypatch.context() as patched:
             patched.setattr(joined, "open_database", grow)
-            assert seen(measured({"path": str(folder)})) == first
+            assert seen(measured({"file": {"path": str(folder)}})) == first
 
 
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
 def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
-    place = write_log(kind, tmp_path, log_rows())
+    source = write_log(kind, tmp_path, log_rows())
     problem = (
         r"has no list with variant = 'c' that was served after 2026-11-01T00:00:00Z and .*up to"
     )
 
     with pytest.raises(SourceError, match=problem):
-        measured(place, candidate="c", split={"a": 0.5, "c": 0.5})
+        measured(source, candidate="c", split={"a": 0.5, "c": 0.5})
 
 
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
-def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind):
+def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind, monkeypatch):
     """The newest list of u60 becomes one of the other arm, after the assigned users were read."""
     rows = log_rows()
-    place = write_log(kind, tmp_path, rows)
-    (watched,) = open_wiring(settings_of(place)).watched.values()
-    arms = watched.arms
-    unpaired = arms.unpaired
-    assert unpaired is not None
-    read = unpaired.assigned.assigned
+    source = write_log(kind, tmp_path, rows)
+    (watched,) = open_wiring(settings_of(source)).watched.values()
+    arms: Any = watched.arms
+    assigned = arms.unpaired.assigned
+    read = assigned.assigned
 
-    class Late:
-        def assigned(self, slot):
-            found = read(slot)
-            late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
-            Path(str(place.get("path", tmp_path / "log.sqlite"))).unlink()
-            write_log(kind, tmp_path, [*rows, rows[0] | late])
-            return found
+    def read_before_a_late_row(slot):
+        found = read(slot)
+        late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
+        write_log(kind, tmp_path, [*rows, rows[0] | late])
+        return found
 
-    late = replace(arms, unpaired=replace(unpaired, assigned=Late()))
-    found = measure_slot(watched.comparison, late, SLOT, NOTHING, Stopwatch(StillClock())).run
+    monkeypatch.setattr(type(assigned), "assigned", lambda _, slot: read_before_a_late_row(slot))
+    watch = Stopwatch(StillClock())
+    found: Any = measure_slot(watched.comparison, arms, SLOT, NOTHING, watch).run
 
-    assert found.coverage is not None
-    assert found.unpaired is not None
     assert found.coverage.all.asked == 90
     assert sum(each.served for each in found.unpaired.users.values()) == 90
 
 
 def test_a_log_with_a_half_character_is_refused_and_its_user_is_not_quoted(tmp_path):
-    place = write_log("jsonl", tmp_path, log_rows())
-    with Path(place["path"]).open("a") as file:
+    source = write_log("jsonl", tmp_path, log_rows())
+    with Path(source["file"]["path"]).open("a") as file:
         file.write(json.dumps({"at": SLOT.isoformat(), "user": "secret \ud83d"}) + "\n")
 
-    with pytest.raises(SourceError, match=r"log\.jsonl cannot be read: its content") as caught:
-        measured(place)
+    with pytest.raises(SourceError, match=r"table\.jsonl cannot be read: its content") as caught:
+        measured(source)
     assert "secret" not in str(caught.value)
 
 
 def test_a_split_that_changes_within_a_test_is_refused(tmp_path):
     """The same runs would be judged by another plan. A new `since` is another test."""
-    place = write_log("parquet", tmp_path, log_rows())
-    memory = Memory(planned_baseline_share=0.5)
+    source = write_log("parquet", tmp_path, log_rows())
 
-    assert measured(place, memory=replace(memory, planned_baseline_share=0.67)).unpaired is not None
+    assert measured(source, Memory(planned_baseline_share=0.67)).unpaired is not None
     with pytest.raises(SourceError, match=r"earlier runs of this test planned 0.5: restore"):
-        measured(place, memory=memory)
+        measured(source, Memory(planned_baseline_share=0.5))
 
 
 def test_a_reload_with_another_split_is_refused_unless_the_test_begins_again():
-    old = settings_of({"url": "sqlite:///log.db", "table": "served"})
-    split = {"a": 0.5, "b": 0.5}
-    changed = settings_of({"url": "sqlite:///log.db", "table": "served"}, split=split)
-    again = settings_of(
-        {"url": "sqlite:///log.db", "table": "served"}, split=split, since="2026-11-02"
-    )
+    source, split = {"file": {"path": "log.csv"}}, {"a": 0.5, "b": 0.5}
+    old, again = settings_of(source), settings_of(source, split=split, since="2026-11-02")
 
     with pytest.raises(ConfigError, match=r"test: unpaired.split has changed"):
-        require_reloadable(changed, old)
+        require_reloadable(settings_of(source, split=split), old)
     assert require_reloadable(again, old) is again
 
 

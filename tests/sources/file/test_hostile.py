@@ -99,7 +99,7 @@ def test_memory_is_bounded(name, write, lists, users, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_reading_that_nobody_waits_for_ends(tmp_path):
+def test_a_read_whose_caller_has_given_up_ends(tmp_path):
     path = tmp_path / "lists.csv.gz"
     path.write_bytes(gzip.compress(b"user,items\n") + gzip.compress(b"\n" * 30_000_000) * 100)
     users = FileUsers(FileUsersOptions(path=str(path), user="user"))

@@ -1,4 +1,4 @@
-"""A signal that comes while files are read: it ends the reading as itself, whatever DuckDB makes of it."""
+"""A signal that arrives while files are read ends the read with its own exception, not with that of DuckDB."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_a_real_signal_ends_a_statement_that_would_take_for_ever(number):
         read_for_ever()
 
 
-def test_it_is_known_that_a_termination_came_whatever_became_of_what_it_raised():
+def test_a_termination_is_remembered_even_if_its_exception_is_lost():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with pytest.raises(SystemExit, match="143"), termination_raised():
         signal.raise_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Files joined by user find what pulling both of them finds, whatever stands in them, in each format and in parts."""
+"""A join of files by user gives the results of pulling both files, for any content, in each format and in parts."""
 
 import tempfile
 import threading
@@ -45,12 +45,12 @@ REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
 SIZE = 120
 DIMENSIONS = ("country", "tier", "vip")
 ODD = "odd"
-"""Ids in a spelling of their own, which options undo. One user is listed in two spellings."""
+"""Ids in an odd spelling, which options undo. One user occurs in two spellings."""
 second_ring = partial(pytest.param, marks=pytest.mark.integration)
 
 
 def rows_of(seed, *, odd):
-    """A row a user; with ``odd`` also null and empty lists, null items, users twice, and rows without a user."""
+    """One row for each user. With ``odd``, some lists, items and users are null or empty, and some users occur twice."""
     rng = np.random.default_rng(seed)
     rows = []
     for place in rng.permutation(SIZE).tolist():
@@ -75,7 +75,7 @@ def rows_of(seed, *, odd):
 
 
 def write(path, rows, form, spell, **told):
-    """A row a list ("wide"), or a row an item, by rank ("long") or as they stand ("in order")."""
+    """One row for each list ("wide"), or for each item, with a rank ("long") or in order ("in order")."""
     if spell is int:
         number_of = {f"user-{place:03}": place for place in range(SIZE)}
         rows = [row | {"user": number_of.get(row["user"])} for row in rows]
@@ -129,7 +129,7 @@ WRITERS = {
 
 @pytest.fixture(autouse=True)
 def spill(tmp_path, monkeypatch):
-    """Where temporary files go. None is left there."""
+    """The folder of temporary files. It is empty at the end."""
     folder = tmp_path / "spill"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -138,7 +138,7 @@ def spill(tmp_path, monkeypatch):
 
 
 def lists_of(*lists):
-    """Baseline, candidate, and where they are given the baseline's second lists, by name."""
+    """Baseline, candidate, and perhaps the baseline's second lists, by name."""
     return {
         name: each
         for name, each in zip(("baseline", "candidate", "noise_floor"), lists, strict=False)
@@ -147,7 +147,7 @@ def lists_of(*lists):
 
 
 def joined_files(*files):
-    """These lists, for the users of the first."""
+    """These lists, for the users of the first file."""
     return JoinedFiles(lists_of(*files), asked_of(files[0]), ())
 
 
@@ -159,7 +159,7 @@ def joined_lists(source):
 
 
 def arms_of(baseline, candidate, users=None, second_baseline=None):
-    """Arms over these files; the users are those of the baseline if none are given."""
+    """Arms over these files. Without ``users``, the users are those of the baseline."""
     users = users or asked_of(baseline)
     return Arms(
         baseline=FileLists(baseline),
@@ -319,7 +319,7 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files):
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files):
+def test_a_file_that_is_replaced_while_it_is_read_ends_the_run(files):
     path = Path(files[1].path)
 
     copy = path.with_name("new")

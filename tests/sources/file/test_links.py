@@ -1,4 +1,4 @@
-"""No link and no name leads to files that nobody configured, and nothing of such a file is shown."""
+"""Links and names lead only to configured files. The content of other files is never shown."""
 
 import os
 
@@ -45,7 +45,7 @@ def test_a_link_out_of_the_configured_folder_is_refused(path, lists, secret):
     assert "hunter2" not in f"{caught.value} {caught.value.shown}"
 
 
-def test_links_within_the_folder_of_the_folder_itself_and_where_allowed_out_of_it_are_followed(
+def test_links_in_the_folder_and_to_the_folder_are_followed_and_links_out_of_it_if_allowed(
     lists, secret, tmp_path
 ):
     secret.write_text(HEADER + ROW)

@@ -1,7 +1,6 @@
-"""What a file, or several files together, may hold, and what becomes of the odd parts."""
+"""The content that files may have, and how odd parts are handled."""
 
 import gzip
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ def parquet(path, **columns):
 
 
 WIDE = {"user": "user", "items": "items", "max_unreadable": 1}
-LONG: dict[str, Any] = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
+LONG = {"user": "user", "item": "item", "rank": "rank", "max_unreadable": 1}
 
 
 def wide(path, *users, k=10, **more):
@@ -69,7 +68,7 @@ def test_text_that_is_not_utf8_is_refused(column, tmp_path):
 @pytest.mark.parametrize(
     ("kept", "rows"), [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)]
 )
-def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(
+def test_rows_in_order_need_no_rank_even_if_there_are_many_rows_in_several_parts(
     kept, rows, tmp_path
 ):
     users, items = [f"u{n % 3}" for n in range(rows)], [n * 7919 % 100_003 for n in range(rows)]
@@ -144,7 +143,7 @@ def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path):
     assert pull.notes.keys() == set(pull.failures.values())
 
 
-def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path):
+def test_the_format_may_be_set_if_the_suffix_does_not_say_it(tmp_path):
     path = parquet(tmp_path, user=["a"], items=[[1]]).rename(tmp_path / "lists.bin")
 
     assert as_lists(wide(path, "a", format="parquet")) == {"a": ["1"]}
@@ -212,7 +211,7 @@ def test_csv_parts_have_one_header(tmp_path):
         wide(tmp_path, "a")
 
 
-def test_a_column_that_stands_twice_is_an_error(tmp_path):
+def test_a_column_that_occurs_twice_is_an_error(tmp_path):
     twice = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
     pq.write_table(twice, tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text("user,items,items\na,[1],[2]\n")

@@ -1,4 +1,4 @@
-"""How a source over HTTP says who asks: hashes, AWS's signature, certificates, tokens of OAuth 2."""
+"""Authentication of a source over HTTP: hashes, AWS's signature, certificates, tokens of OAuth 2."""
 
 import hashlib
 import hmac
@@ -18,17 +18,18 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.http import authentication
 from servers.answering import answering
 from servers.lists import as_lists, pull_of, request, source_of
-from servers.recommender import Asked, running_recommender
+from servers.recommender import running_recommender
+from servers.webhook import Request
 
 POST = {"method": "POST", "body": {"user": "{user}"}}
 
 
 def asked_with(path="/{user}", **options):
-    """The address of a server, and what it was asked."""
-    seen = list[Asked]()
-    with answering(lambda _, __: (200, ["a"]), seen) as url:
-        assert as_lists(pull_of("ann", http={"url": url + path, **options})) == {"ann": ["a"]}
-    return url, seen[0]
+    """The address of a server, and the first request to it."""
+    with answering(lambda *_: (200, ["a"])) as server:
+        pull = pull_of("ann", http={"url": server.url + path, **options})
+        assert as_lists(pull) == {"ann": ["a"]}
+    return server.url, server.requests[0]
 
 
 def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monkeypatch):
@@ -43,11 +44,11 @@ def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monk
     assert asked.headers["x-signature"] == hmac.new(b"s3cret", signed, "sha256").hexdigest()
 
 
-def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it():
+def test_recombees_signature_is_last_in_the_query_and_covers_everything_before_it():
     options = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
     _, asked = asked_with("", auth={"hmac": {"secret": "private"}}, **options)
 
-    before, _, signature = asked.target.partition("&hmac_sign=")
+    before, _, signature = asked.path.partition("&hmac_sign=")
     assert before.startswith("/shop/recomms/users/ann/items/?hmac_timestamp=")
     assert signature == hmac.new(b"private", before.encode(), hashlib.sha1).hexdigest()
 
@@ -59,7 +60,7 @@ def test_awss_signature_is_botocores_byte_for_byte(path, options):
     keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "service": "personalize"}
     url, asked = asked_with(path, auth={"aws": keys | {"region": "eu-west-1"}}, **options)
 
-    again = AWSRequest(asked.method, url + asked.target, {}, asked.body)
+    again = AWSRequest(asked.method, url + asked.path, {}, asked.body)
     signer = SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "personalize", "eu-west-1")
     again.context["timestamp"] = asked.headers["x-amz-date"]
     again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
@@ -87,7 +88,7 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
 
 
 @pytest.mark.integration
-def test_certificates_are_verified_and_shown_and_trusted_by_who_names_them_alone(
+def test_certificates_are_verified_and_used_only_by_the_sources_that_name_them(
     authority, server_pair, client_pair
 ):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
@@ -108,10 +109,10 @@ USERS = tuple(f"u{number}" for number in range(50))
 
 
 class TokenServer:
-    """Hands out tokens t1, t2, ..., and answers those who come with the newest."""
+    """Issues the tokens t1, t2, ..., and answers requests with the newest one."""
 
     def __init__(self, status=200, **answer):
-        self.seen, self.tokens, self.good = list[Asked](), 0, ""
+        self.seen, self.tokens, self.good = list[Request](), 0, ""
         self._status, self._answer = status, answer
 
     def __call__(self, path, _):
@@ -123,13 +124,14 @@ class TokenServer:
         return self._status, {"access_token": f"t{self.tokens}", **self._answer}
 
     def pulls(self, *pulls, forget=False):
-        """One after the other, one request at a time.
+        """Pulls one after the other, with one request at a time.
 
-        ``forget``: before the second its tokens are good no more.
+        With ``forget``, all tokens are invalid before the second pull.
         """
         made = []
         client = {"client_id": "me", "client_secret": "canary:%", "scope": "recs.read"}
-        with answering(self, self.seen) as url:
+        with answering(self) as server:
+            self.seen, url = server.requests, server.url
             auth = {"oauth2": client | {"token_url": f"{url}/token"}}
             options = {"url": f"{url}/recs/{{user}}", "auth": auth, "concurrency": 1, "retries": 0}
             source = source_of(http=options)
@@ -146,7 +148,7 @@ def test_a_token_is_fetched_once_for_all_users_and_pulls():
     first, second = server.pulls(USERS, USERS)
 
     asked = server.seen[0]
-    assert (asked.target, server.tokens) == ("/token", 1)
+    assert (asked.path, server.tokens) == ("/token", 1)
     assert {*asked.body.split(b"&")} == {b"grant_type=client_credentials", b"scope=recs.read"}
     assert {each.headers["user-agent"] for each in server.seen} == {USER_AGENT}
     assert b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"me:canary%3A%25"
@@ -172,7 +174,7 @@ def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request()
 
 
 @pytest.mark.parametrize(("status", "token"), [(403, "t"), (200, "line\r\nbreak")])
-def test_where_no_token_is_to_be_had_the_reason_is_told_and_its_server_is_spared(
+def test_without_a_token_the_reason_is_reported_and_its_server_gets_one_request(
     status, token, monkeypatch
 ):
     monkeypatch.setattr(authentication, "_FAILED_S", 3600.0)

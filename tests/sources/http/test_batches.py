@@ -1,9 +1,8 @@
-"""Many users a request: how they are asked for, how answers are matched to them, and what becomes of broken ones."""
+"""Many users in one request: the request, how answers are matched to users, and broken answers."""
 
 import json
 import math
 from collections import Counter
-from contextlib import contextmanager
 
 import pytest
 
@@ -11,8 +10,7 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason
 from servers.answering import answering
 from servers.lists import as_lists, pull_of
-from servers.recommender import Asked
-from servers.webhook import answer, serve
+from servers.webhook import answer, running_webhook
 from tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
@@ -35,9 +33,15 @@ def by_user(users):
 LISTS = by_user(USERS)
 
 
-def pull_from(respond, *users, path="/", seen=None, **options):
-    with answering(respond, seen) as url:
-        return pull_of(*(users or USERS), http={"url": url + path, "retries": 0, **options})
+def ask(respond, *users, path="/", **options):
+    """The pull of these users, and the requests to the server."""
+    with answering(respond) as server:
+        http = {"url": server.url + path, "retries": 0, **options}
+        return pull_of(*(users or USERS), http=http), server.requests
+
+
+def pull_from(respond, **options):
+    return ask(respond, **options)[0]
 
 
 BODIES = parsed("""
@@ -51,19 +55,17 @@ BODIES = parsed("""
 
 @pytest.mark.parametrize(("body", "posted"), BODIES)
 def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
-    seen, answer = list[Asked](), (200, [list_of("a"), list_of("b")])
-    pull = pull_from(lambda *_: answer, "a", "b", seen=seen, method="POST", batch=64, body=body)
-    assert [json.loads(asked.body) for asked in seen] == [posted]
-    assert seen[0].headers["content-type"] == "application/json"
+    answer = 200, [list_of("a"), list_of("b")]
+    pull, (asked,) = ask(lambda *_: answer, "a", "b", method="POST", batch=64, body=body)
+    assert json.loads(asked.body) == posted
+    assert asked.headers["content-type"] == "application/json"
     assert as_lists(pull) == by_user("ab")
 
 
-def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
-    seen, answer = list[Asked](), (200, {"a,b": [1], "é/": [2]})
-    pull = pull_from(
-        lambda *_: answer, "a,b", "é/", seen=seen, path="/recs?of={users}&n={k}", batch=10
-    )
-    assert [asked.target for asked in seen] == ["/recs?of=a%2Cb,%C3%A9%2F&n=10"]
+def test_users_in_an_address_are_percent_encoded_and_separated_by_commas():
+    answer = 200, {"a,b": [1], "é/": [2]}
+    pull, (asked,) = ask(lambda *_: answer, "a,b", "é/", path="/recs?of={users}&n={k}", batch=10)
+    assert asked.path == "/recs?of=a%2Cb,%C3%A9%2F&n=10"
     assert as_lists(pull) == {"a,b": ["1"], "é/": ["2"]}
 
 
@@ -78,11 +80,10 @@ def test_users_stand_in_an_address_with_commas_between_each_percent_encoded():
     ],
 )
 def test_answers_are_matched_to_their_users(batch, answer, options):
-    seen = list[Asked]()
     given = {**BATCHED, **options, "batch": batch}
-    pull = pull_from(lambda _, body: (200, answer(body["users"])), seen=seen, **given)
+    pull, requests = ask(lambda _, body: (200, answer(body["users"])), **given)
     assert as_lists(pull) == LISTS
-    assert len(seen) == math.ceil(10 / batch)
+    assert len(requests) == math.ceil(10 / batch)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +95,8 @@ def test_answers_are_matched_to_their_users(batch, answer, options):
         (LISTS | {"u0": None}, {}, {"malformed": 1}, "found null"),
         ([1, 2], {"user": "length(who)"}, {"malformed": 10}, "expression"),
     ],
-    ids=["half of it", "half of it, named", "twice", "one list that is none", "no objects"],
 )
-def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
+def test_a_broken_part_of_an_answer_fails_only_its_users_and_is_reported(
     answer, options, failures, told
 ):
     pull = pull_from(lambda *_: (200, answer), **BATCHED, **options)
@@ -110,7 +110,7 @@ def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(
     "too_much",
     [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))],
 )
-def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
+def test_a_batch_that_is_too_large_is_halved_and_requested_again(too_much):
     sizes = []
 
     def respond(_, body):
@@ -123,7 +123,7 @@ def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much):
     assert sizes == [10, 5, 2, 2, 2, 2, 2]
 
 
-def test_where_one_user_is_too_much_that_is_the_reason():
+def test_the_status_is_the_reason_if_even_one_user_is_too_much():
     pull = pull_from(lambda *_: (413, {}), **BATCHED)
     assert pull.failures == dict.fromkeys(USERS, CoverageReason.HTTP_ERROR)
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
@@ -150,7 +150,7 @@ def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_
 
 
 def test_a_header_may_name_the_version():
-    with contextmanager(serve)() as server:
+    with running_webhook() as server:
         server.respond = lambda _: answer(200, {"X-Model": "v12"}, b"[1, 2]")
         names = {"model_version_header": "x-model", "model_version": "nothing"}
         pull = pull_of("ann", http={"url": f"{server.url}/{{user}}", **names})

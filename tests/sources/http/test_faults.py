@@ -1,12 +1,17 @@
-"""Every fault an HTTP source may show ends as a counted reason, in time and in little memory."""
+"""Every fault of an HTTP source is counted with a reason, in time and in little memory."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
 
 from memory import with_peak_mb
 from monitor.sources.http.pace import PullPace
-from servers.lists import as_lists, pull_of
-from servers.recommender import BEHAVIOURS
+from servers.lists import as_lists, request, source_of
+from servers.recommender import BEHAVIOURS, running_recommender
+from tables import parsed
 
 BY_REASON = yaml.safe_load("""
 timeout: slow trickle
@@ -37,27 +42,29 @@ limited_once: 0 1 2
 """)
 
 
+USERS = [f"u{number:03}" for number in range(100)]
+
 pytestmark = pytest.mark.usefixtures("idle_machine")
 
 
 @pytest.fixture
 def idle_machine(monkeypatch):
-    """However busy this one is, it takes no blame from a source."""
+    """The machine is never too busy, so every timeout is the fault of the source."""
     monkeypatch.setattr(PullPace, "busy", lambda *_, **__: None)
 
 
-def test_every_behaviour_of_the_server_is_judged_here():
+def test_every_behaviour_of_the_server_has_an_expectation_here():
     assert FAULTS.keys() | HARMLESS.keys() == BEHAVIOURS.keys()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_costs_only_its_user(fault, recommender):
+def test_a_fault_fails_only_its_user(fault, recommender):
     recommender.behaviour["bad"] = fault
-    http = {"url": recommender.url, "timeout": "20s"}
+    options: Any = {"timeout": "20s"}
     if fault in {"slow", "trickle"}:
-        http |= {"timeout": "1s", "retries": 0}
+        options = {"timeout": "1s", "retries": 0}
 
-    pull, peak_mb = with_peak_mb(lambda: pull_of("good", "bad", "fine", k=3, http=http))
+    pull, peak_mb = with_peak_mb(lambda: recommender.pull("good", "bad", "fine", k=3, **options))
 
     assert peak_mb < 64
     assert as_lists(pull) == {"good": ["0", "1", "2"], "fine": ["0", "1", "2"]}
@@ -66,46 +73,84 @@ def test_a_fault_costs_only_its_user(fault, recommender):
 
 
 @pytest.mark.parametrize("behaviour", HARMLESS)
-def test_what_is_no_fault_is_a_list(behaviour, recommender):
+def test_a_harmless_behaviour_gives_a_list(behaviour, recommender):
     recommender.otherwise = behaviour
 
-    pull = pull_of("u", k=3, http={"url": recommender.url})
+    pull = recommender.pull("u", k=3)
 
     assert as_lists(pull) == {"u": HARMLESS[behaviour].split()}
     assert not pull.failures
 
 
-def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender):
+def test_an_answer_without_a_request_is_never_the_answer_of_the_next_user(recommender):
     users = [f"u{number}" for number in range(20)]
     recommender.behaviour.update(dict.fromkeys(users[::2], "two_answers"))
     recommender.lists.update({user: [user] for user in users})
 
-    pull = pull_of(*users, http={"url": recommender.url, "concurrency": 1})
+    pull = recommender.pull(*users, concurrency=1)
 
     assert as_lists(pull) == {user: ["1"] if user in users[::2] else [user] for user in users}
 
-    # Nor those of the next source, which may use the connection that this one leaves.
+    # It is no answer of the next source either, which may use the same connection.
     for user in users[1:6:2]:
-        pull_of(users[0], http={"url": recommender.url})
-        assert as_lists(pull_of(user, http={"url": recommender.url})) == {user: [user]}
+        recommender.pull(users[0])
+        assert as_lists(recommender.pull(user)) == {user: [user]}
 
 
-def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender):
-    users = [f"u{number:03}" for number in range(100)]
-    recommender.behaviour.update(
-        {user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)}
-    )
+def test_a_source_that_answers_is_not_given_up_for_many_faults(recommender):
+    recommender.behaviour.update(dict.fromkeys(USERS, "missing"))
+    recommender.behaviour.update(dict.fromkeys(USERS[::3], "server_error"))
 
-    pull = pull_of(*users, "zz", http={"url": recommender.url, "concurrency": 4, "retries": 0})
+    pull = recommender.pull(*USERS, "zz", concurrency=4, retries=0)
 
     assert as_lists(pull).keys() == {"zz"}
-    assert recommender.attempts.keys() == {*users, "zz"}
+    assert recommender.attempts.keys() == {*USERS, "zz"}
 
 
 @pytest.mark.parametrize(("behaviour", "attempts"), [("cut", 3), ("missing", 1)])
-def test_only_what_may_pass_is_asked_again(behaviour, attempts, recommender):
+def test_only_faults_that_may_pass_are_retried(behaviour, attempts, recommender):
     recommender.otherwise = behaviour
 
-    pull_of("u", http={"url": recommender.url})
+    recommender.pull("u")
 
     assert recommender.attempts == {"u": attempts}
+
+
+def pulled(*sources, run="run", timeout_s=120):
+    """The pulls of a run at the same time, each with at most four requests at once."""
+    asked = replace(request(*USERS, k=1, timeout_s=timeout_s), together=run)
+    opened = [source_of(http={"concurrency": 4} | options) for options in sources]
+    with ThreadPoolExecutor(len(sources)) as threads:
+        return list(threads.map(lambda source: source.pull(asked), opened))
+
+
+def test_all_pulls_of_a_run_request_the_users_in_the_same_random_order(
+    recommender,
+):
+    orders = list[list[str]]()
+    for run in ("run", "run", "another"):
+        recommender.asked.clear()
+        pulled({"url": recommender.url, "concurrency": 1}, run=run)
+        orders.append([asked.user for asked in recommender.asked])
+    assert orders[0] == orders[1] != orders[2] != sorted(orders[2])
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "timeout_s", "options"),
+    parsed("""
+        ["slow", "timeout", 120, {"timeout": "1s", "retries": 0}]
+        ["limited_for_hours", "rate_limited", 120, {}]
+        ["ok", "too_slow", 6, {"max_rate": 2}]
+        ["trickle", "timeout", 6, {"timeout": "60s"}]
+    """),
+)
+def test_an_arm_that_hangs_or_fails_or_is_limited_fails_no_user_of_the_other_arm(
+    fault, reason, timeout_s, options, recommender
+):
+    recommender.otherwise = fault
+    with running_recommender() as well:
+        bad, good = pulled(
+            {"url": recommender.url, **options}, {"url": well.url}, timeout_s=timeout_s
+        )
+    assert (len(good.rankings), good.notes) == (len(USERS), {})
+    assert set(bad.failures.values()) == {reason}

@@ -1,4 +1,4 @@
-"""What pulls from one host share: connections, limits, pauses, its capacity as learnt, and that it was given up."""
+"""What all pulls from one host share: connections, limits, pauses, the learned capacity, and whether the host was given up."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -25,12 +25,21 @@ LIMITED = RequestFailure(
 )
 
 
-def options_of(**limits):
-    return HttpSourceOptions.model_validate({"url": "http://recs/{user}"} | limits)
+async def asking(host, make, path="", within_s=60, **limits):
+    """The outcome of a request to the host, which ``make`` sends."""
+    options = HttpSourceOptions.model_validate({"url": "http://recs/{user}"} | limits)
+    return await host.ask(make, path, options, Deadline.after(within_s))
+
+
+def ask(host, outcome=OK, path="", **limits):
+    async def answer():
+        return outcome
+
+    return asyncio.run(asking(host, answer, path, **limits))
 
 
 def asked_at(outcomes, **limits):
-    """When each of these requests was made, from the first on, and what became of it."""
+    """When each of these requests was made, relative to the first, and its outcome."""
     clock, made = HeldClock(), list[float]()
 
     async def sleep(seconds):
@@ -43,20 +52,21 @@ def asked_at(outcomes, **limits):
     host = Host(clock.monotonic, sleep)
 
     async def run():
-        asked = (host.ask(make, "", options_of(**limits), Deadline.after(1e6)) for _ in outcomes)
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*(asking(host, make, within_s=1e6, **limits) for _ in outcomes))
 
     found = asyncio.run(run())
     return [at - made[0] for at in made], found
 
 
-def test_no_more_are_asked_a_second_than_the_rate():
+def test_no_more_requests_are_sent_in_a_second_than_the_rate_allows():
     made, _ = asked_at([OK] * 20, max_rate=4)
     assert made == pytest.approx([number / 4 for number in range(20)])
 
 
 @pytest.mark.parametrize(("asked_for_s", "kept_s"), [(30.0, 30.0), (1e9, 3600.0)])
-def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s, kept_s):
+def test_no_request_is_sent_to_a_host_before_the_end_of_a_pause_that_it_asked_for(
+    asked_for_s, kept_s
+):
     limited = replace(LIMITED, retry_after_s=asked_for_s)
     made, outcomes = asked_at([OK, limited, OK, OK], max_in_flight=1)
     assert outcomes == [OK, limited, OK, OK]
@@ -64,84 +74,78 @@ def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s, k
     assert all(kept_s <= at <= 1.2 * kept_s for at in made[2:])
 
 
-def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at_once(recommender):
+def test_a_pause_beyond_the_deadline_stops_all_sources_of_the_host_at_once(recommender):
     recommender.otherwise = "limited_for_hours"
-    pull_of(*USERS, timeout_s=3000, http={"url": recommender.url, "concurrency": 1})
-    other = pull_of(*USERS, timeout_s=3000, http={"url": recommender.url + "&model=b"})
+    recommender.pull(*USERS, timeout_s=3000, concurrency=1)
+    other = recommender.pull(*USERS, timeout_s=3000, url=recommender.url + "&model=b")
     assert len(recommender.asked) == 1
     assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
     told = "asked for a pause of 3,600 s (Retry-After), which ends after the run's deadline"
     assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
 
 
-def test_a_pause_that_nobody_can_mean_stops_its_own_path_alone():
+def test_an_absurd_pause_stops_its_own_path_only():
     host = Host()
-
-    def ask(path, outcome):
-        async def answer():
-            return outcome
-
-        return asyncio.run(host.ask(answer, path, options_of(), Deadline.after(60)))
-
-    assert ask("odd", replace(LIMITED, retry_after_s=1e18)).note == "answered 429"
-    assert ask("odd", OK).note.startswith("answered 429 and asked for a pause of 3,600 s")
-    assert ask("other", OK) is OK
+    assert ask(host, replace(LIMITED, retry_after_s=1e18), "odd").note == "answered 429"
+    paused = "answered 429 and asked for a pause of 3,600 s"
+    assert ask(host, path="odd").note.startswith(paused)
+    assert ask(host, path="other") is OK
 
 
-def pulls_at_once(*sources):
-    with ThreadPoolExecutor(len(sources)) as threads:
-        return list(threads.map(lambda options: pull_of(*USERS, k=1, http=options), sources))
+def pull_at_once(recommender, count, **options):
+    """So many pulls at the same time."""
+    with ThreadPoolExecutor(count) as threads:
+        pulls = [threads.submit(recommender.pull, *USERS, k=1, **options) for _ in range(count)]
+    return [pull.result() for pull in pulls]
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_no_more_are_in_flight_from_all_pulls_together_and_each_gets_its_own(most, recommender):
+def test_all_pulls_share_the_limit_of_requests_in_flight_and_each_gets_its_own_answers(
+    most, recommender
+):
     recommender.otherwise = "chunked"
     recommender.lists.update({user: [user] for user in USERS})
-    pulls = pulls_at_once(*[{"url": recommender.url, "concurrency": 8, "max_in_flight": most}] * 4)
+    pulls = pull_at_once(recommender, 4, concurrency=8, max_in_flight=most)
     assert [as_lists(pull) for pull in pulls] == [{user: [user] for user in USERS}] * 4
     assert recommender.most_at_once <= most
 
 
-def test_a_pull_uses_the_connections_that_another_one_leaves(recommender):
+def test_a_pull_uses_the_connections_of_an_earlier_pull(recommender):
     tokens = ("one", "two", "three")
     for token in tokens:
-        pull_of(*USERS, http={"url": recommender.url, "token": token, "concurrency": 1})
-    assert recommender.connections < 3
+        recommender.pull(*USERS, token=token, concurrency=1)
+    assert recommender.collector.connections < 3
     sent = [asked.headers["authorization"] for asked in recommender.asked]
     assert sent == [f"Bearer {token}" for token in tokens for _ in USERS]
 
 
-def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(recommender):
-    pull = pull_of(*USERS, timeout_s=3, http={"url": recommender.url, "max_rate": 0.01})
+def test_users_that_wait_longer_than_the_deadline_have_a_reason_that_names_the_limits(recommender):
+    pull = recommender.pull(*USERS, timeout_s=3, max_rate=0.01)
     assert len(pull.rankings) == 1
     assert set(pull.failures.values()) == {CoverageReason.TOO_SLOW}
     assert "raise deadline or max_rate or max_in_flight" in pull.notes[CoverageReason.TOO_SLOW]
 
 
-def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_whatever_source_spent_them(
+def test_all_sources_of_a_host_share_the_requests_of_a_day(
     recommender,
 ):
-    urls = (f"{recommender.url}&model={name}" for name in "ab")
-    first, second = (pull_of(*USERS, http={"url": url, "requests_a_day": 40}) for url in urls)
+    first, second = (
+        recommender.pull(*USERS, requests_a_day=40, url=f"{recommender.url}&model={name}")
+        for name in "ab"
+    )
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
     assert set(second.failures.values()) == {CoverageReason.TOO_SLOW}
     told = "was not asked, because it got 40 requests today (UTC), as many as requests_a_day allows: it is asked again from 20"
     assert told in second.notes[CoverageReason.TOO_SLOW]
 
 
-def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none():
-    clock, options = (
-        HeldClock(datetime(2026, 3, 10, 23, 59, tzinfo=UTC)),
-        options_of(requests_a_day=2),
-    )
+def test_a_day_of_requests_begins_at_midnight_utc_but_not_if_the_clock_is_set_back():
+    clock = HeldClock(datetime(2026, 3, 10, 23, 59, tzinfo=UTC))
     host = Host(now=clock.now)
-
-    async def answer():
-        return OK
 
     def asked(minutes):
         clock.pass_by(60 * minutes)
-        return [asyncio.run(host.ask(answer, "", options, Deadline.after(60))) for _ in range(3)]
+        return [ask(host, requests_a_day=2) for _ in range(3)]
 
     before, after, set_back = asked(0), asked(1), asked(-1)
     assert before[:2] == after[:2] == [OK, OK]
@@ -150,15 +154,14 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
     assert "it is asked again from 2026-03-12 00:00 UTC" in after[2].note
 
 
-def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):
+def test_a_host_that_was_given_up_gets_one_request_at_a_time(recommender):
     recommender.otherwise = "unavailable"
-    source = {"url": recommender.url, "concurrency": 8}
-    first = pull_of(*USERS, http=source)
+    first = recommender.pull(*USERS, concurrency=8)
     assert first.failures == dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)
     assert len(recommender.attempts) <= 3 * 8
     asked, recommender.most_at_once = len(recommender.asked), 0
 
-    pulls = pulls_at_once(*[source] * 5)
+    pulls = pull_at_once(recommender, 5, concurrency=8)
 
     assert recommender.most_at_once == 1
     assert len(recommender.asked) - asked <= 3 * len(pulls)
@@ -167,18 +170,19 @@ def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender):
         assert NOT_ASKED in pull.notes[CoverageReason.SERVER_ERROR]
 
     recommender.otherwise = "ok"
-    assert [len(pull.rankings) for pull in pulls_at_once(*[source] * 5)] == [len(USERS)] * 5
+    pulls = pull_at_once(recommender, 5, concurrency=8)
+    assert [len(pull.rankings) for pull in pulls] == [len(USERS)] * 5
 
 
-def test_what_one_address_lacks_is_no_fault_of_its_host(recommender):
+def test_a_fault_of_one_address_is_no_fault_of_its_host(recommender):
     recommender.otherwise = "unavailable"
-    pull_of(*USERS, http={"url": recommender.url, "concurrency": 2, "retries": 0})
+    recommender.pull(*USERS, concurrency=2, retries=0)
     recommender.otherwise, recommender.most_at_once = "chunked", 0
-    assert len(pull_of(*USERS, http={"url": recommender.url + "&b"}).rankings) == len(USERS)
+    assert len(recommender.pull(*USERS, url=recommender.url + "&b").rankings) == len(USERS)
     assert recommender.most_at_once > 1
 
 
-def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addresses():
+def test_a_host_without_connections_is_given_up_early_and_for_all_its_addresses():
     url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(300)]
     for path in "ab":
         pull = pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"})
@@ -190,12 +194,12 @@ CAPACITY = 16
 
 
 def seconds_for(at_once):
-    """How long a request takes among as many on a server that collapses above its capacity."""
+    """How long a request takes among this many, on a server that collapses above its capacity."""
     return 0.05 * max(1.0, at_once / CAPACITY) ** 2
 
 
 def limits_of(knee, answers, seconds, refuses_at=99):
-    """Of the moment of each request, where a host answers as many at once in so many seconds."""
+    """The limit at each request to a host. ``seconds`` has the time of this many requests at once."""
     limits = list[int]()
     for _ in range(answers):
         limits.append(at_once := int(knee.limit))

@@ -1,4 +1,4 @@
-"""Who was slow where a pull's deadline passed: the source, or rankwatch and its machine."""
+"""What was too slow if the deadline of a pull passes: the source, or rankwatch and its machine."""
 
 from types import SimpleNamespace
 
@@ -7,12 +7,11 @@ import pytest
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import pace
 from monitor.sources.http.pace import PullPace
-from servers.lists import pull_of
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Both clocks of a pull, which stand still at what a test sets."""
+    """Both clocks of a pull. They have the times that a test sets."""
     now = SimpleNamespace(wall=100.0, worked=0.0, waited=0.0)
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now.wall))
     monkeypatch.setattr(pace, "_processor_s", lambda: (now.worked, now.waited))
@@ -65,7 +64,7 @@ def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender, monkeypatc
     monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 
-    pull = pull_of("a", "b", "c", http={"url": recommender.url, "timeout": "1s", "retries": 0})
+    pull = recommender.pull("a", "b", "c", timeout="1s", retries=0)
 
     assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
     assert pull.notes[CoverageReason.TOO_SLOW].endswith(" too busy")

@@ -1,4 +1,4 @@
-"""How users are asked over HTTP: addresses, bodies, headers, certificates, selection of items; traces of caches."""
+"""Requests over HTTP: addresses, bodies, headers, certificates, selection of items, and signs of caches."""
 
 import socket
 from dataclasses import replace
@@ -27,8 +27,8 @@ def test_placeholders_are_filled_in_and_percent_encoded(recommender):
     )
 
 
-def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
-    pull = pull_of(".", "..", http={"url": recommender.url})
+def test_a_key_that_changes_the_path_is_never_requested(recommender):
+    pull = recommender.pull(".", "..")
 
     assert pull.failures == dict.fromkeys((".", ".."), CoverageReason.MALFORMED)
     assert not recommender.asked
@@ -37,18 +37,17 @@ def test_a_key_that_would_lead_elsewhere_is_never_asked(recommender):
 def test_headers_and_token_are_sent(recommender, tmp_path):
     (tmp_path / "key").write_text("k-from-file\n")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
+    options = {"token": "t0ken", "headers": headers}
 
-    pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})
+    recommender.pull("u", **options)
 
     expected = {"authorization": "Bearer t0ken", "x-env": "prod", "x-key": "k-from-file"}
     expected["user-agent"] = "rankwatch/" + version("rankwatch")
-    assert recommender.asked[0].headers.items() >= expected.items()
+    assert {name: recommender.asked[0].headers[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "metadata.google.internal"])
-def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(
-    host, monkeypatch
-):
+def test_metadata_services_of_clouds_get_no_requests_under_any_name(host, monkeypatch):
     resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
@@ -62,12 +61,9 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
         assert told.rstrip(")").endswith("is link-local or a cloud's metadata service")
 
 
-def test_link_local_addresses_are_asked_where_the_source_allows_them(recommender, monkeypatch):
+def test_link_local_addresses_are_requested_if_the_source_allows_them(recommender, monkeypatch):
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    refused, allowed = (
-        pull_of("u", http={"url": recommender.url, "allow_link_local": each})
-        for each in (False, True)
-    )
+    refused, allowed = (recommender.pull("u", allow_link_local=each) for each in (False, True))
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
@@ -81,46 +77,44 @@ SHAPES = parsed("""
 
 
 @pytest.mark.parametrize(("answer", "shape"), SHAPES)
-def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
+def test_an_answer_without_items_at_the_path_is_reported_with_its_structure(
     answer, shape, recommender
 ):
     recommender.lists |= {"bad": answer, "good": {"items": [1]}}
 
-    pull = pull_of("bad", "good", http={"url": recommender.url, "items": "items"})
+    pull = recommender.pull("bad", "good", items="items")
 
     said = f"127.0.0.1:{recommender.port} has nothing at the path that `items` gives (items), in {shape}"
     assert pull.notes == {CoverageReason.MALFORMED: said}
 
 
-def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender):
+def test_the_note_doubts_the_expression_if_it_finds_nothing_in_all_answers(recommender):
     recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
-    source = {"url": recommender.url, "items": "recs[*].item"}
+    items = "recs[*].item"
 
-    told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
+    told = recommender.pull("a", "b", "c", items=items).notes[CoverageReason.EMPTY]
 
     found = "gave every user an empty list at the path that `items` gives (recs[*].item), in an object of recs: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists["a"] = {"recs": [{"item": 1}]}
-    assert not pull_of("a", "b", "c", http=source).notes
+    assert not recommender.pull("a", "b", "c", items=items).notes
 
 
-def test_where_nobody_is_known_the_address_is_in_doubt(recommender):
+def test_the_note_doubts_the_address_if_no_user_is_found(recommender):
     recommender.otherwise = "missing"
     note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
 
-    nobody = pull_of("a", "b", http={"url": recommender.url}).notes
+    nobody = recommender.pull("a", "b").notes
     recommender.behaviour["a"] = "ok"
-    somebody = pull_of("a", "b", http={"url": recommender.url}).notes
+    somebody = recommender.pull("a", "b").notes
 
     assert nobody == {CoverageReason.MISSING: f"{note}, for all users: is url right?"}
     assert somebody == {CoverageReason.MISSING: note}
 
 
-def test_an_answer_about_somebody_else_is_a_wrong_user(recommender):
+def test_an_answer_about_another_user_is_a_wrong_user(recommender):
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
-    http = {"url": recommender.url, "items": "items", "user": "user"}
-
-    pull = pull_of("a", "b", "7", k=1, http=http)
+    pull = recommender.pull("a", "b", "7", k=1, items="items", user="user")
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
@@ -145,7 +139,7 @@ def test_no_secret_is_noted(recommender):
 
 
 def traced(*answers):
-    """Ages, -1 for no cache, and ids of these answers; a sign of a cache."""
+    """The ages of these answers, which are -1 without a cache, their ids, and the sign of a cache."""
     found = TraceCollector()
     for number, headers in enumerate(answers):
         found.add([str(number)], CIMultiDict(headers))
@@ -185,7 +179,7 @@ SIGNS = """
 
 
 @pytest.mark.parametrize("line", SIGNS.strip().splitlines())
-def test_an_answer_from_a_cache_is_known_by_what_the_cache_says(line):
+def test_an_answer_from_a_cache_is_recognized_by_its_headers(line):
     header, sign = map(str.strip, line.split("->"))
     name, value = header.split(": ")
     assert traced({name: value})[::2] == ([17 if sign == "Age: 17" else 0 if sign else -1], sign)
@@ -199,7 +193,7 @@ def test_answers_with_one_id_share_a_number():
     assert np.isnan(none)
 
 
-def test_a_pull_tells_when_each_list_came_and_what_the_user_says_to_caches_stays(recommender):
+def test_a_pull_stores_when_each_list_came_and_keeps_the_configured_cache_control(recommender):
     recommender.behaviour["b"] = "missing"
     source = source_of(http={"url": recommender.url, "headers": {"cache-control": "max-age=0"}})
     pull = source.pull(replace(request("a", "b", "c"), is_uncached=True))

@@ -64,7 +64,7 @@ def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(clien
     assert scored(of_string) == scored(of_field) == ({"u": ["7", "3"]}, [0.5, 0.5])
 
 
-def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
+def test_each_odd_key_has_its_reason_and_other_users_keep_their_lists(client):
     odd = {
         "text": "oops",
         "deep": "[" * 10**5,
@@ -85,7 +85,7 @@ def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client):
     assert found == f"{where}: there is no value at the user's key: check key"
 
 
-def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(client, monkeypatch):
+def test_a_pull_that_hangs_ends_in_time_and_keeps_the_lists_that_it_got(client, monkeypatch):
     client.mset({"1": "[1]", "2": "[2]"})
     with proxying(shared_redis()) as proxy:
         url, add = f"redis://127.0.0.1:{proxy.port}", ListCollector.add
@@ -113,7 +113,7 @@ def test_users_are_members_or_what_keys_have_in_common(client):
         users_of("set", url="redis://127.0.0.1:1")
 
 
-def test_a_user_who_may_only_read_is_enough_also_where_sentinels_know_the_server(client, tmp_path):
+def test_a_login_that_may_only_read_is_enough_with_and_without_sentinels(client, tmp_path):
     client.execute_command("ACL SETUSER", "reader", "on", f">{PASSWORD}", "~*", "+@read")
     client.set("1", "[5]")
     conf = tmp_path / "sentinel.conf"

@@ -267,7 +267,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, file
 
 
 @pytest.mark.usefixtures("shared")
-def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(spark, files, monkeypatch):
+def test_a_table_that_is_replaced_while_it_is_read_ends_the_run(spark, files, monkeypatch):
     table = pq.read_table(files[0].path).slice(0, 9)
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(

@@ -1,6 +1,5 @@
 """Lists from databases: SQLite always, PostgreSQL where there is one."""
 
-import json
 import re
 import sqlite3
 from contextlib import closing
@@ -14,6 +13,7 @@ from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources
+from sources import tables
 from sources.file.test_served import EARLIER, LOG, PERIOD, SERVED
 from tables import parsed
 
@@ -53,32 +53,30 @@ def test_lists_are_read_from_either_database(database_url):
 
 
 def assert_newest_lists_count(url, *times):
-    """Of a log of what was served, as of files, in columns of these types."""
-    columns = "who varchar(9), variant varchar(9), request integer, what varchar(99), place integer"
+    """A log of lists that were served gives the same lists as in files. Its times have these SQL types."""
     served = {"time": "at", "within": "1h", "request": "request"}
     for form, at in product((WIDE, LONG), times):
-        statements = ["DROP TABLE IF EXISTS served", f"CREATE TABLE served (at {at}, {columns})"]
-        zone = "+00" if at == "timestamptz" else ""
+        rows = []
         for minutes, user, arm, items, number in LOG:
-            text = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}{zone}"
-            for rank, what in enumerate([json.dumps(items)] if form is WIDE else items):
-                row = f"'{text}', '{user}', '{arm}', {number}, '{what}', {rank}"
-                statements.append(f"INSERT INTO served VALUES ({row})")
-        execute(url, *statements)
+            time = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}"
+            if getattr(at, "timezone", False):
+                time += "+00"
+            row = {"at": time, "who": user, "variant": arm, "request": number}
+            for place, what in enumerate([items] if form is WIDE else items):
+                rows.append(row | {"what": what, "place": place})
+        table = tables.database(rows, url, {"at": at})["sql"]
         for period, expected in (({}, SERVED), (PERIOD, EARLIER)):
             for arm, lists in expected.items():
-                of_arm = served | period | {"arm": {"variant": arm}}
-                log = {"url": url, "table": "served", "served": of_arm}
-                baseline = SourceOptions.model_validate({"sql": form | log})
+                of_arm = {"served": served | period | {"arm": {"variant": arm}}}
+                baseline = SourceOptions.model_validate({"sql": form | table | of_arm})
                 users = open_users(UsersOptions(all=True), baseline).users(SLOT, ()).users
                 assert set(users) == {"u1", "u3", "u4"} | (set() if period else {"u2"})
                 assert as_lists(open_source(baseline).pull(request(*users))) == lists
 
 
-def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url):
-    assert_newest_lists_count(
-        database_url, *(["text"] if "sqlite" in database_url else ["timestamp", "timestamptz"])
-    )
+def test_the_newest_list_of_each_user_in_the_slot_counts_in_a_log_of_served_lists(database_url):
+    times = [sa.TIMESTAMP(), sa.TIMESTAMP(timezone=True)]
+    assert_newest_lists_count(database_url, *([sa.Text()] if "sqlite" in database_url else times))
 
 
 def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(database_url):
@@ -167,7 +165,7 @@ def test_a_full_text_table_of_sqlite_is_read(database):
     assert as_lists(pull_of("u1", sql=options)) == {"u1": ["1"]}
 
 
-def test_a_missing_file_is_told_and_not_made(tmp_path):
+def test_a_missing_file_is_reported_and_not_created(tmp_path):
     with pytest.raises(
         SourceError, match=r"database file .*none\.db does not exist: check url"
     ) as caught:
@@ -176,7 +174,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path):
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_locked_database_is_told_and_may_be_free_later(database, monkeypatch):
+def test_a_locked_database_is_reported_and_may_be_free_later(database, monkeypatch):
     monkeypatch.setattr("monitor.sources.sql.database._LONGEST_CONNECT_S", 0.2)
     file = database.removeprefix("sqlite:///")
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:

@@ -1,6 +1,7 @@
-"""Lists from MariaDB, by a driver that a user installs beside us."""
+"""Lists from MariaDB, by a driver that users install themselves."""
 
 import pytest
+from sqlalchemy.dialects import mysql
 
 from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
@@ -28,8 +29,8 @@ def test_lists_are_read_in_every_form(url):
     assert_lists_are_read(url)
 
 
-def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(url):
-    assert_newest_lists_count(url, "datetime(3)", "timestamp(6)")
+def test_the_newest_list_of_each_user_in_the_slot_counts_in_a_log_of_served_lists(url):
+    assert_newest_lists_count(url, mysql.DATETIME(fsp=3), mysql.TIMESTAMP(fsp=6))
 
 
 def test_a_source_never_writes(url):
