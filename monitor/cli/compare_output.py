@@ -16,7 +16,6 @@ from monitor.cli.output import (
     write_number,
 )
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,6 +75,7 @@ def compared_page(compared: Compared) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
     from monitor.measures.frames.comparison import draw_pair
     from monitor.measures.frames.summary import draw_distribution
+    from monitor.model.rankings import ALL
 
     result = compared.result
     objects = []
