@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from monitor.measures.reading.ids import one_array
 from monitor.model.arrays import Hashes, Rows
 
-_KEY_BYTES = 8
+_PREFIX_BYTES = 8
 
 
 def ascending_rows(users: pd.Index) -> Rows | None:
@@ -34,14 +34,14 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
     data = np.frombuffer(byte_buffer, np.uint8)
     longest = int(np.diff(offsets).max())
     # The key of a shorter text ends with bytes 0. So no text may contain this byte.
-    if longest - shared > _KEY_BYTES or not data[offsets[0] : offsets[-1]].all():
+    if longest - shared > _PREFIX_BYTES or not data[offsets[0] : offsets[-1]].all():
         return None
-    padded = np.append(data, np.zeros(_KEY_BYTES, np.uint8))
+    padded = np.append(data, np.zeros(_PREFIX_BYTES, np.uint8))
     # For each byte, the integer that is made of this byte and the next ones.
     integers = np.ndarray(len(data) + 1, ">u8", padded, strides=(1,))
     keys = integers[offsets[:-1] + shared].astype(np.uint64)
     # Replace the bytes after the end of the text by bytes 0.
-    excess = 8 * (_KEY_BYTES + shared - np.diff(offsets)).astype(np.uint64)
+    excess = 8 * (_PREFIX_BYTES + shared - np.diff(offsets)).astype(np.uint64)
     return (keys >> excess) << excess
 
 
