@@ -26,6 +26,7 @@ def index(texts):
 def test_texts_are_ordered_by_their_bytes(texts):
     rows = ascending_rows(index(texts))
 
+    assert rows is not None
     assert [texts[row] for row in rows] == sorted(texts, key=str.encode)
 
 
