@@ -38,7 +38,7 @@ def refuse_link_local(address: str) -> None:
 
 
 def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:
-    """The address itself, and the IPv4 addresses that it may contain."""
+    """Yield the address itself, and the IPv4 addresses that it may contain."""
     ip = ip_address(address.partition("%")[0])
     yield ip
     if isinstance(ip, IPv4Address):

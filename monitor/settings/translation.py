@@ -73,7 +73,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         windows=settings.maintenance,
         muted=frozenset(muted),
         fallbacks=fallbacks,
-        shows_items=settings.privacy.items == "shown",
+        shows_items=settings.privacy.shows_items,
         intervals=intervals,
     )
 
