@@ -1,7 +1,10 @@
 """Files and parts of files that are made from the code: ``make generated`` writes them, and a test compares."""
 
 import json
+import sqlite3
+import tempfile
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import guides
@@ -10,6 +13,7 @@ from commands_reference import commands_reference
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
+from monitor.storage import schema_version
 from settings_reference import profiles_reference, settings_reference
 from texts.examples import golden
 
@@ -38,12 +42,36 @@ def texts():
     yield _with(ROOT / "docs/reference/metrics.md", reactions_table())
     yield _with(ROOT / "docs/runbooks/index.md", alerts_reference())
     yield ROOT / "tests/texts/golden.txt", golden()
+    yield ROOT / f"migrations/sqlite-{schema_version.newest_version()}.sql", sqlite_script()
     yield (
         ROOT / _OPERATOR,
         "---\n".join(
             map(_prometheus_rule, sorted((ROOT / "deploy/prometheus").glob("*.rules.yml")))
         ),
     )
+
+
+def sqlite_script():
+    """What the migrations do to an empty SQLite database, as statements."""
+    version = schema_version.newest_version()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "migrated.db"
+        schema_version.upgrade(f"sqlite:///{path}", version)
+        with closing(sqlite3.connect(path)) as database:
+            made = database.execute(
+                "SELECT sql FROM sqlite_master WHERE sql <> '' AND name NOT LIKE 'sqlite^_%' "
+                "ESCAPE '^' ORDER BY rowid"
+            ).fetchall()
+    statements = []
+    for (sql,) in made:
+        plain = sql.replace("\t", "    ").replace(" \n", "\n")
+        statements.append(plain.replace("\n WITHOUT ROWID", " WITHOUT ROWID").strip())
+    # An earlier downgrade may have left this table.
+    first = statements[0].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+    assert "alembic_version" in first
+    last = f"INSERT INTO alembic_version (version_num) VALUES ('{version}')"
+    about = f"-- The tables of schema version {version}. `make generated` writes this file.\n"
+    return about + ";\n\n".join([first, *statements[1:], last]) + "\n"
 
 
 def _with(file, part):

@@ -16,7 +16,6 @@ from monitor.cli.output import print_json, require_writable, write_page
 from monitor.cli.parameters import AsJson, HtmlFile
 from monitor.model.errors import InputError, MetricError, SourceError
 from monitor.model.instants import utc_now
-from monitor.model.rankings import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +72,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     compares the users' newest lists with their lists from before the test.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
+    from monitor.model.rankings import ALL
     from monitor.service.analysis.file_comparison import compare_files
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
@@ -185,6 +185,7 @@ def _interpret(
     result: FileComparison, metric: Metric, trainings: FileComparison | None
 ) -> dict[str, Interpretation]:
     """Interpret the metric in each segment for which that is possible."""
+    from monitor.model.rankings import ALL
     from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 
     name = str(metric)
@@ -225,6 +226,7 @@ def _meaning_lines(
 
     ``meanings`` are of the first metric, by segment. ``others`` are of the other metrics.
     """
+    from monitor.model.rankings import ALL
     from monitor.service.analysis.interpretation import find_common_list_shares
     from monitor.texts.interpretation import (
         write_first_differs,

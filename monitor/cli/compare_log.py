@@ -12,7 +12,6 @@ from monitor.cli.output import print_evidence, print_json, print_line, summary_d
 from monitor.cli.parameters import parse_fixed, parse_pair
 from monitor.cli.stored_runs import print_run
 from monitor.model.instants import utc_now
-from monitor.texts.unpaired import ONE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,6 +70,7 @@ def print_log(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare the arms of the test, and print the result as a run."""
     from monitor.service.analysis.log_comparison import as_finished_run, compare_log
+    from monitor.texts.unpaired import ONE_RUN
 
     options = fitting_options(log, user, shapes)
     names = [str(metric) for metric in metrics]

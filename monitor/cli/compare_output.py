@@ -16,7 +16,6 @@ from monitor.cli.output import (
     write_number,
 )
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL
 from monitor.texts.wording import write_percent
 
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ def compared_page(compared: Compared) -> dict[str, object]:
     from monitor.charts.bars import Bar, draw_bars
     from monitor.measures.frames.comparison import draw_pair
     from monitor.measures.frames.summary import draw_distribution
+    from monitor.model.rankings import ALL
 
     result = compared.result
     objects = []

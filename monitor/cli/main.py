@@ -6,9 +6,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,12 +51,42 @@ EPILOG = (
 )
 
 
+class BuiltCommands(Mapping[str, Any]):
+    """All commands, in the order of `COMMANDS`. A command is built when it is first needed.
+
+    Only the help needs all commands. Building all of them takes nearly as long as importing typer.
+    """
+
+    def __init__(self) -> None:
+        self._purposes: dict[str, str] = {}
+        for purpose, commands in COMMANDS.items():
+            self._purposes |= dict.fromkeys(commands, purpose)
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - click's classes have no types here
+        if name not in self._built:
+            self._built[name] = _build(name, self._purposes[name])
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._purposes)
+
+    def __len__(self) -> int:
+        return len(self._purposes)
+
+
 class RootGroup(CommandGroup):
     """The group of all commands, in the order of `COMMANDS`."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in typer
+        super().__init__(*args, **kwargs)
+        # The type in typer can be changed, but typer only reads it.
+        commands: Any = BuiltCommands()
+        self.commands = commands
+
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as in typer
-        """Return the names of the commands."""
-        return [name for commands in COMMANDS.values() for name in commands]
+        """Return the names of the commands. They need not be built for this."""
+        return list(self.commands)
 
 
 app = typer.Typer(
@@ -111,14 +141,18 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "db": db.db_commands,
     },
 }
-for _group, _commands in COMMANDS.items():
-    for _name, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, rich_help_panel=_group)
-        elif _name == "gate":
-            app.command(_name, cls=rollout_gate.GateCommand, rich_help_panel=_group)(_command)
-        else:
-            app.command(_name, cls=Command, rich_help_panel=_group)(_command)
+
+
+def _build(name: str, purpose: str) -> Any:  # noqa: ANN401 - likewise
+    """Build the command or the group of commands with this name."""
+    command = COMMANDS[purpose][name]
+    part = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    if isinstance(command, typer.Typer):
+        part.add_typer(command, name=name, rich_help_panel=purpose)
+    else:
+        kind = rollout_gate.GateCommand if name == "gate" else Command
+        part.command(name, cls=kind, rich_help_panel=purpose)(command)
+    return typer.main.get_group(part).commands[name]
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback

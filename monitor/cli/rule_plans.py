@@ -22,7 +22,6 @@ from monitor.cli.parameters import (
 from monitor.model.errors import InputError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_second
-from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.texts.planning import (
     write_arm_sizes,
     write_chance,
@@ -33,7 +32,6 @@ from monitor.texts.planning import (
     write_size,
     write_spread,
 )
-from monitor.texts.unpaired import write_needs_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +106,7 @@ def suggest(  # noqa: PLR0913 - the command's options
     )
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
+    from monitor.texts.unpaired import write_needs_pairs
 
     settings = load_settings(config)
     accepted = None if every is None else parse_span(every)
@@ -380,6 +379,8 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 
 def _print_plan(plan: SampleSizePlan) -> None:
     """Print the answer, and the figures on which it is based."""
+    from monitor.model.statistics import DerivedMetric, parse_derived
+
     search = plan.search
     inputs = plan.inputs
     rule = plan.inputs.rule

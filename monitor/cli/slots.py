@@ -39,7 +39,6 @@ from monitor.cli.parameters import (
 )
 from monitor.model.errors import MonitorError
 from monitor.model.instants import format_second
-from monitor.model.statistics import ListTrait
 from monitor.texts.first_steps import write_same_lists, write_while_learning
 from monitor.texts.wording import count_of
 
@@ -301,6 +300,7 @@ def _print_while_learning(results: Sequence[RunResult]) -> None:
 def _find_while_learning(result: RunResult) -> str | None:
     """Return what an ok run found that no rule can alert on yet, or None."""
     from monitor.model.alerts import State
+    from monitor.model.statistics import ListTrait
     from monitor.service.analysis.interpretation import find_common_list_shares
     from monitor.texts.explanations import write_cause
     from monitor.texts.interpretation import write_shared

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,8 @@ CHUNK_USERS = 20_000
 MetricsByPart = Sequence[Sequence[str]]
 """The metrics of each part, in the order of their columns."""
 
-_USERS_A_STATEMENT = 50
-"""One statement for fifty users takes less than half the time of fifty statements."""
+_USERS_A_STATEMENT = 100
+"""One statement for a hundred users takes less than half the time of a hundred statements."""
 _EPOCH_OF_POSTGRES = date(2000, 1, 1)
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -42,8 +41,10 @@ def insert_rows(
         # SQLite stores NaN as NULL.
         columns = [chunk.users, *(scores.tolist() for scores in chunk.scores)]
         # The values of the first row, of the second row, and so on.
-        all_values = list(chain.from_iterable(zip(*columns, strict=True)))
         row_size = len(columns)
+        all_values: list[object] = [None] * (row_size * len(chunk.users))
+        for place, column in enumerate(columns):
+            all_values[place::row_size] = column
         step = row_size * _USERS_A_STATEMENT
         for start in range(0, len(all_values), step):
             parameters = all_values[start : start + step]

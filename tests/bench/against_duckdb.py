@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench import parse_options, show
-from bench.runs import CONFIG, ROOT, measure, write_lists
+from bench.runs import CONFIG, ROOT, compile_program, measure, write_lists
 
 SIZES = ["1000000x10", "200000x100"]
 ROUNDS = 3
@@ -27,7 +27,9 @@ for batch in duckdb.sql(query.format(*files)).to_arrow_reader(30_000):
 def main(args):
     """Print one row for each size."""
     options = parse_options(args, SIZES, root=ROOT)
-    rows = [_compared(size, options.root.resolve()) for size in options.rest]
+    root = options.root.resolve()
+    compile_program(root)
+    rows = [_compared(size, root) for size in options.rest]
     show("CPU seconds, medians", ("size", "run-once", "DuckDB alone", "ratio"), rows)
 
 

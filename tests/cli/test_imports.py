@@ -10,7 +10,7 @@ from monitor.storage import open_store
 pytestmark = pytest.mark.integration
 LIBRARIES = (
     "pandas numpy scipy monitor.boundary.options pyarrow sqlalchemy alembic aiohttp requests "
-    "starlette uvicorn structlog"
+    "starlette uvicorn structlog monitor.model.rankings"
 )
 STEPS = f"""
 import contextlib, io, sys
@@ -57,8 +57,8 @@ def test_each_step_loads_only_what_it_needs(tmp_path):
         "{0, 1}",
         "",
         "{0}",
-        "monitor.boundary.options sqlalchemy",
-        "monitor.boundary.options numpy sqlalchemy structlog",
+        "monitor.boundary.options monitor.model.rankings sqlalchemy",
+        "monitor.boundary.options monitor.model.rankings numpy sqlalchemy structlog",
         "",
     ]
 

@@ -112,7 +112,7 @@ def test_the_revisions_make_exactly_the_declared_tables_and_going_back_removes_t
     database_url, tmp_path, request
 ):
     """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
-    schema_version.upgrade(database_url)
+    schema_version.upgrade(database_url, HEAD)
     found = catalogue(database_url)
     divided = set() if database_url.startswith("sqlite") else {"scores_default"}
     assert tables(database_url) == {*metadata.tables, *divided, "user_scores", "alembic_version"}
@@ -127,6 +127,37 @@ def test_the_revisions_make_exactly_the_declared_tables_and_going_back_removes_t
     schema_version.downgrade(database_url, "base")
     assert tables(database_url) == {"alembic_version"}
     assert schema_version.stored_version(database_url) is None
+
+
+@pytest.mark.parametrize("is_downgraded", [False, True])
+def test_a_new_sqlite_database_has_the_tables_that_the_revisions_make(is_downgraded, tmp_path):
+    revised, new = (f"sqlite:///{tmp_path / name}.db" for name in ("revised", "new"))
+    schema_version.upgrade(revised, HEAD)
+    if is_downgraded:  # one table stays
+        schema_version.upgrade(new, HEAD)
+        schema_version.downgrade(new, "base")
+
+    schema_version.upgrade(new)
+
+    assert statements(new) == statements(revised)
+    assert schema_version.stored_version(new) == HEAD
+    assert schema_version.find_differences(new) == []
+
+
+def statements(url):
+    """What has made everything in a SQLite database, by name. White space may differ."""
+    with connected(url) as connection:
+        rows = connection.execute(text("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+        return {tuple(row[:3]): re.sub(r"\s+", "", row.sql or "") for row in rows}
+
+
+@pytest.mark.usefixtures("later")
+def test_without_a_script_for_this_version_the_revisions_make_the_tables(tmp_path):
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+
+    open_store(url, create=True).close()
+
+    assert schema_version.stored_version(url) == "0002"
 
 
 @pytest.mark.usefixtures("later")

@@ -36,12 +36,13 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
     # The key of a shorter text ends with bytes 0. So no text may contain this byte.
     if longest - shared > _PREFIX_BYTES or not data[offsets[0] : offsets[-1]].all():
         return None
-    keys = np.zeros(len(texts), dtype=np.uint64)
-    for place in range(shared, longest):
-        cells = offsets[:-1] + place
-        column = np.where(cells < offsets[1:], data.take(cells, mode="clip"), 0)
-        keys = (keys << np.uint64(8)) | column.astype(np.uint64)
-    return keys
+    padded = np.append(data, np.zeros(_PREFIX_BYTES, np.uint8))
+    # For each byte, the integer that is made of this byte and the next ones.
+    integers = np.ndarray(len(data) + 1, ">u8", padded, strides=(1,))
+    keys = integers[offsets[:-1] + shared].astype(np.uint64)
+    # Replace the bytes after the end of the text by bytes 0.
+    excess = 8 * (_PREFIX_BYTES + shared - np.diff(offsets)).astype(np.uint64)
+    return (keys >> excess) << excess
 
 
 def _count_shared(low: bytes, high: bytes) -> int:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -46,6 +47,8 @@ KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
 PLACE = "rankwatch_place"
 """The name of the column of row numbers, for files whose rows are in order."""
+MOST_SORTED = 4_000_000
+"""The largest number of hashes that `has_repeated` sorts in memory. They take 32 MB."""
 _MANY_ROWS = 1.2  # for each asked user
 _THREADS = 2  # with more threads, each thread has too little memory
 
@@ -277,7 +280,7 @@ class FileView:
         if not self.is_list(column):
             return lists
         if k is not None:
-            lists += f"[:{k}]"
+            lists = cut_lists(lists, k)
         if is_text(self._empty[column].type.value_type):
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
@@ -427,6 +430,30 @@ def _describe_newest(last_at: int | None) -> str:
 def _microseconds(instant: datetime) -> int:
     """Return the number of microseconds since 1970."""
     return (instant - _UNIX_EPOCH) // _MICROSECOND
+
+
+def has_repeated(database: duckdb.DuckDBPyConnection, hashes: str) -> bool:
+    """Whether two rows have the same hash. ``hashes`` is a query for one column of hashes.
+
+    Sorting the hashes takes less than half the CPU time of DuckDB's GROUP BY. But DuckDB can write
+    data to disk, so it compares the hashes if there are more than `MOST_SORTED`.
+    """
+    few = f"SELECT h FROM ({hashes}) AS rows(h) LIMIT {MOST_SORTED + 1}"
+    in_order = np.sort(database.execute(few).fetchnumpy()["h"])
+    if len(in_order) <= MOST_SORTED:
+        return bool((in_order[1:] == in_order[:-1]).any())
+    count = f"SELECT count(DISTINCT h) < count(*) FROM ({hashes}) AS rows(h)"
+    ((is_repeated,),) = database.execute(count).fetchall()
+    return bool(is_repeated)
+
+
+def cut_lists(lists: str, k: int) -> str:
+    """The SQL expression for lists, cut to k items. ``lists`` is an SQL expression too.
+
+    Cutting copies a list, so lists that need no cut are left as they are. This saves a tenth of the
+    join's CPU time.
+    """
+    return f"CASE WHEN len({lists}) > {k} THEN {lists}[:{k}] ELSE {lists} END"
 
 
 def _short_text(value: str) -> str:

@@ -25,7 +25,7 @@ from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
 from monitor.sources.columns import index_users
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, open_database
+from monitor.sources.file.database import KEY, has_repeated, open_database
 from monitor.sources.file.file_set import FileSet, end_of_period, held_files
 from monitor.sources.file.formats import sql_name
 from monitor.sources.file.source import GIVEN, ListView, UserView, needs_order, rows_read
@@ -252,15 +252,19 @@ class _JoinedAnswers:
                         f"HAVING min({GIVEN}) < max({GIVEN})"
                     )
             elif not lists.file.has_one_row and not self._shares_rows(lists):
-                # Hashes are grouped first, because they need much less memory than keys.
+                # Hashes are compared first, because they need much less memory than keys. The hash
+                # of null is added, so that it is repeated if a row has no user.
                 key = " || ' ' || ".join(lists.keys)
                 hashes = (
-                    f"SELECT h FROM (SELECT hash({key}) AS h FROM {lists.all_rows}) GROUP BY h "
-                    "HAVING count(*) > 1 OR h = hash(NULL::VARCHAR)"
+                    f"SELECT hash({key}) AS h FROM {lists.all_rows} UNION ALL "
+                    "SELECT hash(NULL::VARCHAR)"
                 )
-                execute(f"CREATE OR REPLACE TEMP TABLE repeated_hashes AS {hashes}")
-                if not execute("SELECT 1 FROM repeated_hashes LIMIT 1").fetchall():
+                if not has_repeated(self._database, hashes):
                     continue
+                execute(
+                    f"CREATE OR REPLACE TEMP TABLE repeated_hashes AS SELECT h FROM ({hashes}) "
+                    "GROUP BY h HAVING count(*) > 1"
+                )
                 execute(
                     f"INSERT INTO repeated SELECT {KEY} FROM {lists.all_rows} "
                     f"WHERE hash({key}) IN (FROM repeated_hashes) "

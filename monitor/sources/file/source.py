@@ -26,7 +26,14 @@ from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
 from monitor.sources.columns import index_users
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, PLACE, FileView, open_database
+from monitor.sources.file.database import (
+    KEY,
+    PLACE,
+    FileView,
+    cut_lists,
+    has_repeated,
+    open_database,
+)
 from monitor.sources.file.file_set import FileSet, find_files, held_files, read_files
 from monitor.sources.file.formats import sql_name
 from monitor.sources.lookup_tables import ROW_COUNT, SegmentValues, build_user_table, segment_labels
@@ -126,7 +133,7 @@ class ListView:
         items = options.items
         if items and column == options.scores and file.is_list(column) and file.is_list(items):
             # Items and scores of different lengths are an error. Cutting must not hide it.
-            cut = value if most is None else f"{value}[:{most}]"
+            cut = value if most is None else cut_lists(value, most)
             return f"CASE WHEN len({value}) = len({sql_name(items)}) THEN {cut} END"
         if column == options.model_version and not file.is_json:
             return f"left(CAST({value} AS VARCHAR), {LONGEST_VERSION + 1})"
@@ -274,19 +281,15 @@ class UserView:
         database.execute(
             f"CREATE TEMP VIEW asked_keys AS SELECT {', '.join(selected)}, * FROM {rows.name}"
         )
-        distinct = f"count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL)"
-        if rows.has_one_row:
-            distinct = f"count({KEY})"
-        unreadable, (count, distinct_count) = rows.count(
-            "asked_keys", checks, [f"count({KEY})", distinct]
-        )
+        unreadable, (count,) = rows.count("asked_keys", checks, [f"count({KEY})"])
         self.unreadable = (*rows.unreadable, *unreadable)
         require_readable(self.unreadable, options.max_unreadable)
         if not count:
             raise SourceError(
                 f"{self.where} has no user: check the path, and check the name of the user column"
             )
-        self.is_distinct = count == distinct_count
+        hashes = f"SELECT hash({KEY}) FROM asked_keys WHERE {KEY} IS NOT NULL"
+        self.is_distinct = rows.has_one_row or not has_repeated(database, hashes)
         users_of = "*"
         rest = ""
         if any(part.column == user for part in unreadable):

@@ -223,13 +223,30 @@ def test_a_join_finds_what_pulling_finds(tmp_path, kept, spell, form, users, bat
     arms = arms_of(baseline, candidate, asked, second_baseline)
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
-    joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
+    with pytest.MonkeyPatch.context() as patch:
+        if batch_users < SIZE:  # as if there were many users
+            patch.setattr(database, "MOST_SORTED", batch_users)
+        joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
 
     assert pulled.coverage.all.paired >= SIZE * 0.6
     assert {"DE", "FR", "IT", "UK"} == (pulled.run.models or {})[Arm.CANDIDATE].users.keys()
     assert found(joined) == found(pulled)
     for name in ("coverage", "left_out", "notes"):
         assert getattr(joined, name) == getattr(pulled, name), name
+
+
+@pytest.mark.parametrize("most", [2, 3, 10])
+@pytest.mark.parametrize(
+    ("hashes", "is_repeated"), [([], False), ([3, 1, 2], False), ([1, 3, 1], True)]
+)
+def test_equal_hashes_are_found_in_memory_and_in_the_database(
+    hashes, is_repeated, most, monkeypatch
+):
+    monkeypatch.setattr(database, "MOST_SORTED", most)
+    query = f"SELECT unnest({hashes}::UBIGINT[])"
+
+    with temporary_database.scratch_database("50MB") as scratch:
+        assert database.has_repeated(scratch, query) is is_repeated
 
 
 Files = tuple[FileSourceOptions, FileSourceOptions]
