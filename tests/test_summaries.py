@@ -48,7 +48,7 @@ def test_figures_agree_with_scipy_and_numpy(values):
     assert sum(found.histogram.counts) == len(values)
 
 
-def test_segments_hold_the_paired_users_that_belong_to_them():
+def test_segments_contain_their_paired_users():
     asked = panel(*"abcd", **{"x=1": [0, 1], "x=2": [2, 3], "x=3": [1]})
     segments = rows_of_segments(asked, np.array([0, 2, 3]))
     found = SummaryAccumulator(tuple(segments), {})
@@ -87,7 +87,7 @@ nan       -inf inf  0 1
 
 
 @pytest.mark.parametrize("row", cells(SPANS))
-def test_without_bounds_the_histogram_spans_what_was_seen(row):
+def test_without_bounds_the_histogram_spans_the_scores(row):
     values, (low, high), ends = (
         [float(each) for each in cell.split() if each != "none"] for cell in row
     )
@@ -130,7 +130,7 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
         (unbounded, 37.0),
     ],
 )
-def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale):
+def test_quantiles_of_very_many_scores_are_off_by_one_bin_at_most(bounds, scale):
     rng = np.random.default_rng(11)
     # A third of the users have the very same score, as where lists are equal.
     values = scale * np.where(rng.random(50_000) < 1 / 3, 1.0, rng.beta(2, 5, 50_000))
@@ -148,7 +148,7 @@ def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale)
     assert found.histogram.counts == tuple(counts)
 
 
-def test_few_scores_have_no_mean_or_no_standard_error_and_those_at_the_ends_are_in_the_outer_bins():
+def test_few_scores_have_no_mean_or_no_standard_error_and_scores_at_the_ends_are_in_the_outer_bins():
     nobody, one, three = (summarize(values, (-1, 1)) for values in ([np.nan], [0.5], [-1, 1, 1]))
     assert (nobody.n, nobody.n_undefined, nobody.mean, nobody.statistics) == (0, 1, None, {})
     assert (one.n, one.mean, one.standard_error) == (1, 0.5, None)
@@ -157,7 +157,7 @@ def test_few_scores_have_no_mean_or_no_standard_error_and_those_at_the_ends_are_
     assert (counts[0], counts[-1], sum(counts)) == (1, 2, 3)
 
 
-def test_equal_scores_have_no_spread_and_tiny_ones_their_own():
+def test_equal_scores_have_no_standard_error_and_tiny_differences_have_theirs():
     alike = summarize(np.full(1000, 0.9), (0, 1))
     assert (alike.mean, alike.standard_error) == (0.9, 0.0)
     values = 0.9 + np.array([-1e-9, 1e-9, 0.0, 2e-9])

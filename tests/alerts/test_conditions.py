@@ -115,7 +115,7 @@ def test_a_failed_run_between_two_without_data_leaves_them_in_a_row():
     ]
 
 
-def test_what_one_rule_lacks_is_no_want_of_data_or_users():
+def test_a_rule_without_data_fires_no_condition():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     lacking = (
         rule(alert="Metric", metric="overlap"),
@@ -138,14 +138,14 @@ def covering(*names):
     )
 
 
-def test_conditions_speak_of_all_users_only_unless_each_segment_is_asked_for():
+def test_conditions_judge_all_users_only_unless_each_segment_is_configured():
     judged = Judged(rule(segments="each"), *EVERY)
     judged.run((*GOOD, summary(segment="country=UK", n=0, mean=None)), OK, covering("country=UK"))
     assert {segment for alert, segment in judged.states if alert != "SimilarityLow"} == {"all"}
     assert judged.alarms() == set()
 
 
-def test_of_each_segment_one_that_vanished_has_no_data_until_it_is_back():
+def test_a_vanished_segment_has_no_data_until_it_is_back():
     both = (*GOOD, summary(segment="country=UK")), OK, covering("country=UK")
     judged = Judged(
         rule(segments="each"), condition(Condition.NO_DATA, segments="each", for_runs=2)
@@ -170,7 +170,7 @@ LOW = (summary(mean=0.1),)
 
 
 @pytest.mark.parametrize("ignored", SILENCES)
-def test_a_firing_that_cannot_be_judged_ends_unseen_where_that_condition_is_ignored_and_no_other(
+def test_an_alert_that_cannot_be_judged_ends_only_if_the_condition_is_ignored(
     ignored,
 ):
     judged = Judged(rule(for_runs=1, min_users=30), ignored=frozenset({ignored}))
@@ -184,7 +184,7 @@ def test_a_firing_that_cannot_be_judged_ends_unseen_where_that_condition_is_igno
     assert "not seen to recover" in end.reason
 
 
-def test_learning_anew_ends_no_firing_though_too_few_is_ignored():
+def test_learning_again_ends_no_alert_even_if_too_few_is_ignored():
     judged = Judged(rule(for_runs=1), ignored=frozenset({Condition.TOO_FEW}))
     judged.run(LOW)
     judged.what = changed(judged.what, rules=(rule(for_runs=1, learned=Learning.DROP),))
@@ -208,11 +208,11 @@ NOW = SLOT + 4 * HOUR
         (7200.0, SLOT - HOUR),  # the clock went back
     ],
 )
-def test_it_takes_both_clocks_to_be_stale(seen_s, now):
+def test_a_comparison_is_stale_only_by_both_clocks(seen_s, now):
     assert Judged(STALE, LOW_RULE).stale(replace(WAIT, seen_s=seen_s), now) == ()
 
 
-def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons_find_the_same_start():
+def test_a_comparison_without_success_is_stale_once_and_two_daemons_find_the_same_start():
     judged = Judged(STALE, LOW_RULE)
     (start,) = judged.stale(WAIT, NOW)
     assert (start.alert, start.is_start, start.at) == ("STALE", True, NOW)
@@ -226,7 +226,7 @@ def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons
     )
 
 
-def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not():
+def test_the_next_successful_run_ends_staleness_and_a_failed_run_does_not():
     judged = Judged(STALE, LOW_RULE)
     judged.run(LOW)
     judged.stale(WAIT, NOW)
@@ -238,7 +238,7 @@ def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not():
     assert judged.states["STALE", "all"].state is QUIET
 
 
-def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_where_it_is_kept():
+def test_if_staleness_is_ignored_alerts_end_once_and_otherwise_they_keep_firing():
     kept, ignored = Judged(LOW_RULE), Judged(LOW_RULE, ignored=frozenset({Condition.STALE}))
     for judged in (kept, ignored):
         judged.run(LOW)

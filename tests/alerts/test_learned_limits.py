@@ -94,7 +94,7 @@ READINGS = [
 
 
 @pytest.mark.parametrize("row", READINGS)
-def test_a_value_is_judged_by_what_was_expected_and_told_with_it(row):
+def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
     name, value, users, expected, outcome, recovers, reason = row
     figures: dict[str, Any] = {"evidence_limit": 1e4}
     for figure in expected.split():
@@ -107,7 +107,7 @@ def test_a_value_is_judged_by_what_was_expected_and_told_with_it(row):
     assert found.value == (float(value) if outcome in ("ok", "breach") else None)
 
 
-def test_value_and_limit_are_shown_on_their_sides_of_each_other():
+def test_the_shown_value_and_limit_are_ordered_like_the_exact_ones():
     for value, limit in ((0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)):
         found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
         shown = [
@@ -134,7 +134,7 @@ trend   1.6    nan    no
 
 
 @pytest.mark.parametrize(("learning", "z", "fault", "ends"), cells(ENDS))
-def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_a_trend_once_it_is_normal(
+def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
     learning, z, fault, ends
 ):
     watched = rule(**{**DROP, "learned": Learning(learning)})
@@ -145,7 +145,7 @@ def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_
     assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
 
 
-def test_states_and_transitions_carry_the_limit_that_was_learned():
+def test_states_and_transitions_have_the_learned_limit():
     watched = comparison(rules=(rule(**DROP),))
     (state,), (change,) = evaluate(
         watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)]
@@ -220,7 +220,7 @@ def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(mov
     assert fired == days.replace("-", "").split()
 
 
-def test_it_is_told_once_and_ends_with_the_next_change():
+def test_a_standstill_is_reported_once_and_ends_with_the_next_change():
     start, end = (
         change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None
     )
@@ -248,7 +248,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
-def test_what_is_not_known_of_a_standstill_is_said(moves, changes, outcome, reason):
+def test_a_standstill_that_cannot_be_judged_has_a_reason(moves, changes, outcome, reason):
     assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
         outcome,
         reason,
@@ -256,7 +256,7 @@ def test_what_is_not_known_of_a_standstill_is_said(moves, changes, outcome, reas
     )
 
 
-def test_a_run_that_is_not_ok_says_nothing_of_it():
+def test_a_run_that_is_not_ok_does_not_judge_a_standstill():
     for status, outcome in (
         (RunStatus.FAILED, Outcome.ERROR),
         (RunStatus.INSUFFICIENT, Outcome.NO_DATA),

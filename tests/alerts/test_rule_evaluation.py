@@ -36,7 +36,7 @@ def run(watched, day, means, states=(), status=RunStatus.OK):
 UK, DE = "country=UK", "country=DE"
 
 
-def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_their_order_and_once():
+def test_a_rule_on_all_judges_the_whole_panel_and_named_segments_are_judged_once_and_in_order():
     states, _ = run(comparison(), 0, {"all": 0.9, UK: 0.1})
     assert [state.segment for state in states] == ["all"]
     states, _ = run(comparison(rules=(rule(segments=(UK, "all", UK)),)), 0, {"all": 0.9})
@@ -46,7 +46,7 @@ def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_t
     ]
 
 
-def test_each_is_all_first_and_then_every_segment_of_which_the_rule_s_metric_was_measured_by_name():
+def test_a_rule_on_each_segment_judges_all_users_first_and_then_the_measured_segments_by_name():
     found = [
         summary(segment=UK, mean=0.1),
         summary(mean=0.2),
@@ -84,7 +84,7 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
     }
 
 
-def test_a_segment_that_nobody_belongs_to_is_told_with_those_of_its_dimension_the_largest_first():
+def test_the_reason_for_a_segment_without_users_names_the_segments_of_its_dimension():
     asked = (("all", 100), (DE, 10), (UK, 50), ("country=US", 30), ("country=FR", 10))
     rows = tuple(
         CoverageRow(segment=name, asked=count, paired=count, users_by_reason={})
@@ -169,7 +169,7 @@ def test_a_share_of_lists_with_a_trait_is_judged_in_users():
     )
 
 
-def test_what_cannot_be_told_says_why():
+def test_a_trait_that_cannot_be_judged_has_a_reason():
     untold = "rules on `frozen` judge this arm, since it changed too few lists"
     assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
     few = "only 20 users could be checked, fewer than the 30 needed"
@@ -188,14 +188,14 @@ COUNTS = {
 ROW = CoverageRow(segment="all", asked=704, paired=654, users_by_reason=COUNTS)
 
 
-def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
+def test_a_share_without_an_arm_is_of_the_candidate_and_prints_its_arm():
     for name in ("missing", " missing( candidate ) ", "missing(candidate)"):
         assert CoverageShare.parse(name) == CoverageShare(Lack.MISSING, Arm.CANDIDATE)
     for name in ("missing(candidate)", "missing(baseline)", "unpaired"):
         assert str(CoverageShare.parse(name)) == name
 
 
-def test_what_is_no_share_is_refused_with_all_there_are():
+def test_an_unknown_share_is_rejected_and_the_error_lists_all_shares():
     said = (
         r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, followed by an arm"
     )
@@ -204,7 +204,7 @@ def test_what_is_no_share_is_refused_with_all_there_are():
             CoverageShare.parse(name)
 
 
-def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow():
+def test_every_reason_but_too_slow_is_counted_by_exactly_one_share():
     shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
     for reason in CoverageReason:
         row = CoverageRow(
@@ -239,7 +239,7 @@ unpaired               50 of 704 users could not be compared (7.1 %), more than 
 
 
 @pytest.mark.parametrize(("statistic", "said"), cells(SHARES))
-def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic, said):
+def test_a_verdict_names_the_arm_what_its_lists_lack_and_the_number_of_users(statistic, said):
     found = judged_share(statistic)
 
     assert found.reason == said
@@ -247,7 +247,7 @@ def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic, said):
     assert found.users == 704
 
 
-def test_a_run_that_could_not_compare_enough_is_judged_all_the_same():
+def test_coverage_is_judged_also_if_the_run_is_not_ok():
     for status in (RunStatus.INSUFFICIENT, RunStatus.FAILED):
         assert (
             judged_share("missing(candidate)", status=status, run_reason="too few").outcome
@@ -255,7 +255,7 @@ def test_a_run_that_could_not_compare_enough_is_judged_all_the_same():
         )
 
 
-def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_and_another_has_no_data():
+def test_without_coverage_a_failed_run_is_an_error_and_another_run_has_no_data():
     assert judged_share("missing(candidate)", None).outcome is Outcome.NO_DATA
     found = judged_share(
         "missing(candidate)", None, status=RunStatus.FAILED, run_reason="users.csv does not exist"
@@ -274,7 +274,7 @@ def test_few_users_are_not_judged():
     assert judged_share("unpaired", replace(row, asked=30), min_users=30).outcome is Outcome.BREACH
 
 
-def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared():
+def test_a_coverage_rule_on_each_segment_judges_segments_without_a_paired_user():
     watched = comparison(
         rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other"))
     )

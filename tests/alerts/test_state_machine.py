@@ -142,7 +142,7 @@ def test_a_for_lowered_while_pending_fires_at_the_next_breach():
     st.integers(1, 3),
     st.integers(1, 3),
 )
-def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(
+def test_starts_and_ends_alternate_with_the_same_key_and_old_slots_change_nothing(
     verdicts, for_runs, resolve_after
 ):
     watched = replace(BAND, for_runs=for_runs, resolve_after=resolve_after)
@@ -209,7 +209,7 @@ def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_c
     assert end.reason == "rule removed from the configuration"
 
 
-def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_unannounced():
+def test_a_removed_comparison_ends_its_alerts_in_order_and_its_pending_alerts_silently():
     pending, quiet = (
         state(segment="country=UK", state=PENDING, dedup_key=None),
         state(segment="x=y", state=QUIET),

@@ -92,7 +92,7 @@ insufficient  3 of 9             no_data  3 of 9
 
 
 @pytest.mark.parametrize(("status", "reason", "outcome", "said"), cells(NOT_OK))
-def test_a_run_that_is_not_ok_never_speaks_of_similarity(status, reason, outcome, said):
+def test_a_run_that_is_not_ok_does_not_judge_similarity(status, reason, outcome, said):
     found = judge_similarity(
         rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason
     )
@@ -111,7 +111,7 @@ def bounded(watched, missing, verdict=OK, expected=None, mean=0.4):
     return apply_bounds(watched, verdict, summary(n=90, mean=mean), row, expected)
 
 
-def test_a_share_is_bounded_by_nobody_and_everybody():
+def test_a_share_has_the_bounds_of_none_and_all_of_the_missing_users():
     share = rule(statistic="share_below(0)", direction=Direction.ABOVE, **SCORES)
 
     low, high = bound_statistic(share, summary(n=90, statistics={"share_below(0)": 0.1}), 10) or (
@@ -121,7 +121,7 @@ def test_a_share_is_bounded_by_nobody_and_everybody():
     assert [low, high] == pytest.approx([0.09, 0.19])
 
 
-def test_a_percentile_moves_to_where_it_stands_among_all():
+def test_a_percentile_has_the_bounds_of_its_place_among_all_users():
     """Of 100 known scores 0.00 to 0.99 and 25 others, the median of all is the 37.5th or the 62.5th known percentile."""
     values = np.arange(100) / 100
     known = summarize_one(
@@ -135,7 +135,7 @@ def test_a_percentile_moves_to_where_it_stands_among_all():
     assert [low, high] == pytest.approx([0.0, at[2]], abs=0.01)
 
 
-def test_beyond_the_stored_percentiles_the_scores_reach_to_the_ends_of_their_range():
+def test_without_stored_percentiles_the_bounds_are_the_ends_of_the_range():
     known = summary(n=100, statistics={"p50": 0.5})
     assert bound_statistic(rule(statistic="p50", scores=(0.0, 1.0)), known, 50) == (0.25, 0.75)
 
@@ -169,7 +169,7 @@ TURNED = """
 
 
 @pytest.mark.parametrize(("missing", "judged", "becomes"), cells(TURNED))
-def test_a_decision_that_the_missing_could_turn_is_none(missing, judged, becomes):
+def test_a_decision_that_missing_users_could_change_is_no_decision(missing, judged, becomes):
     found = bounded(
         rule(**SCORES),
         int(missing),
@@ -178,14 +178,14 @@ def test_a_decision_that_the_missing_could_turn_is_none(missing, judged, becomes
     assert (found.outcome.value, found.is_recovered, found.value) == (becomes, becomes == "ok", 0.4)
 
 
-def test_it_is_told_how_many_are_missing_and_what_they_could_do():
+def test_the_reason_names_the_number_of_missing_users_and_their_bounds():
     assert bounded(rule(**SCORES), 10).reason == (
         "cannot be decided: 10 users without a score could change the value to anything "
         "from 0.26 to 0.46; over the users with a score, said"
     )
 
 
-def test_scores_without_a_range_bound_nothing():
+def test_scores_without_a_range_have_no_bounds():
     for scores in (None, (0.0, float("inf"))):
         assert bounded(rule(scores=scores), 100) == OK
 
@@ -199,7 +199,9 @@ def test_scores_without_a_range_bound_nothing():
         (0.02, 0.1, Outcome.OK),
     ],
 )
-def test_a_rule_that_learns_counts_those_who_are_more_than_usual(lost, usual, expected):
+def test_a_learning_rule_counts_only_the_missing_users_beyond_the_usual_share(
+    lost, usual, expected
+):
     learned = Expectation(
         alert="SimilarityLow",
         segment="all",

@@ -82,7 +82,7 @@ def test_without_segments_the_drop_is_that_of_all_whatever_a_dimension_is_called
     assert {fall.segment: fall.whole for fall in named.falls} == pytest.approx({"all=x": 0.2})
 
 
-def test_users_of_no_segment_are_taken_together_with_those_of_one_that_bears_the_name():
+def test_users_without_a_segment_are_counted_with_the_segment_of_the_same_name():
     segments = {"c=DE": np.array([0]), f"c={OTHERS}": np.array([1])}
     found = decompose(np.ones(4), changes_of(np.array([0.0, 1.0, 1.0, 0.0])), segments)
     assert {fall.segment: fall.share for fall in found.falls} == {"c=DE": 0.25, f"c={OTHERS}": 0.75}
@@ -151,11 +151,13 @@ SEGMENTS = {
         (COUNTRY == 2, 0.6, "country=2"),
     ],
 )
-def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(hit, usual, named):
+def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_better(
+    hit, usual, named
+):
     assert find_place(hit, usual, SEGMENTS) == named
 
 
-def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two():
+def test_a_place_is_parsed_even_if_a_name_contains_the_word_and():
     segments = {
         "all": np.arange(4),
         "genre=rock and pop": np.array([1, 2]),

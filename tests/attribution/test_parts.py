@@ -70,7 +70,7 @@ def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
 
 
 @pytest.mark.parametrize("pair", [":12", ":"])
-def test_lists_without_a_baseline_have_no_parts(pair):
+def test_pairs_without_a_baseline_list_have_no_parts(pair):
     assert np.isnan(split_one("rbo", pair)).all()
 
 
@@ -157,7 +157,7 @@ def test_every_step_agrees_with_lists_built_one_by_one(name):
         )
 
 
-def test_a_weight_goes_with_its_item():
+def test_a_weight_stays_with_its_item():
     seen = []
 
     def watch(batch):
@@ -210,6 +210,6 @@ def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
     assert first.startswith("2: in 28 % of baseline lists, 100 % of candidate lists")
 
 
-def test_equals_go_by_code():
+def test_items_with_equal_exposure_are_ordered_by_code():
     found = compare_exposure(codes([[1], [2], [3]]), codes([[6], [5], [4]]), 2)
     assert [item.item for item in (*found.gained, *found.lost)] == ["4", "5", "1", "2"]

@@ -73,7 +73,7 @@ def means(store, run_id):
 BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
 
 
-def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
+def test_late_relevance_gives_the_same_scores_as_relevance_that_is_there_at_once(store):
     late, early = watched(name="late"), watched(name="early")
     at_once, run_id = ran(store, early, known={SLOT: BOUGHT}), ran(store, late)
     assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (
@@ -100,7 +100,7 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
     )
 
 
-def test_nobody_asks_before_all_has_arrived(store):
+def test_relevance_is_not_requested_before_its_delay_is_over(store):
     what, source = watched(relevance_after=2 * DAY), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
@@ -109,7 +109,7 @@ def test_nobody_asks_before_all_has_arrived(store):
     assert (found.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
 
 
-def test_what_has_not_arrived_is_waited_for(store):
+def test_a_run_waits_until_its_relevance_arrives(store):
     what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
     first, second = ran(store, what), ran(store, what, SLOT + DAY)
     found = [
@@ -120,7 +120,7 @@ def test_what_has_not_arrived_is_waited_for(store):
     assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
 
 
-def test_two_that_fill_at_once_store_the_same_once(store, monkeypatch):
+def test_two_processes_that_add_the_same_relevance_store_it_once(store, monkeypatch):
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
     listed = store.runs.awaiting_relevance(what.name, since=SLOT)
@@ -137,7 +137,7 @@ def troubles(found):
     return [(each.run.slot, each.reason) for each in found]
 
 
-def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):
+def test_damaged_lists_are_reported_and_do_not_block_the_next_run(store):
     what = watched()
     broken, _ = ran(store, what), ran(store, what, SLOT + DAY)
     with store.database.write() as connection:
@@ -153,7 +153,7 @@ def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):
     assert f"stored lists of run {broken} are damaged" in str(first[1])
 
 
-def test_nothing_is_asked_where_no_metric_needs_relevance(store):
+def test_relevance_is_not_requested_if_no_metric_needs_it(store):
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
     for what in (watched(metrics=("overlap",)), watched(relevance_within=None)):
@@ -169,7 +169,7 @@ def test_nothing_is_asked_where_no_metric_needs_relevance(store):
     ],
     ids=["unreadable", "away", "hung"],
 )
-def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_is_away_is_asked_once(
+def test_an_unreadable_slot_does_not_block_the_next_and_an_unreachable_source_is_requested_once(
     store, trouble, said, goes_on
 ):
     what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
@@ -185,7 +185,7 @@ def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_
     assert len(source.asked) == len(found)
 
 
-def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and_so_are_slots_after_the_end(
+def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(
     store,
 ):
     what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
@@ -196,7 +196,7 @@ def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and
     ] == [run_id]
 
 
-def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store):
+def test_adding_relevance_twice_adds_nothing_and_changes_no_alert_and_no_delivery(store):
     def alerts():
         changes = store.alerts.transitions(comparison=None, limit=None)
         return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)

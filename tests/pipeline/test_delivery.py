@@ -139,7 +139,7 @@ def scene(store):
     return Scene(store)
 
 
-def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene):
+def test_alerts_of_one_run_are_sent_in_one_message_and_so_are_their_ends(scene):
     scene.fire(segments=SEGMENTS)
     assert scene.deliver().sent == 3
     scene.end(DAY, segments=SEGMENTS)
@@ -154,7 +154,7 @@ def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene)
     assert scene.owed() == 0
 
 
-def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_asked_for(scene):
+def test_a_temporary_failure_is_retried_with_growing_pauses_or_when_the_receiver_asks_for_it(scene):
     scene.receiver.errors = [DOWN, DOWN, DOWN, BUSY]
     scene.fire()
 
@@ -171,7 +171,7 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_as
     assert sum(scene.publisher.troubles.values()) == 4
 
 
-def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene):
+def test_a_rejected_start_is_not_retried_and_its_end_is_not_sent(scene):
     scene.receiver.errors = [REFUSED]
     scene.fire()
     assert scene.deliver().dead == 1
@@ -183,9 +183,7 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene):
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
-def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(
-    scene, errors
-):
+def test_a_rejected_start_is_retried_after_a_restart_even_if_it_may_have_arrived(scene, errors):
     scene.receiver.errors = list(errors)
     scene.fire()
     for _ in errors:
@@ -197,7 +195,7 @@ def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_ma
     assert scene.retry_refused() == 0
 
 
-def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(scene):
+def test_if_the_content_of_a_message_is_rejected_only_the_bad_part_is_not_sent(scene):
     receiver = FakeReceiver(
         refuse=lambda message: (
             ILL_FORMED if "a=3" in {each.segment for each in message.changes} else None
@@ -210,7 +208,7 @@ def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_give
     assert len({message.key for message in receiver.sent}) == len(receiver.sent) > 1
 
 
-def test_an_end_never_overtakes_its_start(scene):
+def test_an_end_is_never_sent_before_its_start(scene):
     scene.receiver.errors = [SILENT]
     (firing,) = scene.fire()
     scene.deliver()
@@ -222,7 +220,7 @@ def test_an_end_never_overtakes_its_start(scene):
     assert told == [(firing.dedup_key, True), (firing.dedup_key, False)]
 
 
-def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
+def test_a_newer_delivery_waits_while_another_process_sends_an_older_one(scene):
     scene.fire()
     assert scene.lease(DAY + CLAIM)
     scene.end(DAY)
@@ -231,7 +229,7 @@ def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene):
     assert scene.receiver.sent == []  # it ended before anybody told of it
 
 
-def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(scene):
+def test_a_receiver_that_is_down_is_tried_once_a_round_and_does_not_delay_the_others(scene):
     names = ("fake", "other")
     scene.fire(segments=SEGMENTS, to=names)
     scene.fire(watched=replace(EACH, name="search"), segments=SEGMENTS, to=names)
@@ -241,7 +239,7 @@ def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_u
     assert scene.deliver(FakeReceiver("other")).sent == 6
 
 
-def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(scene):
+def test_a_comparison_that_always_fails_does_not_block_the_others(scene):
     scene.fire()
     scene.fire(watched=replace(EACH, name="search"))
     receiver = FakeReceiver(
@@ -252,7 +250,7 @@ def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(sce
     assert [message.comparison for message in receiver.sent] == ["search"]
 
 
-def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene):
+def test_after_a_bug_the_error_is_raised_and_the_delivery_is_retried(scene):
     scene.receiver.errors = [KeyError("canary")]
     scene.fire()
     with pytest.raises(KeyError):
@@ -262,16 +260,14 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene):
     assert scene.deliver(after=timedelta(seconds=5)).sent == 1
 
 
-def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(scene):
+def test_nothing_is_sent_after_a_stop_or_if_another_process_may_be_sending(scene):
     scene.fire()
     assert scene.deliver(should_stop=lambda: True).sent == 0
     assert scene.deliver(is_sole_sender=lambda: False).sent == 0
     assert scene.receiver.sent == []
 
 
-def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_for_five_minutes(
-    scene, monkeypatch
-):
+def test_firing_alerts_are_resent_by_incident_and_their_ends_for_five_minutes(scene, monkeypatch):
     monkeypatch.setattr("monitor.pipeline.delivery._LARGEST_GROUP", 5)
     both = [replace(EACH, name=name) for name in ("feed", "shop")]
     for watched in both:
@@ -312,7 +308,7 @@ def test_a_resend_has_one_comparison_and_stops_once_another_process_may_be_sendi
     assert {change.comparison for change in message.changes} == {message.comparison}
 
 
-def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_counted_and_raised(
+def test_a_receiver_without_resends_gets_none_and_a_failed_resend_is_counted_and_raised(
     scene,
 ):
     again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
@@ -328,7 +324,7 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_count
     assert scene.publisher.counts["again", "sent"] == 2
 
 
-def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(
+def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is_acknowledged(
     scene,
 ):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
@@ -353,7 +349,7 @@ def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebo
     assert scene.outlet().repeat_due() == 0
 
 
-def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(scene):
+def test_an_acknowledgement_lasts_through_later_runs_and_ends_with_the_alert(scene):
     (start,) = scene.fire(to=())
     scene.acknowledge("all")
     scene.fire(DAY, mean=0.2)
@@ -370,7 +366,7 @@ def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_i
     assert state.incident != start.incident
 
 
-def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scene):
+def test_an_alert_that_a_person_resolved_is_reported_as_resolved_and_may_fire_again(scene):
     (start,) = scene.fire()
     scene.deliver()
     scene.clock.pass_by(60)
@@ -386,7 +382,7 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
     assert scene.receiver.told[2].dedup_key != start.dedup_key
 
 
-def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene):
+def test_alerts_that_join_an_incident_are_not_sent_on_their_own_and_end_with_the_incident(scene):
     pager = FakeReceiver("pager", treatment=Treatment(updates=Updates.QUIET))
     both = {"watched": EACH, "to": ("fake", "pager")}
     scene.fire(**both)
@@ -412,7 +408,9 @@ def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene)
     assert (over.status, over.firing, scene.held()) == ("resolved", (), 0)
 
 
-def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene):
+def test_an_incident_wakes_up_again_if_it_becomes_worse_or_begins_again_after_its_end_was_sent(
+    scene,
+):
     calm, loud = (
         rule(alert="Calm", for_runs=1, severity=Severity.WARNING),
         rule(alert="Loud", for_runs=1),
@@ -451,7 +449,7 @@ def drained(scene, *receivers, budget_s=30):
     )
 
 
-def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene):
+def test_the_final_delivery_ends_in_time_and_leaves_the_rest_in_the_outbox(scene):
     scene.fire()
     scene.receiver.errors = [DOWN] * 1000
     drained(scene, scene.receiver, budget_s=10)
@@ -460,7 +458,7 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene):
     assert scene.owed() == 1
 
 
-def test_draining_waits_for_retries_that_come_due_and_ends_when_nobody_is_owed_anything(scene):
+def test_the_final_delivery_waits_for_retries_and_ends_when_nothing_is_left(scene):
     scene.fire(to=("fake", "other", "gone"))
     scene.receiver.errors = [DOWN, DOWN]
     drained(scene, scene.receiver, FakeReceiver("other"))

@@ -36,7 +36,7 @@ ONLY_PAGER = (RouteOptions(receivers=["pager"]),)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
-def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(
+def test_the_fallback_receiver_gets_the_start_and_the_end_even_if_no_route_names_it(
     scene, routes, order
 ):
     pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
@@ -48,7 +48,7 @@ def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_n
     assert (pager.segments, mail.segments) == ([], [STARTS, ENDS])
 
 
-def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene):
+def test_receivers_that_are_fallbacks_of_each_other_are_tried_once_each(scene):
     pager, mail = (
         FakeReceiver("pager", errors=[REFUSED] * 9),
         FakeReceiver("mail", errors=[REFUSED] * 9),
@@ -61,9 +61,7 @@ def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene):
     assert (pager.batches, mail.batches) == ([1], [1])
 
 
-def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(
-    scene, monkeypatch
-):
+def test_deliveries_behind_many_suppressed_ones_are_sent_and_the_search_ends(scene, monkeypatch):
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
@@ -76,7 +74,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     assert next(looks, None) is not None
 
 
-def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene):
+def test_acknowledging_a_part_does_not_show_the_whole_incident_as_acknowledged(scene):
     scene.fire(segments=SEGMENTS)
     scene.deliver()
     for segments, status in (
@@ -90,7 +88,7 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_claimed_by_who_stops_between_the_two(
+def test_an_acknowledgement_is_sent_after_its_start_and_is_released_if_the_sender_stops_between_them(
     scene, stops
 ):
     scene.receiver.errors = [SILENT]
@@ -108,7 +106,7 @@ def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left
     ]
 
 
-def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
+def test_an_alert_that_was_acknowledged_before_it_was_sent_wakes_nobody(scene):
     scene.receiver.errors = [DOWN]
     scene.fire()
     scene.deliver()
@@ -120,7 +118,7 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene):
     assert scene.deliver().dropped == 2
 
 
-def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene):
+def test_segments_are_sent_if_the_alert_of_all_users_was_rejected_after_it_may_have_arrived(scene):
     scene.receiver.errors = [SILENT, REFUSED]
     scene.fire()
     scene.deliver()
@@ -130,7 +128,7 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
 
-def test_an_end_carries_the_labels_under_which_its_start_is_known(scene):
+def test_an_end_has_the_labels_of_its_start(scene):
     before, after = (
         comparison(rules=(rule(for_runs=1, labels={"team": team}),))
         for team in ("search", "ranking")
@@ -142,7 +140,7 @@ def test_an_end_carries_the_labels_under_which_its_start_is_known(scene):
     assert [change.labels for change in scene.receiver.told] == [{"team": "search"}] * 2
 
 
-def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(scene):
+def test_a_failed_repetition_waits_for_its_interval_or_as_long_as_the_receiver_asks(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
@@ -159,7 +157,7 @@ def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_
     assert scene.publisher.counts["fake", "sent"] == 3
 
 
-def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene):
+def test_a_receiver_that_no_route_names_any_more_gets_the_end_but_no_repetition(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
@@ -170,7 +168,9 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
     assert scene.deliver().sent == 1
 
 
-def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene):
+def test_if_routes_change_during_an_alert_the_new_receiver_gets_its_start_and_both_get_its_end(
+    scene,
+):
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
     for routes in (ONLY_PAGER, (RouteOptions(receivers=["chat"]),)):  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_fo
 
 
 @pytest.mark.parametrize("before", ["untold", "held", "leased", "refused"])
-def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before):
+def test_a_clock_that_is_set_back_delays_no_delivery(scene, before):
     scene.fire(6 * HOUR if before == "untold" else 0 * HOUR)
     scene.clock.at = SLOT + 6 * HOUR
     silence = scene.silence("segment=all") if before == "held" else None
@@ -198,7 +198,7 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(scene, before):
     assert scene.deliver().sent == 1
 
 
-def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_and_ends_once(
+def test_an_alert_that_fires_again_in_the_same_slot_continues_and_ends_once(
     scene,
 ):
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
@@ -218,7 +218,7 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_
     assert (scene.receiver.sent[1].status, scene.owed()) == ("resolved", 0)
 
 
-def test_the_next_attempt_is_so_many_seconds_away():
+def test_pauses_before_the_next_attempt_agree_with_values_worked_by_hand():
     for attempts, draw, asked, seconds in parsed("""
         [5, 0.5, null, 32.0]
         [8, 0.5, null, 150.0]
@@ -231,7 +231,7 @@ def test_the_next_attempt_is_so_many_seconds_away():
         assert (again - SLOT).total_seconds() == pytest.approx(seconds)
 
 
-def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(scene):
+def test_a_receiver_that_asks_for_a_pause_gets_nothing_until_the_pause_is_over(scene):
     scene.receiver = FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
     turns = DeliveryTurns(sender=scene.outlet())
     scene.fire()
@@ -245,7 +245,7 @@ def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_ove
     assert {change.comparison for change in scene.receiver.told} == {"home-feed", "search"}
 
 
-def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(scene):
+def test_a_firing_alert_is_resent_in_the_turn_in_which_it_is_due(scene):
     scene.receiver.treatment = Treatment(resend_every_s=60)
     turns = DeliveryTurns(sender=scene.outlet())
     scene.fire()
@@ -255,7 +255,7 @@ def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(scene):
     assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]
 
 
-def test_a_message_whose_run_found_no_cause_has_the_newest_one_of_its_incident():
+def test_a_message_without_a_cause_shows_the_newest_cause_of_its_incident():
     slots = [SLOT + number * HOUR for number in range(4)]
     finding = Finding(
         kind=FaultKind.NOISE,

@@ -57,7 +57,7 @@ def look(past, now, what=None):
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
 
 
-def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_budget_leaves():
+def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_of_the_budget():
     found = look(history(MEANS), 0.52)
 
     spread, h = float(np.std(MEANS, ddof=1)), len(MEANS)
@@ -71,7 +71,7 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
     assert (found.runs, found.evidence, found.fault) == (h, None, None)
 
 
-def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone():
+def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_of_a_segment_only_from_it():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     each = watched(drop(segments="each"), frozen, rule(alert="Absolute"))
     seen = (measured(0.5), measured(0.5, segment="country=DE"))
@@ -99,7 +99,7 @@ def test_limits_stay_in_the_range_of_the_metric():
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_a_fault_among_the_first_runs_teaches_nothing(place):
+def test_rules_do_not_learn_from_a_fault_in_the_first_runs(place):
     means = MEANS[:4]
     means.insert(place, -0.4)
     past, _ = told([*means, *MEANS[4:]], watched())
@@ -115,7 +115,7 @@ def below(share, n=N):
     return measured(0.5, n=n, statistics={"share_below(0)": share})
 
 
-def test_a_share_is_judged_as_an_angle_and_told_as_a_share():
+def test_a_share_is_judged_as_an_angle_and_shown_as_a_share():
     found = look(
         history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR)
     )
@@ -124,7 +124,7 @@ def test_a_share_is_judged_as_an_angle_and_told_as_a_share():
     assert (found.z or 0) > 3
 
 
-def test_too_few_users_neither_teach_nor_are_judged():
+def test_rules_neither_learn_from_nor_judge_too_few_users():
     past = history(measured(mean, n=20) for mean in MEANS)
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
@@ -140,7 +140,7 @@ def told(means, what):
     return past, expected
 
 
-def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop():
+def test_small_falls_add_up_to_a_trend_but_none_of_them_is_a_drop():
     rng = np.random.default_rng(3)
     what = watched(drop(), drop(alert="Trend", learned=Learning.TREND))
     healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
@@ -168,7 +168,7 @@ def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
     assert trends[12:] == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
 
 
-def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
+def test_rules_learn_from_a_run_that_nearly_was_a_drop_only_after_three_more_runs():
     what = watched(
         drop(), runs_per_false_alert=1e6
     )  # so rarely that evidence of a trend casts no suspicion
@@ -180,7 +180,7 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
     assert after_three >= first + 3
 
 
-def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
+def test_a_drift_does_not_become_normal_before_its_alert_or_while_it_fires():
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
     *past, last = told(
@@ -212,7 +212,7 @@ def random_run(rng, segments):
     return found
 
 
-def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
+def test_lessons_give_the_same_expectations_as_the_summaries_of_the_same_runs():
     """The slow reference: every value measured anew from every summary of every past run."""
     rng = np.random.default_rng(11)
     trend = drop(alert="Trend", learned=Learning.TREND)
@@ -231,7 +231,7 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
     assert sum(each.limit is not None for each in found) >= 8
 
 
-def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries():
+def test_a_rule_whose_statistic_changed_learns_from_the_summaries():
     past, other = told(MEANS, watched())[0], watched(drop(statistic="p50"))
     quantiles = [
         measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1})
@@ -248,7 +248,7 @@ def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summari
 
 
 @pytest.mark.parametrize("share", [0.0003, 0.07])
-def test_a_share_that_falls_is_judged_by_the_users_outside_of_it(share):
+def test_a_falling_share_is_judged_by_the_users_outside_of_it(share):
     near = replace(FAR, alert="Near", limit=drop(direction=Direction.BELOW).limit)
     shares = [share + change for change in (0, 0.0001, 0, 0.0002, 0, 0.0001)]
     risen = look(history(map(below, shares)), below(0.1), watched(FAR))

@@ -66,7 +66,7 @@ country=NL  92   88  88 of 88 users of country=NL, normally
 
 
 @pytest.mark.parametrize(("segment", "everybody", "dutch", "said"), cells(FAULTS))
-def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_with_the_second_good_one(
+def test_identical_lists_alert_in_the_second_run_and_end_in_the_second_good_run(
     segment, everybody, dutch, said
 ):
     fault = {"all": int(everybody), "country=NL": int(dutch)}
@@ -83,7 +83,7 @@ def test_lists_of_the_baseline_alert_with_the_second_run_teach_nothing_and_end_w
 
 
 @pytest.mark.parametrize("share", [0.3, 0.97, 1.0])
-def test_where_many_lists_are_alike_anyway_nothing_fires(share):
+def test_nothing_fires_if_many_lists_are_usually_identical(share):
     rejudging, before = after(share)
     seen = [*before, *play(healthy(40, share)[20:], rejudging)]
     assert {state.state for states in seen for state in states.values()} == {State.QUIET}

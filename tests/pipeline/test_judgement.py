@@ -75,7 +75,7 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
-def test_any_number_of_users_is_judged_by_what_it_can_tell():
+def test_a_low_mean_breaches_only_if_it_has_enough_users():
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
     before = judged(days(MEANS, n=5_000, standard_error=0.0044))
     for users in (1, 2, 10, 5_000, 10**7):
@@ -91,7 +91,7 @@ def with_segment(day, mean):
     return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment="x=new"))
 
 
-def test_a_segment_that_appears_learns_by_itself():
+def test_a_new_segment_learns_from_its_own_runs():
     def judged_new(*records):
         each = watched(replace(DROP, segments="each"))
         return judged([*days(MEANS), *records], each).states["SimilarityLow", "x=new"]
@@ -101,7 +101,7 @@ def test_a_segment_that_appears_learns_by_itself():
     assert judged_new(*later, with_segment(13, 0.1)).state is State.FIRING
 
 
-def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_returns():
+def test_a_changed_configuration_learns_again_and_the_old_reference_returns_with_the_old_configuration():
     before = days(MEANS)
     changed = [record(7 + day, measured(0.9), config_hash="other") for day in range(3)]
 
@@ -118,7 +118,7 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
         (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),)),
     ],
 )
-def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
+def test_runs_that_are_not_ok_keep_every_state_and_rules_do_not_learn_from_them(
     status, outcome, found
 ):
     reasons = (RunReason(kind=RunReasonKind.ERROR, text="connection refused"),)
@@ -133,7 +133,7 @@ def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_te
     assert "after 7 healthy runs" in state([*held, abandoned, record(15, measured(0.5))]).reason
 
 
-def test_a_slot_that_was_judged_before_moves_nothing():
+def test_judging_a_slot_again_changes_nothing():
     rng = np.random.default_rng(9)
     records = days(
         [*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5]
@@ -183,14 +183,14 @@ def starts(fires):
     return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
 
 
-def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then():
+def test_a_fault_of_ten_days_ends_within_three_healthy_runs_also_at_a_new_level():
     for moved in (0.0, -0.06):
         fires, _ = judge(ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
         assert all(fires[20:30])
         assert not any(fires[32:])
 
 
-def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for_rounding():
+def test_a_slow_loss_keeps_firing_and_rounding_after_a_trend_does_not_fire():
     assert all(judge([0.42 - 0.02 * day for day in range(20)])[0][20:])
     equal = days([0.5] * 20 + [0.4] * 10 + [0.5 - 1e-17] * 12)
     rejudging = judged(equal[:30], watched(DROP, TREND))
@@ -199,7 +199,7 @@ def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for
         assert {state.state for state in rejudging.states.values()} == {State.QUIET}
 
 
-def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse():
+def test_a_lasting_level_becomes_the_new_normal_and_fires_again_when_it_becomes_worse():
     fires, (end, *_) = judge(ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
     assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
     assert end.endswith(
@@ -208,7 +208,7 @@ def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_
     )
 
 
-def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other():
+def test_accepting_a_level_ends_its_alert_in_the_next_run_and_makes_only_this_level_normal():
     fires, ends = judge(ILL[:12], {20: 23})
 
     assert (starts(fires), fires.index(False, 20)) == ([20], 24)
@@ -220,7 +220,7 @@ def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_
         assert starts(judge(ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
 
 
-def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on():
+def test_runs_on_holidays_are_not_judged_and_not_learned_and_alerts_keep_firing():
     what = changed(
         watched(DROP, TREND),
         holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)),
@@ -241,7 +241,7 @@ def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_o
     assert "was expected after 27 healthy runs" in said[32].reason
 
 
-def test_what_kept_lists_cannot_give_comes_from_kept_scores_also_where_lists_give_the_rest():
+def test_metrics_that_kept_lists_cannot_give_come_from_kept_scores():
     lists = rankings({"u1": ["i1"], "u2": ["i2"]})
     rows = {"all": np.arange(2)}
     scores = Scores(users=lists.users, by_metric={"floor(extended_tau)": np.array([0.2, 0.4])})
@@ -286,7 +286,7 @@ def expected(alert, level, segment="all"):
     return Expectation(alert=alert, segment=segment, runs=9, expected=level)
 
 
-def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and_what_has_no_value_neither():
+def test_a_mean_and_a_share_have_an_interval_and_a_condition_has_none():
     """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
     share = transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)
     nothing = transition(metric="condition", statistic="no_data", value=None)
@@ -297,7 +297,7 @@ def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and
     assert scales(recent=past(0.5)).add_to([nothing]) == (neither,) == (nothing,)
 
 
-def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series():
+def test_the_normal_value_comes_from_the_rule_or_from_another_rule_on_the_same_series():
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
     (told,) = scales(
         comparison=learned, expectations=(expected("SimilarityLow", 0.51),), recent=past(0.9)
@@ -315,7 +315,7 @@ def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expect
     assert told.normal == 0.52
 
 
-def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_alert():
+def test_without_a_learning_rule_the_normal_value_is_the_mean_of_the_newest_runs_without_the_alert():
     before = (
         *past(*[0.9] * 5),
         *past(0.1, alarmed=True),
@@ -361,7 +361,7 @@ a:1,b:1,c:1,d:1,e:1,f:1                          None  None    None
 
 
 @pytest.mark.parametrize("row", cells(ANSWERED))
-def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row):
+def test_the_model_is_the_last_version_that_answered_two_thirds_of_the_users(row):
     by_run = []
     for text in row[0].split():
         users = dict(each.split(":") for each in text.split(",") if ":" in each)
@@ -392,14 +392,14 @@ half v13         0.50 0.30            too_few  not judged by what was normal bef
 
 
 @pytest.mark.parametrize(("versions", "means", "outcome", "said"), cells(AFTER_OLD))
-def test_a_run_is_judged_by_what_is_normal_of_its_model(versions, means, outcome, said):
+def test_a_run_is_judged_by_the_normal_values_of_its_model(versions, means, outcome, said):
     after = [UNCLEAR.get(version, version) for version in versions.split()]
     found, _ = judged_by([*OLD, *after], [*MEANS, *map(float, means.split())])
     assert (found.outcome, found.state is State.FIRING) == (outcome, outcome == "breach")
     assert said in found.reason
 
 
-def test_runs_before_the_first_known_version_count_and_a_model_is_news_for_a_while_only():
+def test_runs_without_a_version_count_and_a_model_change_is_mentioned_only_for_a_while():
     known, _ = judged_by([None, None, *OLD[2:], UNCLEAR["half"], "v12"], [*MEANS, 0.50, 0.52])
     assert (known.outcome, "after 8 healthy runs" in known.reason) == (Outcome.OK, True)
     later, _ = judged_by(
@@ -408,7 +408,7 @@ def test_runs_before_the_first_known_version_count_and_a_model_is_news_for_a_whi
     assert (later.outcome, "new normal" in later.reason) == (Outcome.OK, False)
 
 
-def test_what_fires_when_the_model_changes_ends_as_the_new_normal():
+def test_an_alert_ends_as_the_new_normal_after_the_model_changed():
     means = [*MEANS, 0.30, 0.30, 0.31]
     assert judged_by([*OLD, "v12", "v13"], means[:-1])[0].state is State.FIRING
     ended, changes = judged_by([*OLD, "v12", "v13", "v13"], means)
@@ -418,7 +418,7 @@ def test_what_fires_when_the_model_changes_ends_as_the_new_normal():
     assert (end.slot, end.is_start, end.is_new_normal) == (SLOT + 9 * DAY, False, True)
 
 
-def test_evidence_of_a_trend_begins_anew_with_a_model():
+def test_evidence_of_a_trend_starts_again_with_a_new_model():
     falling = [0.515, 0.509, 0.503, 0.497, 0.491]
     for version, least, most in (("v12", 2, 9), ("v13", 0, 1)):
         rejudging = Rejudgement(comparison=BY_MODEL)
@@ -433,7 +433,7 @@ def test_evidence_of_a_trend_begins_anew_with_a_model():
         assert least < float(evidence[1]) < most
 
 
-def test_a_change_is_told_in_messages_for_a_week():
+def test_a_change_of_the_model_is_mentioned_in_messages_for_a_week():
     models = days_of(["v12", "v13"], [0.5] * 2)[-1].models
     (now,), (later,), never = (write_models(models, SLOT + day * DAY) for day in (1, 7, 8))
     assert now == "The candidate's model changed with this run, v12 → v13."

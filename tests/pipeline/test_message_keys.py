@@ -37,7 +37,7 @@ def scene(store):
     return Scene(store, receiver=KeptMessages())
 
 
-def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene):
+def test_alerts_that_join_do_not_change_a_message_that_may_have_arrived(scene):
     scene.receiver.errors = [SILENT, SILENT]
     scene.fire()
     scene.deliver()
@@ -54,7 +54,7 @@ def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene):
     assert scene.owed() == 0
 
 
-def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
+def test_a_message_that_was_not_sent_is_composed_again_with_the_alerts_that_joined(scene):
     scene.receiver.errors = [DOWN]
     scene.fire()
     scene.deliver()
@@ -84,7 +84,7 @@ def test_a_part_that_ended_or_is_silenced_is_repeated_with_the_rest(scene, ends)
     assert messages_of(scene)[2][1] == ["a=1", "all"]
 
 
-def test_a_sender_that_died_is_followed_under_the_same_key(scene):
+def test_after_a_sender_died_the_next_one_uses_the_same_key(scene):
     scene.receiver.errors = [KeyboardInterrupt()]
     scene.fire()
     with pytest.raises(KeyboardInterrupt):

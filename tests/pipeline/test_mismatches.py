@@ -38,7 +38,7 @@ def kind_of(found):
     return None if found.finding is None else found.finding.kind
 
 
-def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_the_alert_and_the_run():
+def test_a_changed_spelling_of_ids_is_named_in_the_explanation_the_alert_and_the_run():
     result = run(AFTER, after(run(BEFORE)))
 
     found = result.explanation
@@ -68,7 +68,7 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     assert (found.id_mismatches, result.reason) == ((), None)
 
 
-def test_a_first_run_in_which_nothing_meets_says_why():
+def test_a_first_run_without_common_ids_names_the_reason():
     assert explained(AFTER).sentence.startswith(
         "80 of 80 users (100 %) get items whose ids are spelled differently by baseline and "
         "candidate: SKU-"
@@ -85,7 +85,7 @@ def test_an_alert_says_that_an_item_fills_up_lists():
     )
 
 
-def test_where_items_are_hidden_no_id_is_named():
+def test_if_items_are_hidden_no_id_is_named():
     hidden = changed(WATCHED, shows_items=False)
     result = run(AFTER, after(run(BEFORE)), hidden)
 
@@ -122,7 +122,7 @@ def moves(result):
     return {(each.alert, each.segment): (each.to_state, each.reason) for each in result.transitions}
 
 
-def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_data():
+def test_a_run_names_rules_on_absent_segments_and_no_data_fires():
     result = watch(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
 
     assert (
@@ -133,7 +133,7 @@ def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_dat
     assert moves(result) == {("NoData", "country=no"): (State.FIRING, said)}
 
 
-def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segment_is_back():
+def test_no_data_fires_for_a_vanished_segment_with_an_alert_until_the_segment_is_back():
     what = watched(segments="each")
     fired = watch(what, ["NO"] * 20 + ["SE"] * 20, OTHER)
     assert moves(fired)["Low", "country=SE"][0] is State.FIRING
@@ -148,7 +148,7 @@ def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segmen
     assert moves(back)["NoData", "country=SE"][0] is State.QUIET
 
 
-def test_no_data_ends_where_nothing_waits_for_the_segment_any_more():
+def test_no_data_ends_if_no_rule_names_the_segment_any_more():
     first = watch(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
     second = watch(watched(segments=("country=NO",)), ["NO"] * 40, LISTS, later(first.states))
 

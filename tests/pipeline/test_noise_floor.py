@@ -34,7 +34,7 @@ def means(result):
     return {(each.segment, each.metric): each.mean for each in result.summaries}
 
 
-def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user():
+def test_the_noise_floor_and_the_excess_are_measured_for_each_user():
     asked = users("a", "b", "c", country=["UK", "DE", "UK"])
     again = Canned(pull("a:4321 b:5679"))  # nothing of c, whose excess is not known
     result = ran(FLOORED, "a:1234 b:5678 c:1234", "a:1239 b:6501 c:1234", asked, again=again)
@@ -77,7 +77,7 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     ],
     ids=["unreadable", "hung"],
 )
-def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
+def test_a_missing_input_removes_only_the_metrics_that_need_it_and_the_run_names_it(
     monkeypatch, answer, reason
 ):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
@@ -139,7 +139,7 @@ def arm_values(result, segment="all"):
     }
 
 
-def test_a_run_measures_each_arm_as_a_whole_by_segment():
+def test_arm_metrics_are_measured_for_each_arm_and_segment():
     asked, weights = users(*NAMES, country=["UK", "DE"]), CannedWeights({1: 8.0, 2: 4.0, 3: 2.0})
     result, sized = (
         ran(changed(WIDE, catalogue_size=size), "a:12 b:12", "a:12 b:34", asked, weights=weights)
@@ -184,13 +184,13 @@ LABELLED = comparison(
 )
 
 
-def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive():
+def test_a_run_with_only_relevance_metrics_has_no_evidence_before_labels_arrive():
     only = changed(LABELLED, metrics=(NDCG,))
     result = ran(only, "a:12", "a:21", relevance=CannedRelevance())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
 
 
-def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for():
+def test_a_run_without_readable_relevance_skips_its_metrics_and_waits_for_labels():
     unreadable = SourceError("bought.parquet has no column 'grades'")
     waits: list[tuple[Any, str | None]] = [
         ({}, None),
@@ -262,7 +262,7 @@ plain          plain        0.91 0.95 0.97   -
 
 
 @pytest.mark.parametrize(("first", "second", "overlaps", "told"), cells(UNTRUSTED))
-def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_without_chance_in_it_is(
+def test_a_noise_floor_of_repeated_answers_is_not_judged_and_one_of_a_deterministic_baseline_is(
     first, second, overlaps, told
 ):
     before = tuple(map(float, overlaps.strip("-").split()))
@@ -280,7 +280,7 @@ def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_w
         assert reason.startswith(str(state.reason))
 
 
-def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be():
+def test_an_arm_that_answers_from_a_cache_is_named_and_the_noise_floor_is_kept():
     before = measured(answers(age=300.0), answers(came=PLACES + 9))
     assert (
         before.reason

@@ -91,7 +91,5 @@ def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every,
         (DAY, 1, 2),
     ],
 )
-def test_so_it_is_with_a_run_a_minute_to_one_a_day_and_relapses_after_one_run_to_two_days(
-    every, fault, gap
-):
+def test_a_relapse_fires_the_same_rules_for_every_schedule_and_pause(every, fault, gap):
     check(every, fault, gap)

@@ -61,7 +61,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     assert (change.from_state, change.to_state) == (State.QUIET, State.FIRING)
 
 
-def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
+def test_a_full_run_sets_every_field_of_its_findings():
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
     found, traces = (
         pull("a:12"),
@@ -124,7 +124,7 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
 
 
-def test_a_run_that_finds_no_user_because_of_their_spelling_names_that_as_the_cause():
+def test_if_no_user_is_found_because_of_the_spelling_the_run_names_this_cause():
     names = [f"u{number}" for number in range(12)]
     baseline = pull({name: [1, 2] for name in names})
     candidate = pull({name.upper(): [1, 2] for name in names})
@@ -157,7 +157,7 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
 
 
-def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_and_what_changed():
+def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_and_what_changed():
     baseline, half = "a:12 b:12", pull("a:12", {"b": CoverageReason.SERVER_ERROR})
     told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
@@ -190,7 +190,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     )
 
 
-def test_where_both_arms_fail_each_alert_says_so_once():
+def test_if_both_arms_fail_each_alert_says_so_once():
     dead = pull("", {"a": CoverageReason.SERVER_ERROR})
     rules = tuple(
         coverage_rule(f"failed({arm})", alert=arm, threshold=0.2, for_runs=1, min_users=1)
@@ -209,7 +209,7 @@ def test_where_both_arms_fail_each_alert_says_so_once():
     ] * 2
 
 
-def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version():
+def test_a_run_names_what_changed_since_the_last_run():
     last = run(
         slot=SLOT - DAY,
         k=10,
@@ -231,7 +231,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
     assert (same.reason, same.input_hash) == (None, other.input_hash)
 
 
-def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch):
+def test_a_source_that_never_answers_ends_at_the_deadline(monkeypatch):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
     result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
@@ -245,7 +245,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
 @pytest.mark.parametrize(
     ("keep", "kept", "batch_users"), [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)]
 )
-def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(
+def test_scores_and_lists_are_kept_for_the_configured_number_of_users(
     monkeypatch, keep, kept, batch_users
 ):
     monkeypatch.setattr(
@@ -294,7 +294,7 @@ a                    ok           takes    -               only 1 of 2 users
 
 
 @pytest.mark.parametrize(("answered", "earlier", "does", "written", "reason"), cells(WRITTEN))
-def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(
+def test_the_sink_gets_all_scores_but_scores_of_an_ok_run_are_only_replaced_by_an_ok_run(
     answered, earlier, does, written, reason
 ):
     sink = CannedSink(OutputError("scores_to: no") if does == "refuses" else None)
@@ -309,7 +309,7 @@ def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_o
     assert str(result.reason).startswith(reason)
 
 
-def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_kept_and_has_no_arm_scores():
+def test_a_segment_with_too_few_paired_users_is_not_judged_shown_or_kept():
     names = [f"u{i:02}" for i in range(30)]
     candidate = {name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]}
     watched = rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK"))
@@ -333,7 +333,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     )
 
 
-def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline():
+def test_both_arms_are_requested_at_the_same_time():
     both = threading.Barrier(2)
 
     class Hung(threading.Event):
@@ -356,7 +356,7 @@ STOPPING = comparison(
     ("counts", "off", "most_asked"),
     [((10, 0, 90), -1e-6, USERS), ((2, 50, 48), 1e-6, USERS), ((10, 0, 90), -0.3, USERS / 2)],
 )
-def test_of_thousands_of_runs_no_more_stop_on_the_wrong_side_than_promised(counts, off, most_asked):
+def test_early_stops_are_wrong_at_most_as_often_as_promised(counts, off, most_asked):
     scores = np.repeat([0.0, 0.9, 1.0], counts)
     orders = np.random.default_rng(2).permuted(np.tile(scores, (RUNS, 1)), axis=1)
     limit, wrong, asked = float(scores.mean()) + off, 0, np.full(RUNS, USERS)
@@ -395,7 +395,7 @@ def asked_of(good, what=STOPPING, **more):
         (0.0, Outcome.BREACH, {"pseudonyms": Pseudonyms(b"key")}),
     ],
 )
-def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(good, outcome, more):
+def test_a_run_requests_no_more_users_after_its_verdicts_are_certain(good, outcome, more):
     result, rounds = asked_of(good, **more)
     everybody = [name for asked in rounds for name in asked]
     assert [state.outcome for state in result.states] == [outcome] * 3
@@ -409,7 +409,7 @@ def test_a_run_asks_no_more_users_at_random_once_its_verdicts_are_certain(good, 
     assert 0.1 < np.mean([name < "u200" for name in everybody]) < 0.9
 
 
-def test_a_run_that_is_never_certain_measures_as_one_that_asks_the_whole_panel_at_once():
+def test_a_run_that_is_never_certain_measures_the_whole_panel():
     at_once, _ = asked_of(0.5, changed(STOPPING, sample=SampleOptions(fixed=300)))
     for rules in ((LOW,), ()):
         result, rounds = asked_of(0.5, changed(STOPPING, rules=rules))

@@ -61,7 +61,7 @@ def finding_of(explanation):
 
 
 @pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
+def test_the_explained_metric_is_that_of_the_first_rule_or_else_the_first_metric(
     watched, measured, explained
 ):
     rules = tuple(rule(metric=name) for name in watched.split())
@@ -71,7 +71,7 @@ def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else
     )
 
 
-def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
+def test_the_first_run_explains_the_distance_and_no_drop():
     found = explained(OTHER)
     assert found.sentence == (
         "No earlier lists to compare with. The distance from identical lists is 1.0000: items "
@@ -137,7 +137,7 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     )
 
 
-def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
+def test_lists_with_duplicates_are_named_as_the_cause():
     found = explained({name: [1, 1, 2] for name in NAMES}, memory=after(run(SAME)))
     assert found.sentence.startswith(
         "80 of 80 users (100 %) get lists with duplicates from the candidate: 2 different items "
@@ -145,7 +145,7 @@ def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
     )
 
 
-def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():
+def test_missing_users_are_a_cause_only_if_their_usual_share_is_known_for_the_same_metric():
     what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
@@ -191,7 +191,7 @@ def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, 
         assert cause_of(alert) == said.rstrip(".")
 
 
-def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_no_count_of_them():
+def test_users_without_a_list_explain_the_alert_on_no_data_but_not_the_alert_on_their_count():
     what = changed(TWO, min_paired_share=0.9, rules=LOST)
     result = run({name: SAME[name] for name in NAMES[::2]}, what)
     said = {alert.alert: alert.explanation for alert in result.transitions}
@@ -201,7 +201,7 @@ def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_
     }
 
 
-def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():
+def test_a_run_that_cannot_be_explained_has_no_split_and_no_explanation_but_still_alerts():
     thin = run({"u0": [1, 2, 3]})
     assert (thin.status, thin.split, thin.explanation) == (RunStatus.INSUFFICIENT, None, None)
     related = changed(
@@ -216,7 +216,7 @@ def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_ex
     assert (result.split, result.explanation) == (None, None)
 
 
-def test_an_alert_says_why_and_what_its_segment_fell_by():
+def test_an_alert_has_the_explanation_and_the_fall_of_its_segment():
     each = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
     result = run(OTHER, each, after(run(SAME)))
     said = {alert.segment: alert.explanation for alert in result.transitions}
@@ -231,7 +231,7 @@ def test_an_alert_says_why_and_what_its_segment_fell_by():
     }
 
 
-def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
+def test_a_late_alert_names_the_fault_of_the_run_in_which_the_fault_began():
     came = run(OTHER, memory=after(run(SAME)))
     late = replace(after(came), explained=((SLOT, came.explanation),))
     told, unchanged = (
@@ -294,7 +294,7 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
     assert name_similar(nothing, (drop,)) == nothing
 
 
-def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained():
+def test_without_a_fault_alerts_on_coverage_and_ends_have_no_explanation_and_other_metrics_name_the_explained_metric():
     coverage, end = (
         transition(metric="coverage", statistic="missing"),
         transition(from_state=State.FIRING, to_state=State.QUIET),
@@ -315,7 +315,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
     assert {alert.explanation for alert in add_explanations(alerts, None, UNMEASURED)} == {None}
 
 
-def test_items_bear_their_titles_where_a_catalogue_knows_them():
+def test_items_have_the_titles_of_the_catalogue():
     titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
     result = run(OTHER, titles=titles)
     assert [(item.item, item.title) for item in result.explanation.gained] == [

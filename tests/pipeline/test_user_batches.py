@@ -174,7 +174,7 @@ def test_bytes_that_hold_no_part_are_refused():
             unpack_part(data, SummaryAccumulator((), {}))
 
 
-def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():
+def test_explanations_of_many_users_use_a_seeded_sample_and_name_it():
     whole, found, again = (
         measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100))
     )
@@ -212,7 +212,7 @@ def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it():
         assert jefe.find(user) == jefe.hide([user, "other"])[0] != HIDING.find(user)
 
 
-def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left():
+def test_with_pseudonyms_the_same_is_measured_and_no_id_is_left():
     asked, memory = world(TEXTS)
     lists = memory.last_lists
     kept = {

@@ -99,7 +99,7 @@ def judge(counts, now, always=0.0, *, users=USERS, chance=SHARE):
 
 
 @pytest.mark.parametrize(("seen", "users", "most"), [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
-def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however_small_the_chance(
+def test_more_than_half_of_the_users_are_never_normal_if_past_runs_hit_hardly_any(
     seen, users, most
 ):
     past = np.append(np.zeros(26), seen)
@@ -108,7 +108,7 @@ def test_of_users_whom_hardly_a_run_hits_more_than_half_are_never_normal_however
     assert judge(past, most, users=users, chance=1e-10)[1] > 1e-10
 
 
-def test_users_that_no_run_is_without_move_no_limit_and_hide_no_others():
+def test_users_that_every_run_hits_change_no_limit_and_hide_no_others():
     past = np.array([1.0, 1, 1, 1, 1, 2, 1, 1, 1])
 
     assert judge(past, 7, always=1) == pytest.approx((judge(past, 7)[0], judge(past - 1, 6)[1]))
@@ -129,7 +129,7 @@ def summary_of(values):
     return summarize_one("all", "tau", values, (-1.0, 1.0), [BELOW_0])
 
 
-def test_one_user_has_no_error_and_none_has_none_either_and_an_extreme_user_is_no_percentile():
+def test_too_few_users_have_no_sampling_error():
     assert estimate_error(summary_of(np.array([0.5])), MEAN) is None
     for statistic in (MEAN, P05, BELOW_0):
         assert estimate_error(summary_of(np.empty(0)), statistic) is None
@@ -161,7 +161,7 @@ def test_the_interval_of_a_mean_is_student_s_and_that_of_a_percentile_the_normal
     assert (low, -0.99 < high < -0.2) == (-1.0, True)
 
 
-def test_what_the_summary_cannot_tell_has_no_interval():
+def test_a_statistic_that_the_summary_lacks_has_no_interval():
     for statistic, found in (
         ("mean", summary(mean=None, n=0)),
         ("mean", summary(n=1, standard_error=None)),
@@ -172,7 +172,7 @@ def test_what_the_summary_cannot_tell_has_no_interval():
 
 
 @given(affected=st.integers(0, 1000), n=st.integers(1, 1000))
-def test_the_interval_of_a_share_holds_it_and_lies_between_0_and_1(affected, n):
+def test_the_interval_of_a_share_contains_it_and_is_between_0_and_1(affected, n):
     share = min(affected, n) / n
     low, high = share_interval(share, n)
     assert 0.0 <= low <= share <= high <= 1.0

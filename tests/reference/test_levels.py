@@ -106,7 +106,7 @@ def found_in(values):
     )
 
 
-def test_a_constant_history_has_none_but_those_that_differ_nor_have_missing_runs_and_columns_stand_alone():
+def test_constant_and_missing_runs_have_no_outliers_and_columns_are_independent():
     assert found_in([1.0] * 10) == set()
     assert found_in([1.0] * 10 + [0.5]) == {10}
     values = np.full((12, 3), np.nan)

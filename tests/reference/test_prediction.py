@@ -31,7 +31,7 @@ def test_equal_errors_give_the_plain_mean_and_standard_deviation():
     assert (found.sampling[0], found.df[0], found.runs[0]) == pytest.approx((1, 4, 5))
 
 
-def test_what_this_run_errs_more_than_past_ones_widens_its_limit():
+def test_a_larger_error_of_this_run_widens_its_limit():
     """Variance 2.5 (1 + 1/5) + (4 - 1) = 6, degrees of freedom 4 * 6 / 3 = 8.
 
     More users than usual are as usual.
@@ -90,7 +90,7 @@ def test_bad_runs_nobody_flagged_do_not_move_the_reference():
     assert 0.9 < np.mean(spoilt.spread) / np.mean(clean.spread) < 1.1
 
 
-def test_no_run_yet_says_nothing_and_one_says_where_but_not_how_far():
+def test_no_run_gives_no_reference_and_one_run_gives_only_a_center():
     none, one = (
         compute_reference(np.empty((0, 1)), np.empty((0, 1))),
         compute_reference(column(0.5), column(0.1)),

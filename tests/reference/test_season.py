@@ -42,12 +42,12 @@ def test_two_phases_by_hand():
     assert moved.doubt == pytest.approx([1 / 3])
 
 
-def test_a_week_that_does_not_show_is_left_in():
+def test_a_week_without_an_effect_is_not_removed():
     values, day = weekly(56, 500, 0.0)
     assert np.mean(remove_seasons(values, [Phases(past=day, now=0)]).paid > 0) < 0.1
 
 
-def test_what_is_not_known_well_enough_is_no_season():
+def test_cycles_that_are_not_known_well_are_not_removed():
     for runs, now in ((14, 0), (42, 9)):  # two weeks; a day never seen before
         values, day = weekly(runs, 50, 5.0)
         assert np.array_equal(remove_seasons(values, [Phases(past=day, now=now)]).values, values)
@@ -85,7 +85,7 @@ def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
 
 
 @pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])
-def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_the_first_whenever_it_began(
+def test_a_pattern_is_known_after_two_recurrences_with_an_alert_and_a_weekend_after_one(
     first, pages
 ):
     values, alarms = alarmed(weekends(first + 33, first))
@@ -99,7 +99,7 @@ def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_th
 
 
 @pytest.mark.parametrize("days", [1, 7])
-def test_a_day_under_way_teaches_nothing_about_itself(days):
+def test_a_day_in_progress_is_not_learned(days):
     """Today two runs of 24 were ill, and healed.
 
     A fault in the same hours of the days before changes that as little.
@@ -133,7 +133,7 @@ def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():
         assert np.mean(remove_seasons(values, [Phases(past=run % 7, now=0)], alarms).paid > 0) < 0.1
 
 
-def test_a_phase_that_varies_more_is_granted_more():
+def test_a_phase_that_varies_more_has_wider_limits():
     values, day = weekly(56, 200, 3.0, noise=0.1)
     values[6::7] += draw(8, 200)
     sunday, monday = (

@@ -57,7 +57,7 @@ def world(tmp_path, url, server_pair):
     return world
 
 
-def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads_good_and_bad(
+def test_a_scraper_with_password_and_certificate_can_read_before_and_after_good_and_bad_reloads(
     world, authority, client_pair, monkeypatch
 ):
     strict = {
@@ -113,7 +113,7 @@ def end_of(certificate):
     )
 
 
-def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(
+def test_check_warns_of_certificates_that_expire_soon_and_rejects_expired_ones(
     world, client_pair, monkeypatch
 ):
     world.write(KIM)

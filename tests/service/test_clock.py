@@ -40,7 +40,7 @@ DELETED_AT = "prune_last_success_timestamp_seconds"
 
 
 @pytest.mark.integration
-def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(
+def test_outside_of_its_hours_a_comparison_is_not_due_and_not_missed_and_not_stale(
     tmp_path,
 ):
     config = world(tmp_path)
@@ -80,7 +80,7 @@ def next_slot(watched):
     return wait_for(look, "a slot that is to come")
 
 
-def test_a_clock_set_back_by_an_hour_runs_at_once_and_alerts_judged_ahead_of_time_can_end(tmp_path):
+def test_after_a_clock_was_set_back_the_slot_runs_at_once_and_alerts_can_end(tmp_path):
     write_lists(tmp_path / "candidate.jsonl", APART)
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
@@ -101,7 +101,7 @@ def utc(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def test_a_leap_second_is_no_jump():
+def test_a_leap_second_is_no_jump_of_the_clock():
     finder = JumpFinder()
     moments = [
         utc("2016-12-31 23:59:59"),
@@ -113,7 +113,7 @@ def test_a_leap_second_is_no_jump():
 
 
 @given(st.integers(1, 10**9), st.integers(1, 7200))
-def test_of_all_missed_slots_only_the_newest_is_due_and_then_the_next(late_s, period):
+def test_only_the_newest_missed_slot_is_due_and_then_the_next_slot(late_s, period):
     schedule, now = Every(timedelta(seconds=period)), NOON + timedelta(seconds=late_s)
     trigger = SlotTrigger(schedule)
     newest = trigger.get_next_fire_time(schedule.latest(NOON), now)
@@ -121,7 +121,7 @@ def test_of_all_missed_slots_only_the_newest_is_due_and_then_the_next(late_s, pe
     assert trigger.get_next_fire_time(schedule.latest(now), now) == schedule.next(now)
 
 
-def test_housekeeping_is_put_off_by_no_reload_and_a_set_clock_is_followed():
+def test_a_reload_does_not_delay_housekeeping_and_housekeeping_follows_a_set_clock():
     clock, done = SteppedClock(), list[int]()
     plan = JobPlan(
         call=lambda: done.append(1), when=Every(HOUR), limit=HOUR, first=timedelta(minutes=5)

@@ -64,9 +64,7 @@ def is_away(watched):
     return watched.value("database_up") == 0 and watched.status_of("/-/ready") == 503
 
 
-def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of_it_once_until_it_is_back(
-    config, proxy, collector
-):
+def test_the_daemon_waits_for_a_database_that_is_away_and_notifies_once(config, proxy, collector):
     proxy.refuse()
     with watching(config) as watched:
         assert is_away(watched)
@@ -85,7 +83,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
 
 
 @pytest.mark.parametrize("fault", [Proxy.cut, Proxy.hang])
-def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(
+def test_after_a_fault_of_the_database_the_slot_runs_once_and_the_daemon_continues(
     config, proxy, fault, monkeypatch
 ):
     monkeypatch.setattr(jobs, "PROBE_LIMIT", 2 * SECOND)
@@ -113,7 +111,7 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
         proxy.resume()
 
 
-def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path, postgres_url):
+def test_a_permanent_error_of_the_database_ends_the_start(tmp_path, postgres_url):
     url = (
         make_url(postgres_url)
         .set(database="no_such_database")
@@ -126,9 +124,7 @@ def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path, postgres_
 
 
 @pytest.mark.integration
-def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(
-    tmp_path, url
-):
+def test_a_database_with_another_schema_is_away_until_it_is_upgraded(tmp_path, url):
     with watching(write_world(tmp_path, url, every="1h")) as watched:
         refused = 'database_errors_total{reason="schema"}'
         watched.await_run(NOON)
@@ -173,7 +169,7 @@ def world():
     return World(clock, database, alert, publisher)
 
 
-def test_a_database_that_was_not_read_for_a_minute_is_said_to_be_away_before_anybody_knows_why(
+def test_a_database_that_was_not_read_for_a_minute_is_reported_as_away(
     world,
 ):
     now = world.clock.now()
@@ -192,7 +188,7 @@ def test_a_database_that_was_not_read_for_a_minute_is_said_to_be_away_before_any
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
 
 
-def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(
+def test_an_outage_is_reported_after_two_minutes_and_every_four_hours_and_its_end_after_a_calm_minute(
     world,
 ):
     pager = FakeReceiver("pager")
@@ -218,7 +214,7 @@ def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_
     assert len(heard(pager)) == 3
 
 
-def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world):
+def test_a_receiver_that_needs_resends_gets_them_at_its_interval(world):
     alertmanager = FakeReceiver("pager", treatment=Treatment(resend_every_s=60))
     world.database.failed(AWAY)
     for seconds in (121, 61, 61, 61):
@@ -229,9 +225,7 @@ def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world)
 @pytest.mark.parametrize(
     ("error", "told"), [(SILENT, [RESOLVED]), (DOWN, [])], ids=["may have arrived", "never told"]
 )
-def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(
-    world, error, told
-):
+def test_the_end_of_an_outage_is_sent_only_if_its_start_may_have_arrived(world, error, told):
     pager = FakeReceiver("pager", errors=[error])
     world.database.failed(AWAY)
     world.after(121, pager)
@@ -253,7 +247,7 @@ def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(wor
     assert (end.key, end.changes) == (same.key, same.changes)
 
 
-def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
+def test_every_attempt_to_report_an_outage_is_counted(
     world,
 ):
     pager = FakeReceiver("pager", errors=[DOWN, SILENT])
@@ -272,7 +266,7 @@ def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_
         assert line in page.splitlines()
 
 
-def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
+def test_a_receiver_that_rejects_the_message_is_tried_again_after_a_long_pause(world):
     pager = FakeReceiver("pager", errors=[REFUSED])
     world.database.failed(AWAY)
     world.after(121, pager)
@@ -282,14 +276,14 @@ def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
     assert heard(pager) == [FIRING]
 
 
-def test_writers_that_give_way_to_each_other_are_no_outage(world):
+def test_a_conflict_between_writers_is_no_outage(world):
     world.database.failed(
         DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT)
     )
     assert world.database.outage is None
 
 
-def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world):
+def test_databases_of_one_name_are_distinguished_by_the_installation(world):
     world.database.failed(AWAY)
     assert world.database.outage is not None
     starts = [

@@ -131,7 +131,7 @@ def said(found):
     return found.verdict.value, found.reason.value
 
 
-def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_them(world):
+def test_only_rotating_users_count_but_missing_fixed_users_count_as_rotating(world):
     fixed = _fixed_of(world)
     for _ in range(2):
         world.run(lambda names: np.where(np.isin(names, fixed), 2.0, -0.4))
@@ -144,7 +144,7 @@ def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_t
     )  # each is taken for a rotating one
 
 
-def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store):
+def test_users_added_for_a_segment_do_not_count(store):
     world = Gated(store, sampled(sample=SampleOptions(fixed=20, rotating=200, minimum=100)))
     drawn = [set(draw_users(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
     for asked in drawn:
@@ -165,7 +165,7 @@ def _fixed_of(world):
     return list(users)
 
 
-def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store):
+def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store):
     world = Gated(store, sampled(sample=SampleOptions(fixed=300)))
     for excess in (0.9, -0.4, -0.4):
         world.run(constant(excess))
@@ -183,7 +183,7 @@ def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store)
     assert world.ask().runs[0].users == 1000
 
 
-def test_missing_users_are_set_to_their_worst_and_decide(world):
+def test_missing_users_count_with_their_worst_score_and_decide(world):
     world.run(constant(-0.1), without=lambda name: name.endswith("7"))
     found = world.ask(margin=0.05)
     (segment,) = found.segments
@@ -194,7 +194,7 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert "have no score, and their scores would decide" in found.sentence
 
 
-def test_an_undefined_score_is_a_missing_one(world):
+def test_an_undefined_score_counts_as_missing(world):
     world.run(lambda names: np.full(len(names), math.nan))
     assert world.ask().segments[0].missing >= 200
 
@@ -230,7 +230,7 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
     ],
     ids=["none", "failed", "few users", "no scores", "earlier configuration"],
 )
-def test_without_a_run_that_can_be_judged_it_is_said_why(world, act, left_out, words):
+def test_without_a_usable_run_the_sentence_has_the_reason(world, act, left_out, words):
     act(world)
     found = world.ask()
     assert said(found) == ("inconclusive", "no_data")
@@ -252,7 +252,7 @@ def test_without_a_noise_floor_the_distance_from_identical_lists_or_the_referenc
     assert found.segments[0].mean_best == pytest.approx(0.1)
 
 
-def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
+def test_a_run_of_all_users_is_judged_alone_at_a_share_of_alpha(store):
     """Three runs: the third look may spend alpha/12, 1.08 in log10."""
     world = Gated(store, sampled(sample=None))
     for value in (2.0, 2.0, -0.4):
@@ -268,7 +268,7 @@ def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
     )
 
 
-def test_segments_are_safe_together_only_where_each_is(world):
+def test_segments_are_safe_together_only_if_each_is_safe(world):
     for _ in range(3):
         world.run(
             lambda names: np.array([1.5 if int(name[1:]) % 4 == 0 else -0.4 for name in names])
@@ -284,16 +284,14 @@ def test_segments_are_safe_together_only_where_each_is(world):
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(
-    world, keeps_lists
-):
+def test_missing_users_count_in_their_segment_even_if_it_was_not_kept(world, keeps_lists):
     world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
     assert found["country=DE"][0] == found["country=DE"][1] > 30
     assert found["country=UK"][1] == 0
 
 
-def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world):
+def test_an_unknown_segment_is_an_error_that_lists_the_segments(world):
     world.run(constant(-0.4))
     with pytest.raises(
         InputError, match=r"no segment 'country=FR'.*other than all: country=DE, country=UK"
@@ -302,9 +300,7 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world)
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(
-    world, keeps_lists
-):
+def test_segments_stay_known_with_kept_lists_and_are_not_guessed_without_them(world, keeps_lists):
     world.run(constant(-0.4), keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
@@ -340,7 +336,7 @@ PARTS = {"early": SampleOptions(fixed=9, stop_when="decided"), "temporal": Noise
 
 
 @pytest.mark.parametrize(("changes", "asked", "words"), cells(REFUSED))
-def test_a_question_that_can_have_no_answer_is_refused_in_words(changes, asked, words):
+def test_a_question_without_an_answer_is_rejected_with_the_reason(changes, asked, words):
     changes, asked = (yaml.safe_load(f"{{{text.strip('-')}}}") for text in (changes, asked))
     changed_to = {
         name: tuple(each) if isinstance(each, list) else PARTS.get(each, each)

@@ -23,9 +23,7 @@ from tables import rows
 pytestmark = pytest.mark.usefixtures("url")
 
 
-def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
-    tmp_path, monkeypatch
-):
+def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_path, monkeypatch):
     config = world(tmp_path)
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
     with watching(config) as watched:
@@ -42,7 +40,7 @@ def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
         assert watched.daemon._wiring.watched["feed"] is not hung
 
 
-def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp_path, monkeypatch):
+def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_path, monkeypatch):
     config = world(tmp_path)
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
     ended = threading.Event()
@@ -74,7 +72,7 @@ def daily(call, limit_s=60.0):
     return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=limit_s))
 
 
-def test_one_of_a_name_is_at_work_at_a_time_and_is_begun_again_after_its_end():
+def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
     ended, count = threading.Event(), []
 
     def work():
@@ -91,7 +89,7 @@ def test_one_of_a_name_is_at_work_at_a_time_and_is_begun_again_after_its_end():
         wait_for(lambda: len(count) == 2, "its second begin")
 
 
-def test_a_job_that_hangs_is_left_behind_and_begun_again():
+def test_a_job_that_hangs_is_abandoned_and_started_again():
     ended, count, hung = threading.Event(), [], []
 
     def work():
@@ -105,7 +103,7 @@ def test_a_job_that_hangs_is_left_behind_and_begun_again():
     assert set(hung) == {"one"}
 
 
-def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
+def test_a_job_that_raises_is_logged_and_can_be_started_again(monkeypatch):
     lines, count = captured(monkeypatch, scheduler_module), []
 
     def fail():
@@ -120,7 +118,7 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
     assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
 
 
-def test_a_scheduler_that_looks_for_no_due_jobs_is_not_alive(monkeypatch):
+def test_a_scheduler_that_does_not_process_jobs_is_not_alive(monkeypatch):
     clock = SteppedClock()
     with scheduling(clock) as scheduler:
         assert scheduler.is_alive
@@ -154,13 +152,13 @@ hs   | hhhhhhhhss | 8 | -
 
 
 @pytest.mark.parametrize(("queue", "held", "most", "admitted"), rows(ADMITTED))
-def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(queue, held, most, admitted):
+def test_healthy_and_suspect_runs_have_separate_places(queue, held, most, admitted):
     waiting = tickets(queue.strip("-"))
     found = next_runs(waiting, tickets(held.strip("-")), int(most), now_s=0.0)
     assert found == [waiting[int(place)] for place in admitted.strip("-").split()]
 
 
-def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more():
+def test_a_slow_run_does_not_keep_others_waiting():
     held, waiting = [ticket(begun_s=100.0), ticket(begun_s=101.0)], tickets("hh")
     assert next_runs(waiting, held, 2, now_s=111.9) == []
     assert next_runs(waiting, held, 2, now_s=112.0) == waiting[:1]
@@ -185,7 +183,7 @@ def taken(held, one, ended):
     return thread
 
 
-def test_who_waits_is_counted_and_begins_when_a_place_is_free():
+def test_waiting_runs_are_counted_and_start_when_a_place_is_free():
     now_s, ended = [0.0], threading.Event()
     held = Places(lambda: 1, lambda: now_s[0])
     second, third = ticket("second"), ticket("third")

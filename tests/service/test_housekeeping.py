@@ -79,7 +79,7 @@ def world(store):
     return made
 
 
-def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over_restarts(world):
+def test_a_comparison_is_stale_once_after_three_due_runs_also_over_restarts(world):
     assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
     assert world.store.outbox.waiting(world.clock.at).keys() == {"hook"}
@@ -88,14 +88,14 @@ def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over
     assert len(world.changes()) == 1
 
 
-def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(world):
+def test_failed_runs_do_not_count_and_an_ok_run_restarts_the_wait(world):
     world.watch(2 * HOUR)
     world.run(SLOT + HOUR)
     world.run(SLOT + 2 * HOUR, RunStatus.FAILED)
     assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + timedelta(minutes=10)
 
 
-def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_before_a_restart(world):
+def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
     reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
@@ -122,7 +122,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_befor
     [(HOUR * 6, 0.0), (HOUR * 6, 6 * 3600.0), (-HOUR * 24 * 365, 0.0)],
     ids=["six hours set or slept", "six hours slept, the monotonic clock goes on", "a year back"],
 )
-def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_was_due(
+def test_a_set_clock_or_a_sleep_makes_nothing_stale_before_the_next_run_was_due(
     world, jump, slept_s
 ):
     world.watch(HOUR / 2)
@@ -136,7 +136,7 @@ def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_w
         assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
 
 
-def test_a_look_after_a_pause_begins_to_watch_anew(world):
+def test_the_wait_restarts_after_a_pause(world):
     world.clock.pass_by((10 * HOUR - LOOK).total_seconds())
     assert not world.look()
     assert world.watch(timedelta(minutes=10)) is None
@@ -144,7 +144,7 @@ def test_a_look_after_a_pause_begins_to_watch_anew(world):
     assert LONGEST_PAUSE_S < 10 * 3600
 
 
-def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world):
+def test_a_comparison_that_never_ran_is_stale_after_its_wait(world):
     world.watched = replace(
         world.watched, comparison=replace(world.watched.comparison, name="search")
     )
@@ -162,7 +162,7 @@ def logs(monkeypatch):
     return found
 
 
-def test_what_is_deleted_is_counted_by_kind_and_logged(store, logs):
+def test_deleted_rows_are_counted_by_kind_and_logged(store, logs):
     publisher = PrometheusPublisher(version="1")
     for days in (0, 1, 48):  # the last one confirms the clock
         run(store, SLOT + days * DAY)
@@ -190,9 +190,7 @@ SKIPPED = """
 
 
 @pytest.mark.parametrize(("due_s", "ended_s", "counts"), rows(SKIPPED))
-def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
-    due_s, ended_s, counts
-):
+def test_skipped_slots_are_counted_as_overlap_busy_or_missed(due_s, ended_s, counts):
     newest = published.run(
         slot=START, started_at=START, finished_at=START + timedelta(seconds=int(ended_s))
     )

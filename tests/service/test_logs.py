@@ -69,7 +69,7 @@ def test_no_secret_of_a_source_is_logged_at_debug(kind, options, debug_log, monk
 
 
 @pytest.mark.parametrize("library", ["botocore.auth", "a_library_of_next_year"])
-def test_a_library_is_logged_from_warnings_on(library, debug_log):
+def test_libraries_log_only_warnings_and_errors(library, debug_log):
     logger = logging.getLogger(library)
     logger.setLevel(logging.DEBUG)
     logger.info("info of a library")
@@ -100,7 +100,7 @@ class Sent:
     ],
 )
 @pytest.mark.parametrize("format_", ["json", "console"])
-def test_a_value_is_written_alike_on_the_console_and_in_json(value, written, format_, debug_log):
+def test_values_are_logged_alike_on_the_console_and_in_json(value, written, format_, debug_log):
     configure_logs(format_, "debug", debug_log)
     structlog.get_logger("monitor.test").info("seen", value=value)
 

@@ -42,7 +42,7 @@ def arrive(bought, day):
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(bought):
+def test_backfill_measures_arrived_relevance_and_reports_waiting_runs(bought):
     write(bought, within="9999d")
     rankwatch("replay --since 2024-01-01 --until 2024-01-03")
     shown = rankwatch("show shop").stdout
@@ -66,7 +66,7 @@ def test_the_command_measures_what_has_arrived_and_tells_what_waits_since_when(b
     assert (failed.returncode, "failed" in failed.stdout) == (3, True)
 
 
-def test_a_comparison_without_relevance_is_refused_in_words(bought):
+def test_backfill_of_a_comparison_without_relevance_is_rejected(bought):
     config = write(bought, within="7d")
     text, _, _ = config.read_text().partition("    relevance:")
     of_relevance = ', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"'
@@ -76,7 +76,7 @@ def test_a_comparison_without_relevance_is_refused_in_words(bought):
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_the_daemon_measures_what_has_arrived_after_its_run(bought):
+def test_the_daemon_measures_relevance_that_arrives_after_its_run(bought):
     config = write(bought, within="7d")
     rankwatch("replay --since 2024-01-01 --until 2024-01-01")
     arrive(bought, DAYS[0])

@@ -40,7 +40,7 @@ def shows(page, text):
 
 
 @pytest.mark.integration
-def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is_to_ask_anew(
+def test_a_run_that_is_killed_twice_requests_no_user_again_unless_it_is_told_to(
     tmp_path,
 ):
     config, folder, command = (
@@ -100,9 +100,7 @@ def test_a_run_that_is_cut_off_twice_asks_nobody_again_who_answered_unless_it_is
     assert resumed[0] == len(USERS)
 
 
-def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a_bar(
-    monkeypatch, capsys
-):
+def test_the_log_shows_progress_every_ten_seconds_and_a_terminal_shows_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     found: dict[str, Any] = {

@@ -56,7 +56,7 @@ def failure(ping):
     return reason
 
 
-def test_a_run_that_compared_too_little_has_failed_and_a_slot_that_was_run_is_not_heard_of(store):
+def test_an_insufficient_run_pings_a_failure_and_a_finished_slot_pings_nothing(store):
     first, second = Mock(), Mock()
     run(store, 1, first)
     run(store, 4, second)
@@ -64,7 +64,7 @@ def test_a_run_that_compared_too_little_has_failed_and_a_slot_that_was_run_is_no
     assert second.mock_calls == []
 
 
-def test_a_result_that_cannot_be_stored_is_a_failure(store, monkeypatch):
+def test_a_result_that_cannot_be_stored_pings_a_failure(store, monkeypatch):
     monkeypatch.setattr(store.runs, "finish", Mock(side_effect=DatabaseError("the disk is full")))
     with pytest.raises(DatabaseError):
         run(store, 4, ping := Mock())
@@ -88,9 +88,7 @@ def as_before():
     structlog.reset_defaults()
 
 
-def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(
-    store, monkeypatch
-):
+def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     configure_logs("json", "info")
@@ -131,7 +129,7 @@ def scores(names, **metrics):
 
 
 @pytest.mark.parametrize("held", [0, 3, 99])
-def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(held, spill):
+def test_scores_on_disk_are_read_in_order_with_every_metric_and_repeatedly(held, spill):
     with closing(RunScores(DuckSpool, held)) as gathered:
         gathered.add(scores("d a \u00fc", tau=[0.25, 0.5, np.nan]))
         gathered.add(scores("c Z b", tau=[1.0, 2.0, 3.0], Tau=[4.0, np.nan, 6.0]))
@@ -149,7 +147,7 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
 
 
 @pytest.mark.integration
-def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
+def test_scores_that_do_not_fit_on_disk_are_one_error(spill, monkeypatch):
     monkeypatch.setattr(score_spool, "MEMORY", "8MB")
     monkeypatch.setattr(temporary_database, "SPILL", "1MB")
     count = 10**6
@@ -174,7 +172,7 @@ class FullSpool(DuckSpool):
         raise OutputError(msg)
 
 
-def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
+def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     store, spill, monkeypatch
 ):
     monkeypatch.setattr(runner_module, "_open_spool", FullSpool)
@@ -204,7 +202,7 @@ def test_a_database_keeps_its_id(store):
         assert (again.alerts.installation(create=False), len(found)) == (found, 32)
 
 
-def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(store, monkeypatch):
+def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatch):
     ended, renewed = threading.Event(), list[str]()
     monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)

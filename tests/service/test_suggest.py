@@ -98,7 +98,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
         (0, len(MEANS), "learned from all runs, because alerts were active after most of them"),
     ],
 )
-def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
+def test_runs_with_alerts_are_not_learned_unless_hardly_any_run_was_quiet(
     what, store, alarm_day, runs, note
 ):
     for day, mean in enumerate(MEANS):
@@ -109,7 +109,7 @@ def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
     assert (found.runs, found.note) == (runs, note)
 
 
-def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
+def test_without_enough_runs_nothing_is_proposed_and_the_reason_is_named(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
     assert (found.reason, found.caught) == ("there are 4 healthy runs, but 5 are needed", ())
@@ -125,7 +125,7 @@ def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(wha
         propose(replace(what, config_hash="other"), store)
 
 
-def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store):
+def test_a_history_that_is_too_short_for_the_rate_names_the_possible_rate(what, store):
     fill(store, what, [0.1, 0.6, -0.2, 0.5, 0.0, 0.4])
     found = propose(what, store)
 
@@ -172,7 +172,7 @@ def plan(options):
 ERROR = 0.3 / math.sqrt(USERS)
 
 
-def test_plan_tells_users_runs_or_chance(what, store):
+def test_plan_gives_users_runs_or_chance(what, store):
     rng = np.random.default_rng(8)
     for day in range(40):
         mean = 0.5 + 0.01 * rng.normal() + ERROR * rng.normal()
@@ -187,9 +187,7 @@ def test_plan_tells_users_runs_or_chance(what, store):
     assert obstacle.startswith("no number of users is enough: the mean varies by 0.0")
 
 
-def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
-    config, what, store
-):
+def test_plan_for_a_share_of_users_names_the_first_rule_that_sees_it(config, what, store):
     """The mean wanders too far to show one user in a hundred.
 
     Hardly anybody's lists are ever far apart.
@@ -218,7 +216,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
 
 
 @pytest.mark.usefixtures("store", "config")
-def test_plan_works_without_history_and_says_what_it_lacks():
+def test_plan_works_without_runs_and_names_missing_options():
     assert plan("--drop 0.05 --sd 0.3 --wander 0 --learned 1000")["users"] > 100
     assert_refused("""
         plan --drop 0.1 | 2 | give --sd (over users) and --wander

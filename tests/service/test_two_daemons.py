@@ -58,7 +58,7 @@ def daemon_on(folder, url, recommender):
         yield daemon
 
 
-def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_again_when_its_turn_comes(
+def test_a_frozen_leader_is_replaced_writes_nothing_afterwards_and_can_lead_again(
     tmp_path, postgres_url, recommender, pooled
 ):
     """Through a pooler in transaction mode, where nothing may depend on a session."""
@@ -178,7 +178,7 @@ def leadership(clock, changes):
     )
 
 
-def test_a_lease_is_renewed_every_third_of_its_time_and_nobody_is_sure_who_did_not_in_time(
+def test_a_lease_is_renewed_every_third_of_its_time_and_is_not_sure_after_it_expired(
     leadership, changes, clock
 ):
     one = leadership(MINE, KEPT)
@@ -196,7 +196,7 @@ def test_a_lease_is_renewed_every_third_of_its_time_and_nobody_is_sure_who_did_n
     assert one.is_sure
 
 
-def test_time_that_the_database_took_to_answer_counts_as_passed(clock):
+def test_the_time_of_the_databases_answer_counts(clock):
     leases = Mock()
 
     def answer_late():
@@ -213,7 +213,7 @@ def test_time_that_the_database_took_to_answer_counts_as_passed(clock):
     assert not one.is_sure
 
 
-def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leadership, changes):
+def test_a_standby_names_the_leader_and_retries_when_the_lease_expires(leadership, changes):
     one = leadership(THEIRS, Occupied(holder="b:2", epoch=5, free_in_s=14.0))
 
     assert one.step() == 0.4
@@ -223,7 +223,7 @@ def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leader
     assert one.step() == 1.0
 
 
-def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership, changes):
+def test_a_daemon_whose_lease_was_taken_becomes_a_standby(leadership, changes):
     one = leadership(MINE, TAKEN, THEIRS)
     one.step()
 
@@ -234,7 +234,7 @@ def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership, ch
     assert one.epoch == 5
 
 
-def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(leadership, changes, clock):
+def test_without_the_database_the_lease_is_kept_but_not_sure(leadership, changes, clock):
     one = leadership(MINE, AWAY, AWAY, KEPT)
     one.step()
 
@@ -248,7 +248,7 @@ def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(leadership
     assert len(changes) == 1
 
 
-def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadership):
+def test_a_start_waits_for_a_database_that_is_away_but_not_for_one_that_rejects_it(leadership):
     refused = DatabaseError("SQLite database x is in use by another daemon", permanent=True)
     with pytest.raises(DatabaseError, match="in use by another daemon"):
         leadership(refused).start()
@@ -260,7 +260,7 @@ def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadersh
     assert not one.loop.is_alive
 
 
-def test_a_stop_gives_the_lease_back_once(clock):
+def test_a_stop_releases_the_lease_once(clock):
     leases = scripted(MINE)
     one = Leadership(leases, lasts=LASTS, boottime=clock.monotonic)
     one.step()

@@ -14,7 +14,7 @@ from storage.worked import LATER, fired, lease, note, resolved, run, transitions
 from tables import rows
 
 
-def test_states_and_transitions_are_read_back_as_they_were(store):
+def test_states_and_transitions_are_read_back_unchanged(store):
     odd: dict[str, Any] = {
         "labels": {"team": "ranking", "n": "1"},
         "runbook_url": None,
@@ -31,7 +31,7 @@ def test_states_and_transitions_are_read_back_as_they_were(store):
     assert store.alerts.states("unknown") == ()
 
 
-def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store):
+def test_acknowledging_again_changes_nothing_and_another_person_changes_the_author(store):
     run(store, SLOT, fired(SLOT), receivers=("hook",))
     alerts = [("SimilarityLow", "all")]
     for author, told in (("kim", ["kim"]), ("kim", []), ("joe", ["joe"])):
@@ -44,7 +44,7 @@ def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store):
     ] == [1, 0]
 
 
-def test_firing_is_the_start_of_each_firing_that_lasts_and_transitions_come_in_the_order_they_were_stored(
+def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(
     store,
 ):
     """A receiver hears of no end whose start no receiver was to hear of."""
@@ -62,7 +62,7 @@ def test_firing_is_the_start_of_each_firing_that_lasts_and_transitions_come_in_t
     assert len(store.alerts.transitions(comparison="home-feed", limit=None)) == 4
 
 
-def test_retiring_removes_the_state_and_owes_its_end_once(store):
+def test_retiring_removes_the_state_and_adds_one_delivery_of_its_end(store):
     firing, kept = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, kept, receivers=("hook",))
     store.outbox.record(*(note(each, SLOT) for each in lease(store, SLOT)))
@@ -77,7 +77,7 @@ def test_retiring_removes_the_state_and_owes_its_end_once(store):
     assert [delivery.transition for delivery in lease(store, LATER)] == [end]
 
 
-def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store):
+def test_a_level_is_accepted_once_and_later_runs_remember_it(store):
     level = accepted_level("home-feed", SLOT, "accepted by anna", LATER)
 
     assert store.alerts.accept(level) == level
@@ -99,7 +99,7 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store):
     assert transitions(store) == ()
 
 
-def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store):
+def test_a_new_receiver_gets_the_start_of_an_alert_that_already_fires(store):
     firing = fired(SLOT)
     run(store, SLOT, firing, receivers=())
     for slot in (LATER, SLOT + 2 * HOUR):
@@ -132,9 +132,7 @@ firing firing pending | refused
 
 
 @pytest.mark.parametrize(("moves", "answer"), rows(ADMITTED))
-def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_no_older_slot_under_the_same_key(
-    moves, answer
-):
+def test_a_state_is_stored_only_if_it_follows_from_the_stored_state(moves, answer):
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after
 

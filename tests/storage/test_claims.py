@@ -30,9 +30,7 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.FAILED])
-def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
-    store, status
-):
+def test_a_finished_slot_is_claimed_only_for_a_rerun_and_shows_its_results_meanwhile(store, status):
     finish(store, claimed(store), status=status, reason="why")
     before = newest(store)
 
@@ -54,7 +52,7 @@ def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_mea
     assert attempt(store, owner="c:3", now=LATER + HOUR, rerun=True) is not None
 
 
-def test_a_rerun_given_back_shows_the_earlier_results_and_can_be_claimed(store):
+def test_a_released_rerun_shows_the_earlier_results_and_can_be_claimed(store):
     finish(store, claimed(store))
     before = newest(store)
 
@@ -71,7 +69,7 @@ def test_a_rerun_given_back_shows_the_earlier_results_and_can_be_claimed(store):
     assert claimed(store, rerun=True, now=LATER).attempt == 3
 
 
-def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one_taken_over_cannot_be_given_back(
+def test_a_released_second_attempt_is_abandoned_and_a_lost_claim_cannot_be_released(
     store,
 ):
     first = claimed(store)
@@ -85,7 +83,7 @@ def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one
     assert claimed(store, now=LATER).attempt == 3
 
 
-def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_expired(store):
+def test_expired_runs_are_abandoned_once_with_a_reason_but_not_finished_runs(store):
     finish(store, claimed(store, SLOT - HOUR))
     claimed(store, SLOT - HOUR, rerun=True)
     claimed(store)
@@ -106,7 +104,7 @@ def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_exp
     assert attempt(store, SLOT - HOUR, rerun=True) is not None
 
 
-def test_who_holds_a_slot_is_told_until_it_is_given_back_and_a_first_attempt_vanishes_then(store):
+def test_the_claim_of_a_slot_is_known_until_it_is_released(store):
     claim = claimed(store)
 
     assert [store.runs.held_claim("home-feed", slot) for slot in (SLOT, LATER)] == [claim, None]
@@ -211,7 +209,7 @@ def test_readers_do_not_wait_for_a_writer(store):
         assert newest(store).reason is None
 
 
-def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store):
+def test_runs_of_this_process_are_never_abandoned(store):
     mine = claimed(store)
     claimed(store, comparison="search")
 
@@ -224,7 +222,7 @@ def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_sa
     assert finish(store, mine)
 
 
-def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(
+def test_only_a_rewound_state_is_changed_by_an_earlier_slot(
     store,
 ):
     ahead = SLOT + 5 * HOUR
@@ -250,7 +248,7 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_
     assert shown == [ahead, SLOT]
 
 
-def test_connections_that_somebody_hangs_on_are_his_alone_after_a_renewal(store):
+def test_after_a_renewal_new_connections_do_not_wait_for_old_ones(store):
     with store.database.read():
         store.database.renew()
         store.maintenance.ping()

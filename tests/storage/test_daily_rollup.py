@@ -36,7 +36,7 @@ def sums(store):
     return [(day.runs, round(day.mean, 12)) for day in days(store)]
 
 
-def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(
+def test_only_the_last_attempt_of_a_slot_counts(
     store,
 ):
     first = stored(store, SLOT, summary(mean=0.5))
@@ -54,7 +54,7 @@ def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_unt
     assert runs_of(store) == ()
 
 
-def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
+def test_a_day_is_summed_up_by_users_and_not_as_a_mean_of_means(store):
     stored(store, SLOT, summary())
     stored(
         store,
@@ -81,7 +81,7 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
     assert day.histogram == Histogram(low=0.0, high=1.0, counts=(4, 36))
 
 
-def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured_no_mean(store):
+def test_a_day_with_different_bins_has_no_histogram_and_a_day_without_scores_no_mean(store):
     stored(store, SLOT, summary(n=0, mean=None, standard_error=None, statistics={}))
     other = Histogram(low=-1.0, high=1.0, counts=(1, 2))
     stored(store, SLOT + DAY, summary(), summary(segment="country=UK", n=1, standard_error=None))
@@ -95,7 +95,7 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
+def test_days_are_kept_longer_than_runs_and_expire_at_their_own_age(store):
     for number in range(3):
         run(store, SLOT + number * DAY)
 
@@ -108,7 +108,7 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
 
 
-def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store):
+def test_summaries_that_expired_early_stay_in_the_sums_of_their_day(store):
     both = (summary(), summary(segment="country=UK", mean=0.25))
     for hours in range(3):
         stored(store, SLOT + hours * HOUR, *both)
@@ -126,7 +126,7 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     ]
 
 
-def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store):
+def test_a_run_that_is_stored_late_is_added_to_its_day(store):
     stored(store, SLOT, summary(), finished_at=SLOT + DAY)
     prune(store, now=SLOT + DAY + timedelta(seconds=2))
     stored(
@@ -138,7 +138,7 @@ def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended
     assert sums(store) == [(2, 0.6)]
 
 
-def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
+def test_a_run_whose_rerun_fails_is_removed_from_its_day(store):
     stored(store, SLOT, summary())
     stored(store, LATER, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
@@ -151,7 +151,7 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
     assert sums(store) == [(1, 0.5)]
 
 
-def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(
+def test_a_day_that_is_not_over_or_already_expired_is_not_summed_up(
     store,
 ):
     run_id = run(store, SLOT + 23 * HOUR)

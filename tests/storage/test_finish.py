@@ -46,7 +46,7 @@ def counts(store):
     return {name: number for name, number in rows.items() if number}
 
 
-def test_a_finished_run_is_read_back_as_it_was(store):
+def test_a_finished_run_is_read_back_unchanged(store):
     stored = result(claimed(store), states=(state(),))
     assert store.runs.finish(stored, receivers=())
 
@@ -124,7 +124,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     ] == []
 
 
-def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store):
+def test_numpy_numbers_are_stored_as_numbers_and_nan_as_null(store):
     odd = factories.summary(
         n=np.int64(3),
         n_undefined=np.int32(0),
@@ -184,7 +184,7 @@ def test_a_result_whose_claim_was_taken_over_stores_nothing(store):
     assert finish(store, second)
 
 
-def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store):
+def test_a_late_result_of_an_abandoned_run_is_stored(store):
     claim = claimed(store)
     store.runs.abandon_expired(LATER)
 
@@ -193,7 +193,7 @@ def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store):
     assert (shown.status, shown.reason) == (RunStatus.OK, None)
 
 
-def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store):
+def test_the_latest_run_is_the_newest_finished_one_and_has_the_last_ok_slot(store):
     run(store, SLOT)
     run(store, LATER, status=RunStatus.FAILED, reason="down", summaries=())
     claimed(store, SLOT + 2 * HOUR)
@@ -205,7 +205,7 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store):
     assert store.history.latest([]) == ()
 
 
-def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(
+def test_evidence_is_ordered_and_every_reason_can_be_stored(
     store,
 ):
     kept = (

@@ -88,9 +88,7 @@ def taken_over(store, before, after):
     return won(after)
 
 
-def test_a_lease_is_kept_until_it_is_given_back_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
-    store, opened
-):
+def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_holder(store, opened):
     first, second = opened(store, "a:1"), opened(store, "b:2", timedelta(minutes=5))
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
@@ -104,9 +102,7 @@ def test_a_lease_is_kept_until_it_is_given_back_and_each_taking_is_a_new_epoch_t
     assert won(opened(store, "c:3")).epoch == 3
 
 
-def test_a_lease_that_ran_out_is_renewed_until_somebody_takes_it_of_whom_the_first_is_told_then(
-    postgres, opened
-):
+def test_an_expired_lease_can_be_renewed_until_another_daemon_takes_it(postgres, opened):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     old = won(first)
     run_out(postgres)
@@ -122,7 +118,7 @@ def test_a_lease_that_ran_out_is_renewed_until_somebody_takes_it_of_whom_the_fir
     assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
-def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
+def test_the_same_name_in_a_new_epoch_is_another_holder(store, opened):
     """As in containers, where every process is number 1 of the same host."""
     first, second = opened(store, "host:1"), opened(store, "host:1")
     held = under(store, won(first))
@@ -135,7 +131,7 @@ def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
         claimed(held)
 
 
-def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres, opened):
+def test_if_two_daemons_acquire_at_the_same_time_one_wins(postgres, opened):
     both = [opened(postgres, name) for name in ("a:1", "b:2")]
     with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
@@ -181,7 +177,7 @@ def rows(store):
         ]
 
 
-def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened):
+def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postgres, opened):
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     held = under(postgres, won(first))
     claim = claimed(held)
@@ -194,7 +190,7 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened)
     assert (left.id, left.reason) == (claim.run_id, None)
 
 
-def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres, opened):
+def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgres, opened):
     """The lease ran out, but whoever wants it waits until the commit is through.
 
     Then its epoch ends.
@@ -217,7 +213,7 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
         assert isinstance(asked.result(10), Lease)
 
 
-def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
+def test_the_server_ends_an_idle_transaction(postgres, opened):
     leases = opened(postgres, "a:1")
     impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
     with (  # noqa: PT012 - in mid-transaction
@@ -243,9 +239,7 @@ def count_sessions(store, condition):
         return int(connection.scalar(text(query)) or 0)
 
 
-def test_a_takeover_abandons_what_older_epochs_run_and_frees_what_they_send_and_only_that(
-    store, opened
-):
+def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store, opened):
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
@@ -277,7 +271,7 @@ def test_a_takeover_abandons_what_older_epochs_run_and_frees_what_they_send_and_
     )  # one more than the abandoned one may still come with
 
 
-def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store, opened):
+def test_a_run_of_an_older_epoch_is_rejected_even_if_its_daemon_leads_again(store, opened):
     """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
     first, second = opened(store, "a:1"), opened(store, "b:2")
     own = under(store, won(first))
@@ -308,7 +302,7 @@ def leases_of(file, holder):
     return open_leases(parse_url(f"sqlite:///{file}"), holder=holder, lasts=LASTS)
 
 
-def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(file):
+def test_a_second_daemon_on_the_same_sqlite_file_is_rejected_with_the_name_of_the_first(file):
     link = file.with_name("link.db")
     link.symlink_to(file)
     with (
@@ -326,7 +320,7 @@ def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(f
         assert won(second).epoch == 2
 
 
-def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(file):
+def test_a_second_daemon_after_the_lock_was_deleted_fences_the_first(file):
     with (
         closing(open_store(f"sqlite:///{file}", create=False)) as store,
         closing(leases_of(file, "host:41")) as first,
@@ -346,9 +340,7 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(f
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_file_of_sqlite_that_is_swapped_renews_no_lease_and_takes_no_run_until_it_is_back(
-    file, is_replaced
-):
+def test_a_replaced_sqlite_file_is_not_used_until_the_original_is_back(file, is_replaced):
     replaced = "deleted or replaced by another file while in use"
     with (
         closing(open_store(f"sqlite:///{file}", create=False)) as store,

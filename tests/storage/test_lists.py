@@ -90,7 +90,7 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
     is_scored=st.booleans(),
 )
 @settings(max_examples=25)
-def test_lists_survive_however_many_pieces_they_are_cut_into(users, step, is_scored):
+def test_lists_are_read_back_from_any_number_of_pieces(users, step, is_scored):
     baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
     candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}
     chosen = [number for number, user in enumerate(users) if user[2]]
@@ -116,7 +116,7 @@ def _pieces(wanted=ONE):
     return pieces
 
 
-def test_damaged_lists_are_refused():
+def test_damaged_lists_are_rejected():
     good, others = _pieces(), _pieces(OTHER)
     baseline, candidate = good.values()
     for damaged in (
@@ -131,7 +131,7 @@ def test_damaged_lists_are_refused():
             list_parquet.unpack(damaged)
 
 
-def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
+def test_damaged_lists_are_an_error_that_names_the_solution(store):
     run_id = kept(store)
     with store.database.write() as connection:
         connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
@@ -145,7 +145,7 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
     assert said.startswith(f"lists of the last run: the stored lists of run {run_id} are damaged")
 
 
-def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
+def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
     waiting = {"labels_until": SLOT + 30 * DAY}
     kept(store, SLOT, lists=OTHER, **waiting)
     kept(store, LATER, **waiting)
@@ -163,7 +163,7 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
         assert_same(memory.last_lists, wanted)
 
 
-def test_a_user_is_found_in_whichever_piece(store, monkeypatch):
+def test_a_user_is_found_in_every_piece(store, monkeypatch):
     monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
@@ -171,7 +171,7 @@ def test_a_user_is_found_in_whichever_piece(store, monkeypatch):
     assert [each and each.candidate for each in found] == [("0",), ("5",), ("7",), None]
 
 
-def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store):
+def test_only_the_newest_lists_are_kept_if_no_relevance_is_expected(store):
     kept(store, SLOT)
     second = kept(store, LATER)
     assert with_lists(store) == {second}
@@ -182,7 +182,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store):
     assert with_lists(store) == {second}
 
 
-def test_lists_from_before_an_alert_stay_while_it_lasts(store):
+def test_lists_from_before_an_alert_are_kept_while_it_lasts(store):
     """What the lists of every later run are held against, however long it fires."""
 
     def moved(hour, was, now):
@@ -207,7 +207,7 @@ def test_lists_from_before_an_alert_stay_while_it_lasts(store):
     assert memory.former_lists is memory.last_lists
 
 
-def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
+def test_lists_are_kept_while_relevance_may_arrive_and_the_newest_afterwards(store):
     early = SLOT - 30 * DAY
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
@@ -222,7 +222,7 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
     assert with_lists(store) == set()
 
 
-def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store):
+def test_arm_scores_are_read_back_in_order_and_undefined_scores_as_none(store):
     found = (
         published.arm_score(metric="novelty", value=None, n=0),
         published.arm_score(arm=Arm.CANDIDATE, value=float("nan")),
@@ -250,7 +250,7 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
     assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
 
 
-def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
+def test_runs_that_can_still_be_labelled_are_listed(store):
     waits = {"labels_until": SLOT + 9 * DAY}
     first = kept(store, SLOT, **waits)
     kept(store, LATER, **waits, is_labelled=True)
@@ -273,7 +273,7 @@ def relevant(**changes):
     return factories.summary(metric="ndcg", **changes)
 
 
-def test_labels_are_added_beside_what_was_measured(store):
+def test_labels_are_added_to_the_other_summaries(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     before = record(store, run_id).summaries
     added = (relevant(), relevant(segment="activity=new", n=2))
@@ -284,7 +284,7 @@ def test_labels_are_added_beside_what_was_measured(store):
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 
-def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store):
+def test_a_rerun_does_not_get_the_labels_of_its_old_lists(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     old = record(store, run_id)
 
@@ -302,9 +302,7 @@ def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_ol
 NAN = float("nan")
 
 
-def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
-    store, monkeypatch
-):
+def test_batches_in_any_order_and_many_metrics_are_read_back_without_loss(store, monkeypatch):
     monkeypatch.setattr(score_rows, "CHUNK", 7)
     draw = np.random.default_rng(7)
     users = [
@@ -336,7 +334,7 @@ def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join
         np.testing.assert_array_equal(found.by_metric[metric], column[order])
 
 
-def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store):
+def test_metrics_that_are_measured_later_replace_only_their_own_scores(store):
     measured = {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}}
     run_id = run(store, SLOT, scores=scores(measured))
     for later in (
@@ -357,7 +355,7 @@ def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(
     ]
 
 
-def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store):
+def test_a_run_without_scores_of_a_metric_is_read_back_as_empty(store):
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
     without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
     assert without_users

@@ -35,7 +35,7 @@ from storage.worked import (
 )
 
 
-def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_their_runs(store):
+def test_scores_and_evidence_expire_before_the_summaries_of_their_runs(store):
     old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
 
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
@@ -57,7 +57,7 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_the
     assert [found.id for found in runs_of(store)] == [new]
 
 
-def test_runs_that_somebody_is_at_stay(store):
+def test_claimed_runs_are_not_deleted(store):
     claimed(store)
     run(store, LATER)
     claimed(store, LATER, rerun=True)
@@ -66,7 +66,7 @@ def test_runs_that_somebody_is_at_stay(store):
     assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
-def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(
+def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(
     store,
 ):
     firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
@@ -86,7 +86,7 @@ def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it
     assert len(store.alerts.states()) == 2
 
 
-def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store):
+def test_only_silences_that_ended_long_ago_are_deleted(store):
     for ends_at in (SLOT, SLOT + 2 * DAY):
         store.alerts.add_silence(silence(NEVER, ends_at))
 
@@ -99,7 +99,7 @@ def housekept(store, now):
     return store.maintenance.prune(RetentionOptions().cutoffs(now), now=now)
 
 
-def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store):
+def test_old_rows_are_deleted_after_two_days_of_runs_confirm_the_clock(store):
     run(store, SLOT)
     back = SLOT + 60 * DAY
     found = []
@@ -126,7 +126,7 @@ def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_on
     assert housekept(store, SLOT + 6 * every - HOUR).reason is None
 
 
-def test_days_confirm_the_clock_where_no_run_is_left(store):
+def test_days_confirm_the_clock_if_no_run_is_left(store):
     run(store, SLOT)
     housekept(store, SLOT + DAY)
     with store.database.write() as connection:
@@ -159,7 +159,7 @@ def test_every_table_is_of_one_kind():
     assert sorted(listed) == sorted(metadata.tables)
 
 
-def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
+def test_sizes_give_bytes_rows_and_the_oldest_slot_of_each_kind(store):
     for days in range(3):
         run(store, SLOT + days * DAY)
     prune(store, now=SLOT + 3 * DAY)
@@ -173,7 +173,7 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     assert store.maintenance.sizes(refresh=False) is store.maintenance.sizes(refresh=False)
 
 
-def test_outages_that_overlap_count_once_and_those_that_ended_before_not_at_all(store):
+def test_overlapping_outages_count_once_and_earlier_ones_do_not_count(store):
     for begin, end in ((0, 10), (60, 100), (70, 90), (80, 130)):
         store.maintenance.record_outage(SLOT + begin * MINUTE, SLOT + end * MINUTE)
     assert store.maintenance.away_s_since(SLOT + 10 * MINUTE) == 70 * 60

@@ -61,7 +61,7 @@ def fail(store, *deliveries, at, reason="503", again):
     store.outbox.record(*failed)
 
 
-def test_all_that_waits_of_a_comparison_is_claimed_at_once_oldest_first_whoever_else_was_told(owed):
+def test_all_deliveries_of_a_comparison_are_claimed_together_oldest_first(owed):
     leased = lease(owed, NOW)
 
     told = [(each.transition.segment, each.transition.is_start) for each in leased]
@@ -73,7 +73,7 @@ def test_all_that_waits_of_a_comparison_is_claimed_at_once_oldest_first_whoever_
     assert len(lease(owed, NOW, receiver="pager")) == 3
 
 
-def test_the_comparison_that_is_due_longest_comes_first_and_one_that_somebody_is_telling_holds_up_no_other(
+def test_the_oldest_comparison_is_claimed_first_and_a_claimed_one_does_not_block_the_others(
     owed,
 ):
     run(
@@ -92,7 +92,7 @@ def test_the_comparison_that_is_due_longest_comes_first_and_one_that_somebody_is
     assert [each.transition.comparison for each in lease(owed, NOW)] == ["late"]
 
 
-def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be_known_and_stays_leased(
+def test_an_expired_claim_can_be_taken_and_a_started_delivery_may_have_arrived_and_stays_claimed(
     owed,
 ):
     first = lease(owed, NOW)
@@ -105,7 +105,7 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
 
-def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(
+def test_a_failed_delivery_is_due_again_at_its_time_unless_another_process_has_sent_it(
     owed,
 ):
     fail(owed, *lease(owed, NOW), at=NOW, again=NOW + HOUR)
@@ -119,7 +119,7 @@ def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_s
     assert [each.id for each in lease(owed, NOW + 4 * HOUR)] == [each.id for each in by_another[1:]]
 
 
-def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed):
+def test_suppressed_deliveries_are_checked_again_and_counted_separately(owed):
     for each in lease(owed, NOW):
         owed.outbox.record(
             note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE)
@@ -135,7 +135,9 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed):
     ] * 3
 
 
-def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed):
+def test_failed_deliveries_are_counted_until_they_are_retried_but_not_those_of_removed_receivers(
+    owed,
+):
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
         refuse(owed, each, at=NOW + minutes * MINUTE)
     assert [
@@ -154,7 +156,7 @@ def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_ow
     assert owed.outbox.given_up(since=NOW) == {"hook": 1}
 
 
-def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_seen(owed):
+def test_receiver_health_has_the_last_success_and_the_first_occurrence_of_the_last_error(owed):
     sent, failed, joined = lease(owed, NOW)
     assert owed.outbox.receiver_health() == {}
     owed.outbox.record(
@@ -170,7 +172,7 @@ def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_
     }
 
 
-def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
+def test_an_attempt_is_stored_if_its_result_differs_from_the_one_before(owed):
     delivery, *_ = lease(owed, NOW)
     for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):
         at = NOW + minutes * MINUTE
@@ -186,7 +188,7 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
     ]
 
 
-def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
+def test_a_repetition_is_due_at_its_time_and_then_at_the_next(owed):
     lasting = lease(owed, NOW)[1]
     owed.outbox.record(note(lasting, NOW, repeat_at=NOW + HOUR))
 
@@ -199,14 +201,14 @@ def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
     assert [due(NOW + HOUR), due(NOW + 2 * HOUR)] == [False, True]
 
 
-def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed):
+def test_the_outbox_counts_waiting_deliveries_and_the_age_of_the_oldest(owed):
     owed.outbox.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
 
     assert owed.outbox.waiting(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
     assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
 
 
-def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(
+def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(
     owed,
 ):
     first, second, end = lease(owed, NOW)
@@ -224,7 +226,7 @@ def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_
     ]
 
 
-def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
+def test_a_receiver_knows_the_starts_that_arrived_or_may_have_arrived(owed):
     first, second, _ = lease(owed, NOW)
     changes = [first.transition, second.transition]
     owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
@@ -400,7 +402,7 @@ class Told(RuleBasedStateMachine):
             assert least <= believed <= least | more
 
 
-def test_a_receiver_believes_what_fires_whatever_fails_and_whoever_meddles(sqlite_template):
+def test_a_receiver_knows_the_firing_alerts_after_any_failures_and_interventions(sqlite_template):
     Told.template = sqlite_template
     run_state_machine_as_test(
         Told, settings=settings(max_examples=5, stateful_step_count=12, deadline=None)

@@ -32,7 +32,7 @@ def series(store, segment="all", metric=METRIC, alert=None, **changes):
     return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
 
 
-def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
+def test_a_series_has_each_finished_run_with_its_expectation(filled):
     running = claimed(filled, SLOTS[-1] + DAY)
     found = series(filled, alert="SimilarityDrop", until=running.slot)
     assert [(each.slot, each.mean, each.low, each.high) for each in found] == [
@@ -52,7 +52,7 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
     ("change", "kept"),
     [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))],
 )
-def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(
+def test_a_reduced_series_keeps_the_newest_and_the_lowest_run_or_one_without_a_mean(
     store, change, kept
 ):
     fill(store)
@@ -68,7 +68,7 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
     ]
 
 
-def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
+def test_changes_and_neighbours_are_found_by_slot_and_segment(
     filled,
 ):
     def changes(segment, first, last):
@@ -102,7 +102,7 @@ def test_segments_have_their_means_in_the_newest_runs(filled):
     assert (whole.n, whole.means) == (paired, (0.5, 0.5, None))
 
 
-def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):
+def test_a_user_has_scores_in_every_run_and_lists_if_they_were_kept(filled):
     found = filled.pages.user_scores(NAME, "u1", until=SLOTS[-1], runs=3)
     assert [each.scores[METRIC] for each in found] == [0.5, 0.5, 0.25]
     assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
@@ -176,7 +176,7 @@ def keys_of(store, *, is_firing=False, before=None, limit=9, **wanted):
     return [each.key for each in found]
 
 
-def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole(incidents):
+def test_ended_incidents_are_found_page_by_page_newest_first_with_all_changes(incidents):
     assert keys_of(incidents, is_firing=True) == ["one"]
     (newest,) = incidents.pages.incidents(
         IncidentFilter(), is_firing=False, before_number=None, limit=1
@@ -206,9 +206,7 @@ text nothing | -
 
 
 @pytest.mark.parametrize(("wanted", "found"), rows(FILTERS))
-def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_they_say(
-    incidents, wanted, found
-):
+def test_incidents_are_found_by_comparison_by_worst_severity_and_by_text(incidents, wanted, found):
     name, value = wanted.split(" ", 1)
     conditions = {name: Severity(value) if name == "severity" else value}
     assert (", ".join(keys_of(incidents, **conditions)) or "-") == found

@@ -68,7 +68,7 @@ def pruned(store, before):
     return prune(store, scores=midnight + before * DAY, now=SLOT + 6 * DAY).get("scores", 0)
 
 
-def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store):
+def test_partitions_are_created_in_advance(store):
     prune(store, now=SLOT)
     before = names(store)
 
@@ -91,9 +91,7 @@ def after(monkeypatch, owner, attribute, then):
     monkeypatch.setattr(owner, attribute, called)
 
 
-def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(
-    store, monkeypatch
-):
+def test_a_run_that_is_claimed_during_pruning_keeps_its_scores(store, monkeypatch):
     """Nor does one go with a run that was claimed before."""
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     claimed(store, SLOT + DAY, rerun=True)
@@ -106,9 +104,7 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
 
 
 @pytest.mark.usefixtures("short")
-def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_and_is_pruned_run_by_run(
-    store, other
-):
+def test_during_a_read_scores_go_to_the_default_partition_which_is_pruned_by_run(store, other):
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
@@ -122,7 +118,7 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_
 
 
 @pytest.mark.usefixtures("short")
-def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, other):
+def test_a_partition_in_use_is_dropped_later_and_is_no_outage(store, other):
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     errors: list[DatabaseError] = []
     store.database.on_error = errors.append
@@ -140,7 +136,7 @@ def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, othe
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
 
 
-def test_several_that_need_the_same_partition_make_it_once(store):
+def test_several_runs_create_the_same_partition_once(store):
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
 
     with ThreadPoolExecutor(len(claims)) as pool:
@@ -149,7 +145,7 @@ def test_several_that_need_the_same_partition_make_it_once(store):
     assert [scored(store, claim.run_id) for claim in claims] == [3] * 6
 
 
-def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, monkeypatch):
+def test_rows_of_a_run_that_is_claimed_during_pruning_stay(store, monkeypatch):
     first = run(store, SLOT)
     run(store, SLOT + DAY)
     after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
@@ -159,7 +155,7 @@ def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, mon
     assert len(store.history.evidence(first)) == 2
 
 
-def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(store, monkeypatch):
+def test_a_server_that_is_too_old_is_an_error(store, monkeypatch):
     monkeypatch.setattr(schema_version, "_OLDEST_POSTGRES", (99,))
 
     with pytest.raises(
@@ -168,9 +164,7 @@ def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(store
         store.maintenance.ping()
 
 
-def test_partitions_are_dropped_by_whole_days_once_their_runs_are_old_also_through_a_transaction_pooler(
-    url, pooled
-):
+def test_partitions_are_dropped_by_day_also_through_a_transaction_pooler(url, pooled):
     """They are made anew for a slot that is run again."""
     with closing(open_store(pooled(url), create=True)) as store:
         ids = [run(store, SLOT + days * DAY) for days in range(6)]
@@ -205,7 +199,7 @@ def pruned_beside(store):
     return Counter(failed=1)
 
 
-def test_two_that_delete_at_once_delete_together_what_one_would(store, migrated_url):
+def test_two_processes_that_prune_at_once_delete_the_same_as_one(store, migrated_url):
     slots = [SLOT + number * DAY + HOUR for number in range(DAYS)]
     for slot in slots:
         for name in ("home-feed", "a"):

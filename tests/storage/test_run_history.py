@@ -67,7 +67,7 @@ def recall(store, day, *rules, runs=5, **changes):
     return store.history.memory_of(replace(request, **changes))
 
 
-def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store):
+def test_expectations_are_read_back_unchanged_and_removed_by_a_rerun(store):
     stored(store, 0, expectations=SEEN)
     assert worked.newest(store).expectations == (FULL, LEARNING)
     lesson = recall(store, 1, LOW).past[0].lessons["Low"]
@@ -85,7 +85,7 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
     assert recall(store, 1).past[0].lessons == {}
 
 
-def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_anew(store):
+def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again(store):
     stored(store, 0, config_hash="former")
     stored(store, 1)
 
@@ -96,7 +96,7 @@ def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_ane
     assert recall(store, 3, config_hash="new").anew_since == at(2)
 
 
-def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store):
+def test_memory_has_the_last_ok_run_of_any_configuration(store):
     models = follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT)
     stored(store, 0, config_hash="other", models=models)
     stored(store, 1, status=RunStatus.FAILED)
@@ -109,7 +109,7 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
     assert [run.models for run in found[3].past] == [models]
 
 
-def test_what_others_stored_since_is_found_without_reading_it(store):
+def test_changes_by_other_processes_are_found_by_comparison(store):
     names, now, seen = ["home-feed", "search", "new"], at(9), Watermark()
 
     def changed():
@@ -140,7 +140,7 @@ def test_what_others_stored_since_is_found_without_reading_it(store):
     assert changed() == {*names}
 
 
-def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do_not(store):
+def test_finished_runs_are_read_oldest_first_in_pages(store):
     nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
     abandoned = worked.claimed(store, at(2))
     worked.run(store, at(1), status=RunStatus.FAILED, reason="away", **nothing)
@@ -204,7 +204,7 @@ def past_splits(store, day, limit=10):
     return [split.means.membership for split in recall(store, day, runs=0, splits=limit).splits]
 
 
-def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanations_of_another_version_count_as_none(
+def test_splits_and_explanations_are_read_back_unchanged_and_unknown_formats_are_ignored(
     store,
 ):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
@@ -218,7 +218,7 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
 
 
-def test_explanations_go_with_the_evidence_and_splits_with_the_run(store):
+def test_explanations_expire_with_the_evidence_and_splits_with_the_run(store):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert worked.prune(store, evidence=at(1)) == {"evidence": 2, "explanations": 1}
     assert worked.record(store, run_id).explanation is None
@@ -227,7 +227,7 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store):
     assert past_splits(store, 1) == []
 
 
-def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(
+def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_oldest_first(
     store,
 ):
     for day in (0, 1, 3, 5):
@@ -245,7 +245,7 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
 
 
 @pytest.mark.parametrize("among", [run_memory._SEARCHED, 2])
-def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
+def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not_healthy(
     store, among, monkeypatch
 ):
     monkeypatch.setattr(run_memory, "_SEARCHED", among)

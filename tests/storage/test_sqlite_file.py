@@ -23,7 +23,7 @@ def _umask():
 
 @pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize("named", ["rankwatch.db", "link.db"])
-def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path, named):
+def test_only_the_owner_can_read_a_new_database_and_its_log(tmp_path, named):
     (tmp_path / "link.db").symlink_to("rankwatch.db")
     with closing(open_store(f"sqlite:///{tmp_path / named}", create=True)):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rankwatch.db*")}
@@ -32,7 +32,7 @@ def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path, named):
 
 
 @pytest.mark.usefixtures("_umask")
-def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
+def test_an_existing_database_keeps_its_mode_and_content(tmp_path):
     file = tmp_path / "rankwatch.db"
     url = f"sqlite:///{file}"
     file.touch(0o644)
@@ -54,7 +54,7 @@ def mode(lock):
     return lock.path.stat().st_mode & 0o777
 
 
-def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
+def test_only_the_owner_can_read_the_lock_file_also_if_it_existed(file):
     lock = FileLock(file=file, holder="host:7")
     lock.take()
     assert mode(lock) == 0o600
@@ -70,7 +70,7 @@ def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
     [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")],
     ids=["ended", "running"],
 )
-def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, named):
+def test_an_ended_process_is_not_named_as_the_holder(file, process, named):
     lock = FileLock(file=file, holder="host:7")
     lock.path.write_text(f"{socket.gethostname()}:{process} since yesterday\n")
     with lock.path.open("rb") as other:
@@ -80,7 +80,7 @@ def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, name
             lock.take()
 
 
-def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file):
+def test_writers_of_one_process_wait_in_the_order_of_their_arrival(file):
     url = f"sqlite:///{file}?timeout=0.01"
     order: list[int] = []
     with (
