@@ -19,7 +19,7 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service import message_pictures
 from monitor.service.message_pictures import MessagePictures
-from pipeline.owed_run import WATCHED, CountingPublisher, store_run
+from pipeline.alerting_run import WATCHED, CountingPublisher, store_run
 from servers.webhook import answer
 
 pytestmark = pytest.mark.integration  # certificates are made by openssl, and drawing costs seconds

@@ -22,7 +22,7 @@ from monitor.model.pages import ReceiverHealth
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import open_store, rows
 from monitor.storage.tables.alert_tables import notifications
-from pipeline.owed_run import CountingPublisher, store_judged
+from pipeline.alerting_run import CountingPublisher, store_judged
 from storage.worked import LATER, fired, lease, note, resolved, run, silence
 
 
