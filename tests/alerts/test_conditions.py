@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from factories import DAY, HOUR, SLOT, changed, comparison, evaluate, rule, summary
+from factories import DAY, HOUR, SLOT, changed, comparison, coverage_row, evaluate, rule, summary
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.model.alerts import Outcome, State
-from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rankings import Arm, Coverage
 from monitor.model.rules import Condition, ConditionRule, Learning, Severity, StandstillRule
 from monitor.model.runs import RunStatus
 from tables import cells
@@ -130,12 +130,7 @@ def test_a_rule_without_data_fires_no_condition():
 
 
 def covering(*names):
-    return Coverage(
-        rows=tuple(
-            CoverageRow(segment=name, asked=100, paired=100, users_by_reason={})
-            for name in ("all", *names)
-        )
-    )
+    return Coverage(rows=tuple(coverage_row(100, segment=name) for name in ("all", *names)))
 
 
 def test_conditions_judge_all_users_only_unless_each_segment_is_configured():

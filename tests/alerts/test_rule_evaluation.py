@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
-from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
+from factories import DAY, SLOT, comparison, coverage_row, coverage_rule, evaluate, rule, summary
 from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
 from monitor.model.alerts import Outcome, State
 from monitor.model.errors import ConfigError
-from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import (
     BaseRule,
     Condition,
@@ -86,10 +86,7 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
 
 def test_the_reason_for_a_segment_without_users_names_the_segments_of_its_dimension():
     asked = (("all", 100), (DE, 10), (UK, 50), ("country=US", 30), ("country=FR", 10))
-    rows = tuple(
-        CoverageRow(segment=name, asked=count, paired=count, users_by_reason={})
-        for name, count in asked
-    )
+    rows = tuple(coverage_row(count, segment=name) for name, count in asked)
     absent = (
         rule(segments=("country=nosuch",)),
         coverage_rule("missing", segments=("plan=free",)),
@@ -185,7 +182,7 @@ COUNTS = {
     (Arm.CANDIDATE, CoverageReason.SHORT): 300,
     (Arm.BASELINE, CoverageReason.EMPTY): 7,
 }
-ROW = CoverageRow(segment="all", asked=704, paired=654, users_by_reason=COUNTS)
+ROW = coverage_row(704, 654, reasons=COUNTS)
 
 
 def test_a_share_without_an_arm_is_of_the_candidate_and_prints_its_arm():
@@ -207,9 +204,7 @@ def test_an_unknown_share_is_rejected_and_the_error_lists_all_shares():
 def test_every_reason_but_too_slow_is_counted_by_exactly_one_share():
     shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
     for reason in CoverageReason:
-        row = CoverageRow(
-            segment="all", asked=10, paired=5, users_by_reason={(Arm.BASELINE, reason): 3}
-        )
+        row = coverage_row(10, 5, reasons={(Arm.BASELINE, reason): 3})
         assert sum(share.count(row) for share in shares) == (
             0 if reason is CoverageReason.TOO_SLOW else 3
         )
@@ -265,7 +260,7 @@ def test_without_coverage_a_failed_run_is_an_error_and_another_run_has_no_data()
 
 
 def test_few_users_are_not_judged():
-    row = CoverageRow(segment="x=y", asked=29, paired=0, users_by_reason={})
+    row = coverage_row(29, 0, "x=y")
     found = judged_share("unpaired", row, min_users=30)
     assert (found.outcome, found.reason) == (
         Outcome.TOO_FEW,
@@ -278,12 +273,7 @@ def test_a_coverage_rule_on_each_segment_judges_segments_without_a_paired_user()
     watched = comparison(
         rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other"))
     )
-    lost = CoverageRow(
-        segment=DE,
-        asked=40,
-        paired=0,
-        users_by_reason={(Arm.CANDIDATE, CoverageReason.MISSING): 40},
-    )
+    lost = coverage_row(40, 0, DE, {(Arm.CANDIDATE, CoverageReason.MISSING): 40})
     states, (transition,) = evaluate(
         watched, summaries=[summary()], coverage=Coverage(rows=(ROW, lost))
     )
@@ -298,10 +288,7 @@ def test_a_coverage_rule_on_each_segment_judges_segments_without_a_paired_user()
 
 def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared():
     counts = {"all": 1, DE: 24, "country=FR": 25, "country=IT": 0}
-    rows = tuple(
-        CoverageRow(segment=name, asked=50, paired=paired, users_by_reason={})
-        for name, paired in counts.items()
-    )
+    rows = tuple(coverage_row(50, paired, name) for name, paired in counts.items())
     assert thin_segments(Coverage(rows=rows), 0.5) == {
         DE: "24 of 50 users, under min_paired_share 50%",
         "country=IT": "0 of 50 users, under min_paired_share 50%",

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import findings, rule, summary
+from factories import coverage_row, findings, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Expectation, Outcome, Verdict
-from monitor.model.rankings import CoverageRow
 from monitor.model.rules import Direction, Learning
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Statistic
@@ -107,7 +106,7 @@ OK = Verdict(outcome=Outcome.OK, reason="said", value=0.4, users=90, is_recovere
 
 def bounded(watched, missing, verdict=OK, expected=None, mean=0.4):
     """What becomes of a verdict on 90 users where so many more were asked."""
-    row = CoverageRow(segment="all", asked=90 + missing, paired=90, users_by_reason={})
+    row = coverage_row(90 + missing, 90)
     return apply_bounds(watched, verdict, summary(n=90, mean=mean), row, expected)
 
 

@@ -11,11 +11,22 @@ import numpy as np
 import pytest
 
 import published
-from factories import DAY, HOUR, SLOT, changed, comparison, rankings, rule, summary, transition
+from factories import (
+    DAY,
+    HOUR,
+    SLOT,
+    changed,
+    comparison,
+    coverage_row,
+    rankings,
+    rule,
+    summary,
+    transition,
+)
 from monitor.model.alerts import Expectation, Outcome, State, accepted_level
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import follow_models
-from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rankings import Arm, Coverage
 from monitor.model.rules import Learning
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import FinishedRun, KeptLists, RunStatus, Scores
@@ -46,9 +57,7 @@ def measured(mean, **changes):
 
 def record(day, *summaries, status=RunStatus.OK, **changes):
     found = published.record(SLOT + day * DAY, *summaries, status=status, **changes)
-    whole = Coverage(
-        rows=(CoverageRow(segment="all", asked=1000, paired=1000, users_by_reason={}),)
-    )
+    whole = Coverage(rows=(coverage_row(1000),))
     return replace(found, coverage=None if status is RunStatus.FAILED else whole)
 
 
@@ -252,8 +261,7 @@ def test_metrics_that_kept_lists_cannot_give_come_from_kept_scores():
     metrics = ("overlap", "floor(extended_tau)")
     rules = [rule(alert=name, metric=name, statistic="p50") for name in metrics]
     stored = published.record(SLOT, measured(0.3, metric=metrics[1], n=2, statistics={}))
-    paired = CoverageRow(segment="all", asked=2, paired=2, users_by_reason={})
-    stored = replace(stored, coverage=Coverage(rows=(paired,)))
+    stored = replace(stored, coverage=Coverage(rows=(coverage_row(2),)))
     completed, lacking = add_missing_summaries(comparison(rules=tuple(rules)), stored, history)
     assert lacking == ()
     medians = {found.metric: found.value("p50") for found in completed.summaries}

@@ -16,7 +16,7 @@ from factories import DAY, SLOT, HeldClock, changed
 from monitor.measures.sampling import draw_users
 from monitor.model.errors import InputError, MonitorError
 from monitor.model.gate import LeftOut
-from monitor.model.rankings import Coverage, CoverageRow, UserTable
+from monitor.model.rankings import Coverage, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
@@ -76,11 +76,8 @@ class Gated:
         )
         paired = set(names)
         rows = tuple(
-            CoverageRow(
-                segment=segment,
-                asked=len(places),
-                paired=sum(panel.users[place] in paired for place in places),
-                users_by_reason={},
+            factories.coverage_row(
+                len(places), sum(panel.users[place] in paired for place in places), segment
             )
             for segment, places in panel.segments.items()
         )

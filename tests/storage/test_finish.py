@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import func, select
 
 import factories
-from factories import HOUR, SLOT, lost_lists, state
+from factories import HOUR, SLOT, coverage_row, lost_lists, state
 from monitor.model.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
-from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind
 from monitor.model.runs import EvidenceKind, Findings, Run, RunStatus, Scores
 from monitor.model.unpaired import ArmCounts, BetweenExcess, ItemExposure, UnpairedFindings
@@ -131,7 +131,7 @@ def test_numpy_numbers_are_stored_as_numbers_and_nan_as_null(store):
         mean=np.float64("nan"),
         statistics={"p05": np.float64(0.5), "p95": float("nan")},
     )
-    row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), users_by_reason={})  # type: ignore[arg-type]
+    row = coverage_row(np.int64(3), np.int64(2))
     kept = evidence(scores={"a": float("nan")})
     run(store, SLOT, summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(kept,))
 
@@ -214,7 +214,7 @@ def test_evidence_is_ordered_and_every_reason_can_be_stored(
         evidence(position=0),
     )
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
-    row = CoverageRow(segment="all", asked=1, paired=0, users_by_reason=reasons)
+    row = coverage_row(1, 0, reasons=reasons)
     run_id = run(store, SLOT, evidence=kept, coverage=Coverage(rows=(row, coverage().rows[1])))
 
     assert store.history.evidence(run_id) == (kept[2], kept[1], kept[0])

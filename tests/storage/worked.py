@@ -8,10 +8,10 @@ import pandas as pd
 from sqlalchemy import text
 
 import factories
-from factories import HOUR, SLOT, state
+from factories import HOUR, SLOT, coverage_row, state
 from monitor.model.alerts import Outcome, State
 from monitor.model.notifications import DeliveryStatus, Notification, Silence
-from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import (
     Evidence,
@@ -71,8 +71,8 @@ def coverage():
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
         rows=(
-            CoverageRow(segment="all", asked=5, paired=3, users_by_reason=reasons),
-            CoverageRow(segment="activity=new", asked=2, paired=2, users_by_reason={}),
+            coverage_row(5, 3, reasons=reasons),
+            coverage_row(2, segment="activity=new"),
         )
     )
 
