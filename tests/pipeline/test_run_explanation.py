@@ -56,10 +56,6 @@ ndcg                    ndcg overlap                     overlap
 """
 
 
-def finding_of(explanation):
-    return None if explanation is None else explanation.finding
-
-
 @pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
 def test_the_explained_metric_is_that_of_the_first_rule_or_else_the_first_metric(
     watched, measured, explained
@@ -234,40 +230,54 @@ def test_an_alert_has_the_explanation_and_the_fall_of_its_segment():
 def test_a_late_alert_names_the_fault_of_the_run_in_which_the_fault_began():
     came = run(OTHER, memory=after(run(SAME)))
     late = replace(after(came), explained=((SLOT, came.explanation),))
-    told, unchanged = (
+    recalled, without_rules = (
         explained(OTHER, changed(TWO, rules=rules), late) for rules in (TWO.judging.rules, ())
     )
     since = f"Since the run of {format_instant(SLOT)}: "
-    recalled = f"{since}{came.explanation.sentence}"
-    assert told == replace(came.explanation, sentence=recalled, is_recalled=True)
-    assert unchanged.finding is None
-    (alert,) = add_explanations(
-        (transition(metric="coverage", statistic="unchanged_list"),), told, UNMEASURED
-    )
+    sentence = f"{since}{came.explanation.sentence}"
+    assert recalled == replace(came.explanation, sentence=sentence, is_recalled=True)
+    assert without_rules.finding is None
+    (alert,) = add_explanations((ALERTS["unchanged"],), recalled, UNMEASURED)
     assert str(alert.explanation).startswith(f"Measured by extended_tau: {since}")
-    stale, vague = (
-        replace(
-            came.explanation,
-            finding=replace(came.explanation.finding, kind=kind, explained=explained),
-        )
-        for kind, explained in ((FaultKind.STALE, 0.1), (FaultKind.REPLACED, None))
-    )
-    assert recall_fault(stale, late.explained, (alert,)) == stale
-    assert recall_fault(unchanged, [(SLOT, vague)], (alert,)) == unchanged
-    reordered = replace(stale, finding=replace(stale.finding, kind=FaultKind.REORDERED))
-    order = transition(metric="coverage", statistic="top_reversed(candidate)")
-    later = replace(reordered, finding=replace(reordered.finding, users=1))
-    both = [(SLOT, later), (SLOT, reordered)]
-    assert finding_of(recall_fault(unchanged, both, (order,))) == reordered.finding
-    assert recall_fault(unchanged, [(SLOT, reordered)], (order, alert)) == unchanged
-    gone = replace(stale, finding=replace(stale.finding, kind=FaultKind.ITEMS_GONE))
-    assert finding_of(recall_fault(unchanged, [(SLOT, gone)], (alert,))) == gone.finding
-    identical = replace(vague, finding=replace(vague.finding, kind=FaultKind.IDENTICAL))
-    assert recall_fault(unchanged, [(SLOT, identical)], (alert,)) == unchanged
-    rise = transition(metric="extended_tau", statistic="mean", direction=Direction.ABOVE)
-    assert finding_of(recall_fault(unchanged, [(SLOT, identical)], (rise,))) == identical.finding
-    few = replace(gone, finding=replace(gone.finding, kind=FaultKind.SHARED_LIST, users=1))
-    assert finding_of(recall_fault(unchanged, [(SLOT, few)], (alert,))) == few.finding
+
+
+ALERTS = {
+    "order": transition(metric="coverage", statistic="top_reversed(candidate)"),
+    "unchanged": transition(metric="coverage", statistic="unchanged_list"),
+    "rise": transition(direction=Direction.ABOVE),
+}
+RECALLED = """
+# this run    earlier runs                        alerts           recalled
+stale 40 0.1  noise 40 1                          unchanged        -
+-             replaced 40 -                       unchanged        -
+-             reordered 1 0.1, reordered 40 0.1   order            1
+-             reordered 40 0.1                    order unchanged  -
+-             items_gone 40 0.1                   unchanged        0
+-             identical 40 -                      unchanged        -
+-             identical 40 -                      rise             0
+# A fault is the only reason why users get the same list, however few users they are.
+-             shared_list 1 0.1                   unchanged        0
+"""
+"""Findings: kind, users, and the explained share of the drop."""
+
+
+def with_finding(found, text):
+    kind, users, share = text.split()
+    explained = None if share == "-" else float(share)
+    finding = replace(found.finding, kind=FaultKind(kind), users=int(users), explained=explained)
+    return replace(found, finding=finding)
+
+
+@pytest.mark.parametrize(("now", "earlier", "alerts", "recalled"), cells(RECALLED))
+def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts(
+    now, earlier, alerts, recalled
+):
+    found = explained(OTHER, memory=after(run(SAME)))
+    current = replace(found, finding=None) if now == "-" else with_finding(found, now)
+    past = [with_finding(found, each) for each in earlier.split(", ")]
+    starts = [ALERTS[name] for name in alerts.split()]
+    result = recall_fault(current, [(SLOT, each) for each in past], starts)
+    assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
 
 
 def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explains_it():
