@@ -41,7 +41,8 @@ def drawn(table, day=0, **changes):
 
 
 def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
-    table, both = users(1000), SampleOptions(fixed=50, rotating=50)
+    table = users(1000)
+    both = SampleOptions(fixed=50, rotating=50)
     today, tomorrow = (drawn(table, day, sample=both) for day in (0, 1))
     assert len(today) == len(tomorrow) == 100
     assert drawn(table, sample=SampleOptions(fixed=50)) <= today & tomorrow
@@ -58,7 +59,8 @@ def test_the_same_slot_draws_the_same_users_whatever_their_order():
 
 
 def test_the_users_with_kept_scores_are_the_same_in_each_run():
-    table, both = users(1000), comparison(sample=SampleOptions(fixed=50, rotating=50))
+    table = users(1000)
+    both = comparison(sample=SampleOptions(fixed=50, rotating=50))
     today, tomorrow = (draw_users(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
         kept = [set(asked[select_kept(asked, keep, both)]) for asked in (today, tomorrow)]
@@ -70,13 +72,15 @@ def test_the_users_with_kept_scores_are_the_same_in_each_run():
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
 def test_another_seed_or_comparison_draws_other_users(other):
-    table, size = users(1000), SampleOptions(fixed=100)
+    table = users(1000)
+    size = SampleOptions(fixed=100)
     assert len(drawn(table, sample=size) & drawn(table, sample=size, **other)) < 40
 
 
 @pytest.mark.parametrize("size", [SampleOptions(rotating=10), SampleOptions(fixed=5, minimum=10)])
 def test_every_user_is_drawn_equally_often(size):
-    table, counts = users(50, x=["a"] * 50), Counter[str]()
+    table = users(50, x=["a"] * 50)
+    counts = Counter[str]()
     for number in range(200):
         seed = number if size.minimum else 0
         counts.update(drawn(table, number, sample=size, seed=seed))
@@ -103,10 +107,8 @@ def test_a_minimum_is_met_exactly_by_every_segment_and_does_not_change_the_sampl
 
 
 def test_if_a_tenth_of_the_users_is_replaced_the_rest_of_the_sample_stays():
-    table, chosen = (
-        users(len(COUNTRIES), country=COUNTRIES),
-        comparison(sample=SampleOptions(fixed=300, minimum=40)),
-    )
+    table = users(len(COUNTRIES), country=COUNTRIES)
+    chosen = comparison(sample=SampleOptions(fixed=300, minimum=40))
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
     before = set(draw_users(table, chosen, SLOT).users) & set(names)

@@ -13,8 +13,11 @@ from monitor.model.rules import Condition, ConditionRule, Learning, Severity, St
 from monitor.model.runs import RunStatus
 from tables import cells
 
-QUIET, FIRING = State.QUIET, State.FIRING
-OK, INSUFFICIENT, FAILED = RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED
+QUIET = State.QUIET
+FIRING = State.FIRING
+OK = RunStatus.OK
+INSUFFICIENT = RunStatus.INSUFFICIENT
+FAILED = RunStatus.FAILED
 
 
 def condition(what, **changes):
@@ -30,7 +33,8 @@ class Judged:
     """A comparison judged day after day."""
 
     def __init__(self, *rules, ignored=frozenset()):
-        self.what, self.day = comparison(rules=rules, ignored=ignored), -1
+        self.what = comparison(rules=rules, ignored=ignored)
+        self.day = -1
         self.states = {}
 
     def run(self, summaries=(), status=OK, coverage=None):
@@ -92,14 +96,17 @@ def test_each_condition_meets_each_run(run, alert, was):
 
     judged.run(*RUNS[run])
 
-    after, wanted = judged.states[alert, "all"], CELLS[run, alert]
+    after = judged.states[alert, "all"]
+    wanted = CELLS[run, alert]
     if wanted == "not_judged":
         assert after == before
     elif wanted == "held":
-        assert (after.state, after.streak) == (before.state, before.streak)
+        assert after.state == before.state
+        assert after.streak == before.streak
         assert after.outcome in (Outcome.ERROR, Outcome.NO_DATA)
     else:
-        assert (after.state, after.dedup_key is not None) == (wanted, wanted == FIRING)
+        assert after.state == wanted
+        assert (after.dedup_key is not None) == (wanted == FIRING)
 
 
 def test_a_failed_run_between_two_without_data_leaves_them_in_a_row():
@@ -175,7 +182,8 @@ def test_an_alert_that_cannot_be_judged_ends_only_if_the_condition_is_ignored(
             judged.run(*run)
     assert judged.alarms() == {"SimilarityLow"}
     (end,) = judged.run(*SILENCES[ignored])
-    assert (end.is_end, judged.states["SimilarityLow", "all"].outcome.value) == (True, ignored)
+    assert end.is_end
+    assert judged.states["SimilarityLow", "all"].outcome.value == ignored
     assert "not seen to recover" in end.reason
 
 
@@ -191,7 +199,8 @@ def test_learning_again_ends_no_alert_even_if_too_few_is_ignored():
 WAIT = Staleness(
     since=SLOT, has_succeeded=True, overdue_at=SLOT + 3 * HOUR, seen_s=7200.0, needed_s=3660.0
 )
-STALE, LOW_RULE = condition(Condition.STALE), rule(for_runs=1)
+STALE = condition(Condition.STALE)
+LOW_RULE = rule(for_runs=1)
 NOW = SLOT + 4 * HOUR
 
 
@@ -210,7 +219,9 @@ def test_a_comparison_is_stale_only_by_both_clocks(seen_s, now):
 def test_a_comparison_without_success_is_stale_once_and_two_daemons_find_the_same_start():
     judged = Judged(STALE, LOW_RULE)
     (start,) = judged.stale(WAIT, NOW)
-    assert (start.alert, start.is_start, start.at) == ("STALE", True, NOW)
+    assert start.alert == "STALE"
+    assert start.is_start
+    assert start.at == NOW
     assert "since the run of 2024-01-08 00:00 UTC" in start.reason
     assert judged.stale(replace(WAIT, seen_s=9999.0), NOW + HOUR) == ()
     (other,) = Judged(STALE, LOW_RULE).stale(WAIT, NOW + HOUR)
@@ -229,18 +240,21 @@ def test_the_next_successful_run_ends_staleness_and_a_failed_run_does_not():
     assert judged.run((), FAILED) == ()
     (end,) = judged.run(LOW)
 
-    assert (end.alert, end.is_end) == ("STALE", True)
+    assert end.alert == "STALE"
+    assert end.is_end
     assert judged.states["STALE", "all"].state is QUIET
 
 
 def test_if_staleness_is_ignored_alerts_end_once_and_otherwise_they_keep_firing():
-    kept, ignored = Judged(LOW_RULE), Judged(LOW_RULE, ignored=frozenset({Condition.STALE}))
+    kept = Judged(LOW_RULE)
+    ignored = Judged(LOW_RULE, ignored=frozenset({Condition.STALE}))
     for judged in (kept, ignored):
         judged.run(LOW)
         judged.run((), FAILED)
     assert kept.stale(WAIT, NOW + 50 * HOUR) == ()
     (end,) = ignored.stale(WAIT, NOW)
-    assert (end.alert, end.is_end) == ("SimilarityLow", True)
+    assert end.alert == "SimilarityLow"
+    assert end.is_end
     assert end.reason.endswith(
         "the configuration ignores stale; the alert ended, but was not seen to recover"
     )

@@ -102,8 +102,10 @@ def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
         figures[key] = None if number == "nan" else float(number)
     reading = Reading(float(value), int(users), "all")
     found = judge_reading(LEARNING[name], reading, expectation(**figures), OK)
-    assert (found.outcome, found.reason) == (outcome, reason)
-    assert (found.is_recovered, found.users) == (recovers == "yes", int(users))
+    assert found.outcome == outcome
+    assert found.reason == reason
+    assert found.is_recovered == (recovers == "yes")
+    assert found.users == int(users)
     assert found.value == (float(value) if outcome in ("ok", "breach") else None)
 
 
@@ -142,7 +144,8 @@ def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
     found = verdict(
         watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
     )
-    assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
+    assert found.outcome == Outcome.OK
+    assert found.is_recovered == (ends == "yes")
 
 
 def test_states_and_transitions_have_the_learned_limit():
@@ -150,12 +153,10 @@ def test_states_and_transitions_have_the_learned_limit():
     (state,), (change,) = evaluate(
         watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)]
     )
-    assert (state.state, state.threshold, change.threshold, change.value) == (
-        State.FIRING,
-        0.41,
-        0.41,
-        0.2,
-    )
+    assert state.state == State.FIRING
+    assert state.threshold == 0.41
+    assert change.threshold == 0.41
+    assert change.value == 0.2
 
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
@@ -182,7 +183,9 @@ def play(*moves, **changes):
     return told
 
 
-UNKNOWN, TRAINED, STILL = (None, None), (0.25, 0.25), (0.25, 0.0)
+UNKNOWN = (None, None)
+TRAINED = (0.25, 0.25)
+STILL = (0.25, 0.0)
 
 
 MOVES = {
@@ -224,13 +227,16 @@ def test_a_standstill_is_reported_once_and_ends_with_the_next_change():
     start, end = (
         change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None
     )
-    assert (start.to_state, end.to_state) == (State.FIRING, State.QUIET)
+    assert start.to_state == State.FIRING
+    assert end.to_state == State.QUIET
     assert start.reason == (
         "lists of the candidate have not changed while those of the baseline changed 3 times, "
         "more than the 2 that are normal; this run replaced 0% of the candidate's items and 25% of "
         "the baseline's"
     )
-    assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
+    assert start.value == 3.0
+    assert start.threshold == 2.0
+    assert start.users == 700
 
 
 UNTOLD = """

@@ -42,7 +42,9 @@ from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
 
-SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
+SENT = DeliveryStatus.PENDING
+HELD = DeliveryStatus.HELD
+DROPPED = DeliveryStatus.DROPPED
 START = transition(incident="i")
 ACKNOWLEDGEMENT = replace(
     START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna"
@@ -50,7 +52,8 @@ ACKNOWLEDGEMENT = replace(
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
 WAITS = "waits for the end of its incident, because SimilarityLow is still firing"
-NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
+NEVER = "its start was never sent"
+ENDED = "it ended before its start was sent"
 
 
 def owed(*changes, known=False):
@@ -242,7 +245,8 @@ def route(text, receiver):
     return RouteOptions(match=[text], receivers=[receiver])  # type: ignore[arg-type]
 
 
-CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "chat")
+CRITICAL = route("severity=critical", "pager")
+OURS = route("team=ranking", "chat")
 
 
 @pytest.mark.parametrize(
@@ -269,8 +273,12 @@ def test_each_incident_has_one_message_with_its_firing_alerts():
     first, second = compose_messages(
         [START, other], situation(START, SEGMENT, other, told=(SEGMENT,))
     )
-    assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
-    assert (second.incident, second.changes, second.firing) == ("j", (other,), (other,))
+    assert first.incident == "i"
+    assert first.changes == (START,)
+    assert first.firing == (START, SEGMENT)
+    assert second.incident == "j"
+    assert second.changes == (other,)
+    assert second.firing == (other,)
     assert not second.is_update
 
 
@@ -322,11 +330,13 @@ start     other 20 %  -
 
 @pytest.mark.parametrize(("told", "joins", "worse"), cells(JOINS))
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
-    first, later = JOINING[told], JOINING[joins]
+    first = JOINING[told]
+    later = JOINING[joins]
     (message,) = compose_messages([later], situation(first, later, told=(first,)))
     assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
     assert message.is_update is (worse == "-")
-    assert (message.wake_ups_before, message.wake_ups) == (1, 1 if worse == "-" else 2)
+    assert message.wake_ups_before == 1
+    assert message.wake_ups == (1 if worse == "-" else 2)
     assert message.firing == (first, later)
 
 
@@ -357,7 +367,9 @@ def test_an_incident_wakes_up_again_for_twice_the_users_for_most_users_and_for_a
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (message,) = compose_messages(starts, situation(*starts))
-    assert (message.wake_ups, message.wake_ups_before, message.worse) == (4, 0, None)
+    assert message.wake_ups == 4
+    assert message.wake_ups_before == 0
+    assert message.worse is None
     assert message.severity is Severity.CRITICAL
 
 
@@ -390,7 +402,8 @@ def test_another_kind_of_fault_and_a_run_without_any_lists_wake_up_again():
         users=1000,
     )
     (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
-    assert (message.wake_ups, message.worse) == (2, "another fault joined: users get no list")
+    assert message.wake_ups == 2
+    assert message.worse == "another fault joined: users get no list"
     first, all_users = (
         replace(missing, segment=name, value=0.04, users=500) for name in ("country=UK", ALL)
     )
@@ -401,7 +414,8 @@ def test_another_kind_of_fault_and_a_run_without_any_lists_wake_up_again():
     everybody, _ = begin(LATER, alert="FailedLists")
     fails = replace(condition("error"), alert="Stale", slot=LATER)
     _, (outage,) = named((replace(everybody, value=1.0, users=500), fails), before=(lasting,))
-    assert (outage.incident, outage.users) == (lasting.incident, 500)
+    assert outage.incident == lasting.incident
+    assert outage.users == 500
     hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
     (page,) = compose_messages([outage], situation(hundred, outage, told=(hundred,)))
     assert page.worse == GROWN.format("5.0")
@@ -482,7 +496,8 @@ def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_d
 
 
 def test_no_data_joins_drift_and_staleness_joins_no_data():
-    drift, alone = opened(), opened(alert="NoData", **CONDITION)
+    drift = opened()
+    alone = opened(alert="NoData", **CONDITION)
     assert opened(SLOT + HOUR, drift, alert="NoData", **CONDITION).incident == drift.incident
     assert opened(SLOT + HOUR, alone, alert="Stale", **CONDITION).incident == alone.incident
 
@@ -518,7 +533,8 @@ def test_a_pending_alert_has_no_incident():
     pending = transition(from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
     state = replace(begin(SLOT)[0], state=State.PENDING, dedup_key=None)
     states, changes = named((state, pending))
-    assert (states[0].incident, changes[0].incident) == (None, None)
+    assert states[0].incident is None
+    assert changes[0].incident is None
 
 
 MATCHED = {

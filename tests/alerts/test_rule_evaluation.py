@@ -27,13 +27,15 @@ EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 def run(watched, day, means, states=(), status=RunStatus.OK):
     summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
-    slot, reason = SLOT + day * DAY, None if status is RunStatus.OK else "candidate is down"
+    slot = SLOT + day * DAY
+    reason = None if status is RunStatus.OK else "candidate is down"
     return evaluate(
         watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states
     )
 
 
-UK, DE = "country=UK", "country=DE"
+UK = "country=UK"
+DE = "country=DE"
 
 
 def test_a_rule_on_all_judges_the_whole_panel_and_named_segments_are_judged_once_and_in_order():
@@ -256,16 +258,15 @@ def test_without_coverage_a_failed_run_is_an_error_and_another_run_has_no_data()
         "missing(candidate)", None, status=RunStatus.FAILED, run_reason="users.csv does not exist"
     )
     said = "the run ended before its coverage was known: users.csv does not exist"
-    assert (found.outcome, found.reason) == (Outcome.ERROR, said)
+    assert found.outcome == Outcome.ERROR
+    assert found.reason == said
 
 
 def test_few_users_are_not_judged():
     row = coverage_row(29, 0, "x=y")
     found = judged_share("unpaired", row, min_users=30)
-    assert (found.outcome, found.reason) == (
-        Outcome.TOO_FEW,
-        "only 29 users of x=y were asked, fewer than the 30 needed",
-    )
+    assert found.outcome == Outcome.TOO_FEW
+    assert found.reason == "only 29 users of x=y were asked, fewer than the 30 needed"
     assert judged_share("unpaired", replace(row, asked=30), min_users=30).outcome is Outcome.BREACH
 
 

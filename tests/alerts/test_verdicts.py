@@ -52,12 +52,15 @@ high       0.08     1874   ok       yes   is 0.08 over 1,874 users, not above 0.
 def test_a_value_of_so_many_users_is_judged_on_its_side_of_both_limits(row):
     name, text, users, outcome, recovers, reason = row
     value = None if text == "None" else float(text)
-    watched, n = RULES[name], int(users)
+    watched = RULES[name]
+    n = int(users)
     found = judge_similarity(
         watched,
         summary(metric=watched.metric, mean=value, n=n, statistics={"share_below(0)": value or 0}),
     )
-    assert (found.outcome, found.is_recovered, found.users) == (outcome, recovers == "yes", n)
+    assert found.outcome == outcome
+    assert found.is_recovered == (recovers == "yes")
+    assert found.users == n
     assert found.value == (value if outcome in ("ok", "breach") else None)
     assert found.reason.removeprefix(f"{watched.statistic} of {watched.metric} ") == reason
 
@@ -95,7 +98,10 @@ def test_a_run_that_is_not_ok_does_not_judge_similarity(status, reason, outcome,
     found = judge_similarity(
         rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason
     )
-    assert (found.outcome, found.reason, found.value, found.users) == (outcome, said, None, 0)
+    assert found.outcome == outcome
+    assert found.reason == said
+    assert found.value is None
+    assert found.users == 0
 
 
 SCORES = {"scores": (-1.0, 1.0)}
@@ -174,7 +180,9 @@ def test_a_decision_that_missing_users_could_change_is_no_decision(missing, judg
         int(missing),
         replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"),
     )
-    assert (found.outcome.value, found.is_recovered, found.value) == (becomes, becomes == "ok", 0.4)
+    assert found.outcome.value == becomes
+    assert found.is_recovered == (becomes == "ok")
+    assert found.value == 0.4
 
 
 def test_the_reason_names_the_number_of_missing_users_and_their_bounds():

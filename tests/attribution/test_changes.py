@@ -75,7 +75,9 @@ def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name)
     ):
         found = change(name, BEFORE, present)
         membership, _, length = amounts(found, arm)
-        assert (membership, length, amounts(found, other)) == (0.0, 0.0, (0.0, 0.0, 0.0))
+        assert membership == 0.0
+        assert length == 0.0
+        assert amounts(found, other) == (0.0, 0.0, 0.0)
 
 
 def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand():
@@ -178,7 +180,9 @@ def test_users_without_parts_do_not_count_and_groups_of_some_rows_show_rows_of_a
         np.array([3, 1]),
         show=show,
     )
-    assert (found.users, found.share, found.examples) == (1, 0.5, (show(3),))
+    assert found.users == 1
+    assert found.share == 0.5
+    assert found.examples == (show(3),)
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
     hit = np.array([False, False, True, False])
     (found,) = group_users(
@@ -212,7 +216,8 @@ def measure(fault, day, past, shop=SHOP):
 @cache
 def past(shop=SHOP, begins=BEGINS):
     """What healthy days leave."""
-    healthy, found = Fault(kind=Kind.NOISE, begins=begins), Memory()
+    healthy = Fault(kind=Kind.NOISE, begins=begins)
+    found = Memory()
     for day in range(begins - HEALTHY, begins):
         result = measure(healthy, day, found, shop)
         assert result.split is not None, result.reason
@@ -294,7 +299,8 @@ def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others(kind)
 
 def test_users_who_share_a_list_since_different_days_are_all_counted():
     """On each day next to nobody comes to share one, and the others have the list that they had the day before."""
-    fault, grown = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS), past()
+    fault = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS)
+    grown = past()
     for day in range(BEGINS, BEGINS + 4):
         lists = measure(fault, day, grown).lists
         grown = replace(grown, last_lists=lists, former_lists=lists)
@@ -320,7 +326,8 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
 )
 def test_a_fault_that_both_arms_show_is_named_without_earlier_lists(kind, told):
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
-    assert (found.finding.kind, found.before) == (told, None)
+    assert found.finding.kind == told
+    assert found.before is None
     assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
@@ -328,7 +335,9 @@ class Planted:
     """Arms give some users other lists, made of the other arm's list and of their own."""
 
     def __init__(self, share, change, arms=(Arm.CANDIDATE,)):
-        self.share, self.change, self.arms = share, change, arms
+        self.share = share
+        self.change = change
+        self.arms = arms
 
     def lists(self, shop, arm, day):
         of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
@@ -343,7 +352,9 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
         return [1000, 1001, 1002, *own[:-3]]
 
     found = measure(Planted(0.5, put_first, tuple(Arm)), BEGINS, past()).explanation.finding
-    assert (found.kind, found.arms, found.users) == (FaultKind.ITEMS_RISEN, tuple(Arm), 400)
+    assert found.kind == FaultKind.ITEMS_RISEN
+    assert found.arms == tuple(Arm)
+    assert found.users == 400
 
 
 def test_lists_nearly_like_the_other_arms_lists_are_named_in_a_rise():
@@ -371,7 +382,8 @@ def with_common(counts):
 
 def test_if_all_lists_became_a_little_more_similar_all_users_are_named():
     """One to four common items are usual, and now all users have three or four."""
-    before, now = with_common([1, 2, 3, 4] * 30), with_common([3, 4] * 60)
+    before = with_common([1, 2, 3, 4] * 30)
+    now = with_common([3, 4] * 60)
     is_known = np.ones(120, dtype=bool)
     own = {
         arm: OwnLists(
@@ -462,7 +474,8 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_outlying_bins(now, USUAL)
     assert found is not None
-    assert (found.least, found.usual) == (6, 0.0)
+    assert found.least == 6
+    assert found.usual == 0.0
     assert (found.hit_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outlying_bins(nothing, USUAL) is None

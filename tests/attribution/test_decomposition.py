@@ -114,19 +114,22 @@ def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_mor
     drop = decompose(0.3 + change, changes_of(change), segments)
     assert (drop.leader.segment if drop.leader else "nobody") == leads
     if drop.leader:
-        assert (drop.leader, drop.is_clear) == (drop.falls[0], drop.amount > 0)
+        assert drop.leader == drop.falls[0]
+        assert drop.is_clear == (drop.amount > 0)
 
 
 def test_a_few_users_who_fell_by_chance_lead_nothing():
     change = np.random.default_rng(3).normal(size=200)
     segments = {f"c={value}": np.flatnonzero(np.arange(200) % 20 == value) for value in range(20)}
     drop = decompose(np.ones(200), changes_of(change), segments)
-    assert (drop.leader, drop.is_clear) == (None, False)
+    assert drop.leader is None
+    assert not drop.is_clear
 
 
 N = 1000
 PLACES = np.arange(N)
-COUNTRY, ACTIVITY = PLACES % 5, PLACES // 250
+COUNTRY = PLACES % 5
+ACTIVITY = PLACES // 250
 SEGMENTS = {
     "all": PLACES,
     **{f"country={value}": np.flatnonzero(value == COUNTRY) for value in range(5)},

@@ -95,7 +95,8 @@ DRAWN = reference.draw(120, 3, even=False, lengths=range(1, 9))
 )
 def test_parts_sum_to_what_the_score_lost(name):
     """For every measure, those that need scores and weights too: they follow the walk."""
-    metric, batch = parse(name), known_pairs.batch(DRAWN)
+    metric = parse(name)
+    batch = known_pairs.batch(DRAWN)
     same = known_pairs.batch([(baseline, baseline) for baseline, _ in DRAWN])
     lost = score_of(metric, same) - score_of(metric, batch)
     whole = split(name, batch).total
@@ -185,7 +186,8 @@ def test_exposure_moves_as_by_hand():
 
     8 comes in its place, and 9 swaps places with 5 in the other list.
     """
-    before, after = codes([[7, 1], [9, 5]]), codes([[8, 1], [5, 9]])
+    before = codes([[7, 1], [9, 5]])
+    after = codes([[8, 1], [5, 9]])
     found = compare_exposure(before, after, 10)
     moved = [*found.gained, *found.lost]
     second = 1 / math.log2(3)
@@ -193,8 +195,10 @@ def test_exposure_moves_as_by_hand():
     assert [item.after - item.before for item in moved] == pytest.approx(
         [0.5, (1 - second) / 2, -0.5, (second - 1) / 2]
     )
-    assert (found.entered, found.left) == (1, 1)
-    assert (found.lost[0].share_before, found.lost[0].share_after) == (0.5, 0)
+    assert found.entered == 1
+    assert found.left == 1
+    assert found.lost[0].share_before == 0.5
+    assert found.lost[0].share_after == 0
     first = compare_exposure(before, after, 1)
     assert [item.item for item in (*first.gained, *first.lost)] == ["8", "7"]
 

@@ -17,7 +17,8 @@ from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
 
-NDCG, RECALL = "ndcg(arm=candidate, gain=linear)", "recall(arm=candidate)"
+NDCG = "ndcg(arm=candidate, gain=linear)"
+RECALL = "recall(arm=candidate)"
 
 
 def watched(**changes):
@@ -32,7 +33,8 @@ def watched(**changes):
     return comparison(**{**base, **changes})
 
 
-LISTS, OTHERS = "a:123 b:456 c:78", "a:912 b:564 c:87"
+LISTS = "a:123 b:456 c:78"
+OTHERS = "a:912 b:564 c:87"
 
 
 def ran(store, what, slot=SLOT, known=None):
@@ -74,16 +76,17 @@ BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
 
 
 def test_late_relevance_gives_the_same_scores_as_relevance_that_is_there_at_once(store):
-    late, early = watched(name="late"), watched(name="early")
-    at_once, run_id = ran(store, early, known={SLOT: BOUGHT}), ran(store, late)
-    assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (
-        False,
-        True,
-    )
+    late = watched(name="late")
+    early = watched(name="early")
+    at_once = ran(store, early, known={SLOT: BOUGHT})
+    run_id = ran(store, late)
+    assert ("all", NDCG) not in means(store, run_id)
+    assert ("all", NDCG) in means(store, at_once)
 
     (found,) = filled(store, late, CannedRelevance({SLOT: BOUGHT}))
 
-    assert (found.run.id, found.reason) == (run_id, None)
+    assert found.run.id == run_id
+    assert found.reason is None
     assert means(store, run_id) == means(store, at_once)
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
@@ -101,17 +104,21 @@ def test_late_relevance_gives_the_same_scores_as_relevance_that_is_there_at_once
 
 
 def test_relevance_is_not_requested_before_its_delay_is_over(store):
-    what, source = watched(relevance_after=2 * DAY), CannedRelevance({SLOT: BOUGHT})
+    what = watched(relevance_after=2 * DAY)
+    source = CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
     assert filled(store, what, source, SLOT + 2 * DAY - timedelta(seconds=1)) == []
     (found,) = filled(store, what, source)
-    assert (found.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
+    assert found.run.id == run_id
+    assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
 
 
 def test_a_run_waits_until_its_relevance_arrives(store):
-    what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
-    first, second = ran(store, what), ran(store, what, SLOT + DAY)
+    what = watched()
+    source = CannedRelevance({SLOT + DAY: BOUGHT})
+    first = ran(store, what)
+    second = ran(store, what, SLOT + DAY)
     found = [
         (each.run.id, bool(each.summaries), each.reason) for each in filled(store, what, source)
     ]
@@ -121,7 +128,8 @@ def test_a_run_waits_until_its_relevance_arrives(store):
 
 
 def test_two_processes_that_add_the_same_relevance_store_it_once(store, monkeypatch):
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
+    what = watched()
+    source = CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
     listed = store.runs.awaiting_relevance(what.name, since=SLOT)
     filled(store, what, source)
@@ -139,7 +147,8 @@ def troubles(found):
 
 def test_damaged_lists_are_reported_and_do_not_block_the_next_run(store):
     what = watched()
-    broken, _ = ran(store, what), ran(store, what, SLOT + DAY)
+    broken = ran(store, what)
+    _ = ran(store, what, SLOT + DAY)
     with store.database.write() as connection:
         connection.execute(
             kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise")
@@ -149,7 +158,8 @@ def test_damaged_lists_are_reported_and_do_not_block_the_next_run(store):
         filled(store, what, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}))
     )
 
-    assert (first[0], second) == (SLOT, (SLOT + DAY, None))
+    assert first[0] == SLOT
+    assert second == (SLOT + DAY, None)
     assert f"stored lists of run {broken} are damaged" in str(first[1])
 
 
@@ -157,7 +167,8 @@ def test_relevance_is_not_requested_if_no_metric_needs_it(store):
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
     for what in (watched(metrics=("overlap",)), watched(relevance_within=None)):
-        assert (filled(store, what, source), source.asked) == ([], [])
+        assert filled(store, what, source) == []
+        assert source.asked == []
 
 
 @pytest.mark.parametrize(
@@ -188,8 +199,10 @@ def test_an_unreadable_slot_does_not_block_the_next_and_an_unreachable_source_is
 def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(
     store,
 ):
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
-    run_id, _ = ran(store, what), ran(store, what, SLOT + DAY)
+    what = watched()
+    source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
+    run_id = ran(store, what)
+    _ = ran(store, what, SLOT + DAY)
     assert filled(store, what, source, SLOT + 9 * DAY) == []
     assert [
         each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)
@@ -201,15 +214,15 @@ def test_adding_relevance_twice_adds_nothing_and_changes_no_alert_and_no_deliver
         changes = store.alerts.transitions(comparison=None, limit=None)
         return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
 
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
-    run_id, before = ran(store, what), alerts()
+    what = watched()
+    source = CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what)
+    before = alerts()
     filled(store, what, source)
     once = record(store, run_id).summaries
 
-    assert (filled(store, what, source), record(store, run_id).summaries, source.asked) == (
-        [],
-        once,
-        [SLOT],
-    )
+    assert filled(store, what, source) == []
+    assert record(store, run_id).summaries == once
+    assert source.asked == [SLOT]
     assert alerts() == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}

@@ -39,13 +39,15 @@ ONLY_PAGER = (RouteOptions(receivers=["pager"]),)  # type: ignore[arg-type]
 def test_the_fallback_receiver_gets_the_start_and_the_end_even_if_no_route_names_it(
     scene, routes, order
 ):
-    pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
+    pager = FakeReceiver("pager", errors=[REFUSED])
+    mail = FakeReceiver("mail")
     scene.policy = NotificationPolicy(routes=routes, fallbacks={"pager": "mail"})
     scene.fire(to=("pager", "mail") if routes else ("pager",))
     scene.deliver(*({"p": pager, "m": mail}[each] for each in order), mail)
     scene.end(DAY)
     scene.deliver(pager, mail)
-    assert (pager.segments, mail.segments) == ([], [STARTS, ENDS])
+    assert pager.segments == []
+    assert mail.segments == [STARTS, ENDS]
 
 
 def test_receivers_that_are_fallbacks_of_each_other_are_tried_once_each(scene):
@@ -100,7 +102,8 @@ def test_an_alert_that_was_acknowledged_before_it_was_sent_wakes_nobody(scene):
     scene.clock.pass_by(60)
     scene.acknowledge("all")
     scene.deliver()
-    assert (scene.receiver.sent, scene.held()) == ([], 1)
+    assert scene.receiver.sent == []
+    assert scene.held() == 1
     scene.end(DAY)
     assert scene.deliver().dropped == 2
 
@@ -152,7 +155,8 @@ def test_a_receiver_that_no_route_names_any_more_gets_the_end_but_no_repetition(
 def test_if_routes_change_during_an_alert_the_new_receiver_gets_its_start_and_both_get_its_end(
     scene,
 ):
-    pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
+    pager = FakeReceiver("pager")
+    chat = FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
     for routes in (ONLY_PAGER, (RouteOptions(receivers=["chat"]),)):  # type: ignore[arg-type]
         scene.policy = NotificationPolicy(routes=routes)
@@ -187,12 +191,15 @@ def test_an_alert_that_fires_again_in_the_same_slot_continues_and_ends_once(scen
     alerts.retire(ends, receivers=("fake",))
     scene.fire()
     scene.deliver(after=2 * MINUTE)
-    assert (scene.receiver.segments, scene.held(), len(alerts.firing())) == ([STARTS], 0, 1)
+    assert scene.receiver.segments == [STARTS]
+    assert scene.held() == 0
+    assert len(alerts.firing()) == 1
     scene.end_and_deliver(DAY)
     first, end, second = scene.receiver.changes
     assert scene.receiver.segments == [STARTS, ENDS, ENDS]
     assert first.dedup_key == end.dedup_key != second.dedup_key
-    assert (scene.receiver.sent[1].status, scene.waiting()) == ("resolved", 0)
+    assert scene.receiver.sent[1].status == "resolved"
+    assert scene.waiting() == 0
 
 
 def test_pauses_before_the_next_attempt_agree_with_values_worked_by_hand():

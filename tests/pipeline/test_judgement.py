@@ -80,7 +80,8 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     same = days([1.0] * 8, standard_error=0.0)
     assert state(same).outcome is Outcome.OK
     dropped = state([*same, record(200.25, measured(0.999, standard_error=0.0))])
-    assert (dropped.state, dropped.since) == (State.FIRING, SLOT + 200.25 * DAY)
+    assert dropped.state == State.FIRING
+    assert dropped.since == SLOT + 200.25 * DAY
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
@@ -135,7 +136,8 @@ def test_runs_that_are_not_ok_keep_every_state_and_rules_do_not_learn_from_them(
     for day in range(7, 14):
         held.append(record(day, *found, status=status, reasons=reasons))
     quiet = state(held)
-    assert (quiet.state, quiet.outcome) == (State.QUIET, outcome)
+    assert quiet.state == State.QUIET
+    assert quiet.outcome == outcome
     assert quiet.reason == "connection refused"
     abandoned = record(14, status=RunStatus.ABANDONED)
     assert state([*held, abandoned]) == quiet  # it does not even tell
@@ -181,7 +183,8 @@ def judge(means, accepted=None):
         for day, at in (accepted or {}).items()
     ]
     rejudging = replace(deepcopy(after_healthy()), accepted=tuple(levels))
-    fires, ends = [False] * 20, []
+    fires = [False] * 20
+    ends = []
     for record in days([*HEALTHY[:20], *means])[20:]:
         ends += [change.reason for change in rejudging.judge(record) if change.is_end]
         fires.append(any(state.state is State.FIRING for state in rejudging.states.values()))
@@ -210,7 +213,8 @@ def test_a_slow_loss_keeps_firing_and_rounding_after_a_trend_does_not_fire():
 
 def test_a_lasting_level_becomes_the_new_normal_and_fires_again_when_it_becomes_worse():
     fires, (end, *_) = judge(ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
-    assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
+    assert starts(fires) == [20, 45]
+    assert fires[20:34] == [True] * 13 + [False]
     assert end.endswith(
         "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
         "(rankwatch accept home-feed --since 2024-01-28T00:00:00Z) or roll back"
@@ -220,7 +224,8 @@ def test_a_lasting_level_becomes_the_new_normal_and_fires_again_when_it_becomes_
 def test_accepting_a_level_ends_its_alert_in_the_next_run_and_makes_only_this_level_normal():
     fires, ends = judge(ILL[:12], {20: 23})
 
-    assert (starts(fires), fires.index(False, 20)) == ([20], 24)
+    assert starts(fires) == [20]
+    assert fires.index(False, 20) == 24
     assert "new normal" not in ends[0]
     for accepted, days_told in (
         ({20: 23}, [20]),
@@ -234,7 +239,8 @@ def test_runs_on_holidays_are_not_judged_and_not_learned_and_alerts_keep_firing(
         watched(DROP, TREND),
         holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)),
     )
-    rejudging, said = Rejudgement(comparison=what), []
+    rejudging = Rejudgement(comparison=what)
+    said = []
     for record in days(
         HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]
     ):
@@ -339,7 +345,8 @@ Versions = str | Mapping[str, int] | None
 
 def days_of(versions, means):
     """Runs in which the candidate answered by these versions, each of 100 users where it is one alone."""
-    found, models = list[FinishedRun](), None
+    found = list[FinishedRun]()
+    models = None
     for day, (version, mean) in enumerate(zip(versions, means, strict=True)):
         users = {version: 100} if isinstance(version, str) else version or {}
         models = follow_models(models, {Arm.CANDIDATE: users}, SLOT + day * DAY)
@@ -403,17 +410,20 @@ half v13         0.50 0.30            too_few  not judged by what was normal bef
 def test_a_run_is_judged_by_the_normal_values_of_its_model(versions, means, outcome, said):
     after = [UNCLEAR.get(version, version) for version in versions.split()]
     found, _ = judged_by([*OLD, *after], [*MEANS, *map(float, means.split())])
-    assert (found.outcome, found.state is State.FIRING) == (outcome, outcome == "breach")
+    assert found.outcome == outcome
+    assert (found.state is State.FIRING) == (outcome == "breach")
     assert said in found.reason
 
 
 def test_runs_without_a_version_count_and_a_model_change_is_mentioned_only_for_a_while():
     known, _ = judged_by([None, None, *OLD[2:], UNCLEAR["half"], "v12"], [*MEANS, 0.50, 0.52])
-    assert (known.outcome, "after 8 healthy runs" in known.reason) == (Outcome.OK, True)
+    assert known.outcome == Outcome.OK
+    assert "after 8 healthy runs" in known.reason
     later, _ = judged_by(
         [*OLD, *["v13"] * 20], [*MEANS, *[0.30 + mean / 10 for mean in MEANS * 3][:20]]
     )
-    assert (later.outcome, "new normal" in later.reason) == (Outcome.OK, False)
+    assert later.outcome == Outcome.OK
+    assert "new normal" not in later.reason
 
 
 def test_an_alert_ends_as_the_new_normal_after_the_model_changed():
@@ -422,8 +432,12 @@ def test_an_alert_ends_as_the_new_normal_after_the_model_changed():
     ended, changes = judged_by([*OLD, "v12", "v13", "v13"], means)
     assert ended.state is State.QUIET
     start, end = (each for each in changes if each.alert == WATCH[0])
-    assert (start.slot, start.is_start, start.is_new_normal) == (SLOT + 7 * DAY, True, False)
-    assert (end.slot, end.is_start, end.is_new_normal) == (SLOT + 9 * DAY, False, True)
+    assert start.slot == SLOT + 7 * DAY
+    assert start.is_start
+    assert not start.is_new_normal
+    assert end.slot == SLOT + 9 * DAY
+    assert not end.is_start
+    assert end.is_new_normal
 
 
 def test_evidence_of_a_trend_starts_again_with_a_new_model():

@@ -62,10 +62,12 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     result = run(half, after(run(BEFORE)))
 
     found = result.explanation
-    assert (kind_of(found), found.segment) == (FaultKind.RESPELLED, "country=DE")
+    assert kind_of(found) == FaultKind.RESPELLED
+    assert found.segment == "country=DE"
     assert "exactly the users in country=DE, get items from the candidate" in found.sentence
     # Half of the items are in both arms.
-    assert (found.id_mismatches, result.reason) == ((), None)
+    assert found.id_mismatches == ()
+    assert result.reason is None
 
 
 def test_a_first_run_without_common_ids_names_the_reason():
@@ -142,7 +144,8 @@ def test_no_data_fires_for_a_vanished_segment_with_an_alert_until_the_segment_is
     assert list(moves(gone)) == [("NoData", "country=SE")]
     assert "no user of the panel belongs to country=SE" in moves(gone)["NoData", "country=SE"][1]
     (stuck,) = [each for each in gone.states if (each.alert, each.segment) == ("Low", "country=SE")]
-    assert (stuck.state, stuck.outcome) == (State.FIRING, "no_data")
+    assert stuck.state == State.FIRING
+    assert stuck.outcome == "no_data"
 
     back = watch(what, ["NO"] * 20 + ["SE"] * 20, OTHER, later(gone.states))
     assert moves(back)["NoData", "country=SE"][0] is State.QUIET

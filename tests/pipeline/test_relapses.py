@@ -13,7 +13,8 @@ from monitor.pipeline.judgement import Rejudgement
 from published import record
 from settings.minimal import MINIMAL, comparison_of
 
-USERS, HIT = 100, 0.4
+USERS = 100
+HIT = 0.4
 LEARNED = 72
 """Healthy runs before: three days of hours, ten weeks of days."""
 METRICS = ("rbo(p=0.9)", "overlap")

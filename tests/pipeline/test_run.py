@@ -31,16 +31,20 @@ FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1
 
 
 def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
-    baseline, candidate = pull("a:12 b:34"), pull("a:12 b:56")
+    baseline = pull("a:12 b:34")
+    candidate = pull("a:12 b:56")
     arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
     result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
 
     for arm in (arms_asked.baseline, arms_asked.candidate):
         assert isinstance(arm, Canned)
         (request,) = arm.requests
-        assert (list(request.users), request.k, request.slot) == (["a", "b"], 2, SLOT)
+        assert list(request.users) == ["a", "b"]
+        assert request.k == 2
+        assert request.slot == SLOT
         assert 0 < request.timeout_s <= 600
-    assert (result.status, result.reason) == (RunStatus.OK, None)
+    assert result.status == RunStatus.OK
+    assert result.reason is None
     found: dict[str, Any] = {}
     for each in result.summaries:
         found.setdefault(each.segment, {})[each.metric] = each.mean
@@ -58,15 +62,14 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
     assert scores.by_metric["extended_tau"].tolist() == [1.0, -1.0]
     assert " ".join(sorted(result.stage_seconds)) == "arms explain pair pull score summarize users"
     (change,) = result.transitions
-    assert (change.from_state, change.to_state) == (State.QUIET, State.FIRING)
+    assert change.from_state == State.QUIET
+    assert change.to_state == State.FIRING
 
 
 def test_a_full_run_sets_every_field_of_its_findings():
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
-    found, traces = (
-        pull("a:12"),
-        Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan)),
-    )
+    found = pull("a:12")
+    traces = Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
     traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
     full = comparison(
         k=2,
@@ -115,7 +118,9 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment():
 
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     result = ran(FULL, "a:12", SourceError("lists/2024-01-08.parquet: no such file"))
-    assert (result.status, result.summaries, result.transitions) == (RunStatus.FAILED, (), ())
+    assert result.status == RunStatus.FAILED
+    assert result.summaries == ()
+    assert result.transitions == ()
     assert result.reason == (
         "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the "
         "baseline answered 1 of 1; nothing could be compared"
@@ -139,16 +144,15 @@ def test_if_no_user_is_found_because_of_the_spelling_the_run_names_this_cause():
 
 def test_users_that_cannot_be_listed_fail_the_run():
     result = ran(FULL, "", "", Canned(SourceError("users.parquet has no column 'user'")))
-    assert (result.status, result.reason) == (
-        RunStatus.FAILED,
-        "users.parquet has no column 'user'",
-    )
+    assert result.status == RunStatus.FAILED
+    assert result.reason == "users.parquet has no column 'user'"
     assert result.coverage is None
 
 
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     result = ran(FULL, "a:12 b:12 c:12", pull("a:89", {"b": CoverageReason.TIMEOUT}))
-    assert (result.status, result.transitions) == (RunStatus.INSUFFICIENT, ())
+    assert result.status == RunStatus.INSUFFICIENT
+    assert result.transitions == ()
     assert result.reason == (
         "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: the candidate "
         "gave no list for 2 of 3 users: left them out (1 of them), timeout (1 of them); the "
@@ -158,7 +162,8 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
 
 
 def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_and_what_changed():
-    baseline, half = "a:12 b:12", pull("a:12", {"b": CoverageReason.SERVER_ERROR})
+    baseline = "a:12 b:12"
+    half = pull("a:12", {"b": CoverageReason.SERVER_ERROR})
     told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
     shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
@@ -166,10 +171,8 @@ def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_an
     result = ran(shares, baseline, told)
 
     cause = "recs answered 503; the baseline answered 2 of 2; for example b"
-    assert (result.status, result.reason) == (
-        RunStatus.OK,
-        f"the candidate gave no list for 1 of 2 users: {cause}",
-    )
+    assert result.status == RunStatus.OK
+    assert result.reason == f"the candidate gave no list for 1 of 2 users: {cause}"
     assert [each.reason for each in result.transitions] == [
         (
             f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the "
@@ -216,19 +219,19 @@ def test_a_run_names_what_changed_since_the_last_run():
         config_hash="other",
         models=follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY),
     )
-    old, new = pull("a:12"), replace(pull("a:12"), versions={"v13": 1})
+    old = pull("a:12")
+    new = replace(pull("a:12"), versions={"v13": 1})
 
     other = ran(FULL, old, new, memory=Memory(last_ok=last))
     told = (
         "the configuration of the measurement changed: k 10 → 2; the candidate's model changed with this "
         "run, v12 → v13"
     )
-    assert (other.reason, other.models) == (
-        told,
-        follow_models(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT),
-    )
+    assert other.reason == told
+    assert other.models == follow_models(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT)
     same = ran(FULL, old, old, memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
-    assert (same.reason, same.input_hash) == (None, other.input_hash)
+    assert same.reason is None
+    assert same.input_hash == other.input_hash
 
 
 def test_a_source_that_never_answers_ends_at_the_deadline(monkeypatch):
@@ -251,11 +254,13 @@ def test_scores_and_lists_are_kept_for_the_configured_number_of_users(
     monkeypatch.setattr(
         running, "measure_slot", partial(running.measure_slot, batch_users=batch_users)
     )
-    items, country = dict(zip("abcd", range(3, 7), strict=True)), ["DE", "UK", "DE", "UK"]
+    items = dict(zip("abcd", range(3, 7), strict=True))
+    country = ["DE", "UK", "DE", "UK"]
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
     asked = users(*items, country=country)
     result = ran(frugal, "a:12 b:12 c:12 d:12", "a:23 b:24 c:25 d:26", asked)
-    assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
+    assert result.summaries[0].n == 4
+    assert len({each.user for each in result.evidence}) == 4
     stored = [user for scores in result.scores or () for user in scores.users]
     assert len(stored) == kept
     if result.lists is None:
@@ -305,7 +310,8 @@ def test_the_sink_gets_all_scores_but_scores_of_an_ok_run_are_only_replaced_by_a
     told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
     opened = arms(*lists, users("a", "b"), scores_to=sink)
     result = execute(told, opened, claim(has_ok=earlier == "ok"), Memory(), StillClock())
-    assert (sink.written or ["-"], result.scores) == ([written], None)
+    assert (sink.written or ["-"]) == [written]
+    assert result.scores is None
     assert str(result.reason).startswith(reason)
 
 
@@ -321,12 +327,10 @@ def test_a_segment_with_too_few_paired_users_is_not_judged_shown_or_kept():
     measured = [{each.segment for each in found} for found in (result.summaries, result.arm_scores)]
     assert [*measured, set(result.lists.segments)] == [{"all", "country=DE"}] * 3
     *_, kingdom = result.states
-    assert (result.status, kingdom.outcome, kingdom.state, result.transitions) == (
-        RunStatus.OK,
-        Outcome.NO_DATA,
-        State.QUIET,
-        (),
-    )
+    assert result.status == RunStatus.OK
+    assert kingdom.outcome == Outcome.NO_DATA
+    assert kingdom.state == State.QUIET
+    assert result.transitions == ()
     assert (
         kingdom.reason
         == "too few users of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
@@ -344,7 +348,8 @@ def test_both_arms_are_requested_at_the_same_time():
     assert not both.broken
 
 
-RUNS, USERS = 2_000, 100
+RUNS = 2_000
+USERS = 100
 NAMES = [f"u{place:03}" for place in range(400)]
 LOW = rule(metric="overlap", threshold=0.5, scores=(0.0, 1.0), min_users=10, segments="each")
 STOPPING = comparison(
@@ -359,7 +364,9 @@ STOPPING = comparison(
 def test_early_stops_are_wrong_at_most_as_often_as_promised(counts, off, most_asked):
     scores = np.repeat([0.0, 0.9, 1.0], counts)
     orders = np.random.default_rng(2).permuted(np.tile(scores, (RUNS, 1)), axis=1)
-    limit, wrong, asked = float(scores.mean()) + off, 0, np.full(RUNS, USERS)
+    limit = float(scores.mean()) + off
+    wrong = 0
+    asked = np.full(RUNS, USERS)
     for end in round_ends(USERS)[:-1]:
         is_new = is_certain(rule(threshold=limit, scores=(0.0, 1.0)), orders[:, :end], USERS) & (
             asked == USERS
@@ -414,4 +421,5 @@ def test_a_run_that_is_never_certain_measures_the_whole_panel():
     for rules in ((LOW,), ()):
         result, rounds = asked_of(0.5, changed(STOPPING, rules=rules))
         assert len(rounds) == len(round_ends(300))
-        assert (result.summaries, result.coverage) == (at_once.summaries, at_once.coverage)
+        assert result.summaries == at_once.summaries
+        assert result.coverage == at_once.coverage

@@ -68,7 +68,8 @@ def lists_of(seed, spell, asked):
             lists[user] = [spell(int(item)) for item in rng.integers(0, 40, count)]
     answer = pull(lists, failures)
     scores = np.sort(rng.integers(0, 9, len(answer.rankings.items)))[::-1].astype(np.float64)
-    notes, versions = dict.fromkeys(failures.values(), "why"), {"v1": len(lists) - seed, "v2": seed}
+    notes = dict.fromkeys(failures.values(), "why")
+    versions = {"v1": len(lists) - seed, "v2": seed}
     return replace(
         answer, rankings=replace(answer.rankings, scores=scores), notes=notes, versions=versions
     )
@@ -122,7 +123,8 @@ NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 
 def require_same(found, whole, *but):
-    assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
+    assert found.left_out == whole.left_out
+    assert found.notes == whole.notes
     for each in fields(Findings):
         if each.name not in {*NOT_FOUND, *but}:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), (
@@ -130,7 +132,9 @@ def require_same(found, whole, *but):
             )
 
 
-NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
+NUMBERS = int
+TEXTS = "item-{}".format
+NUMBERS_AS_TEXT = "{}".format
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,8 @@ class MeasuredThere:
 
     def __init__(self, asked, plan):
         answers = pull_all(plan, asked, draw_panel(plan, asked, SLOT, 9), SLOT, 9)
-        self.asked, self._batches = answers.asked, answers.batches
+        self.asked = answers.asked
+        self._batches = answers.batches
 
     def read(self, request):
         return nullcontext(self)
@@ -179,9 +184,11 @@ def test_explanations_of_many_users_use_a_seeded_sample_and_name_it():
         measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100))
     )
 
-    assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
+    assert found.run.summaries == whole.run.summaries
+    assert found.coverage == whole.coverage
     require_same(again, found, "scores")
-    explained, split = found.run.explanation, found.run.split
+    explained = found.run.explanation
+    split = found.run.split
     assert 70 < split.asked < 130
     assert explained.sentence.endswith(f"(seen in a sample of {split.asked} of 300 users)")
     assert "sample" not in str(whole.run.explanation)
@@ -250,10 +257,8 @@ def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
         scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
         return {user for batch in scores or () for user in batch.users}
 
-    fixed, more = (
-        users_kept(SampleOptions(fixed=60)),
-        users_kept(SampleOptions(fixed=60, rotating=150)),
-    )
+    fixed = users_kept(SampleOptions(fixed=60))
+    more = users_kept(SampleOptions(fixed=60, rotating=150))
     assert set() != fixed <= more  # a rotating user takes the place of a fixed one without a list
     assert len(more) <= 60
 

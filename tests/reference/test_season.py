@@ -59,7 +59,8 @@ def test_cycles_that_are_not_known_well_are_not_removed():
 
 def test_hours_and_days_are_removed_one_after_the_other():
     run = np.arange(24 * 28)
-    hour, day = run % 24, run // 24 % 7
+    hour = run % 24
+    day = run // 24 % 7
     values = (np.sin(hour / 4) + (day < 5))[:, np.newaxis] + 0.1 * draw(len(run), 20)
     cycles = [Phases(past=hour, now=0), Phases(past=day, now=0)]
     assert np.median(compute_reference(values, 0 * values, phases=cycles).spread) == pytest.approx(
@@ -145,7 +146,8 @@ def test_a_phase_that_varies_more_has_wider_limits():
 
 def test_the_rate_holds_with_a_season():
     values, day = weekly(35, 40_000, 0.5)
-    past, now = values[:-1], values[-1]
+    past = values[:-1]
+    now = values[-1]
     p = compute_p_values(
         compute_reference(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]),
         now,

@@ -67,10 +67,8 @@ def test_equal_scores_and_missing_users_give_this_verdict_and_reason(row):
     found = gate_sample(sample(np.full(int(users), value), int(missing)), margin, 0.01)
     assert [found.verdict.value, found.reason.value] == row[4:]
     if users:
-        best, worst = (
-            value * users / (users + missing),
-            (value * users + missing) / (users + missing),
-        )
+        best = value * users / (users + missing)
+        worst = (value * users + missing) / (users + missing)
         assert (found.mean_best, found.mean_worst) == pytest.approx((best, worst))
 
 
@@ -106,7 +104,8 @@ def test_e_bh_by_hand():
 
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself():
-    enough, few = sample(np.zeros(100)), sample(np.zeros(10))
+    enough = sample(np.zeros(100))
+    few = sample(np.zeros(10))
     assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {
         gate.GateVerdict.SAFE
     }
@@ -117,7 +116,8 @@ def test_all_segments_are_safe_exactly_where_each_is_by_itself():
 
 
 def test_one_bad_segment_among_many_needs_more_evidence():
-    bad, good = sample(np.ones(9)), sample(np.full(200, 0.5))
+    bad = sample(np.ones(9))
+    good = sample(np.full(200, 0.5))
     assert gate_sample(bad, 0.5, 0.1).verdict is gate.GateVerdict.BREACH
     assert gate_each([bad, *[good] * 30], 0.5, 0.1)[0].verdict is gate.GateVerdict.INCONCLUSIVE
 

@@ -32,11 +32,9 @@ class World:
     """A baseline and three candidates that really serve, and a folder whose configurations ask them."""
 
     def __init__(self, folder, servers):
-        self.folder, self.baseline, self.candidates = (
-            folder,
-            servers[0],
-            dict(zip(STATUS, servers[1:], strict=True)),
-        )
+        self.folder = folder
+        self.baseline = servers[0]
+        self.candidates = dict(zip(STATUS, servers[1:], strict=True))
         (folder / "users.csv").write_text("user\n" + "\n".join(USERS))
         (folder / "users.key").write_text("0123456789abcdef0123456789abcdef\n")
         for place, server in enumerate(servers):
@@ -137,7 +135,8 @@ def test_commands_accept_one_candidate_or_all_of_them(world):
 @pytest.mark.integration
 @pytest.mark.shared_databases
 def test_in_a_daemon_a_candidate_that_hangs_or_fails_does_not_affect_the_others(world):
-    world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
+    world.candidates["a"].otherwise = "slow"
+    world.candidates["b"].otherwise = "server_error"
     config = world.configure({"feed": world.several}, users=", sample: 10")
     with watching(config) as watched:
         ended = [
@@ -158,7 +157,8 @@ LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
 def family(baseline, asked, *candidates):
     """The pulls of two candidates' runs."""
     b, c = candidates or (Canned(LISTS), Canned(LISTS))
-    shared, opened = SharedAnswers(), replace(arms(None, None, asked), baseline=baseline)
+    shared = SharedAnswers()
+    opened = replace(arms(None, None, asked), baseline=baseline)
     named = [
         replace(comparison(name=name), family="feed", arms=("v1", name))
         for name in ("feed.b", "feed.c")
@@ -176,7 +176,9 @@ def family(baseline, asked, *candidates):
 
 
 def test_a_run_that_starts_during_a_pull_of_the_baseline_waits_for_the_same_answer():
-    baseline, b, c = Canned(threading.Event()), Canned(LISTS), Canned(LISTS)
+    baseline = Canned(threading.Event())
+    b = Canned(LISTS)
+    c = Canned(LISTS)
     runs = [BackgroundCall(run, name="run") for run in family(baseline, users("u1", "u2"), b, c)]
     wait_for(lambda: baseline.requests, "a pull")
     baseline.answer.set()
@@ -200,7 +202,8 @@ def test_a_failed_pull_fails_all_candidates_and_the_next_run_pulls_again():
 
 
 def test_lists_of_other_users_are_not_shared():
-    baseline, asked = Canned(LISTS), users("u1", "u2")
+    baseline = Canned(LISTS)
+    asked = users("u1", "u2")
     run_b, run_c = family(baseline, asked)
     run_b()
     asked.names = ("u1", "u3")  # of which b reads anew, and so c

@@ -90,7 +90,9 @@ def test_after_a_clock_was_set_back_the_slot_runs_at_once_and_alerts_can_end(tmp
         watched.await_run(NOON - HOUR)
         wait_for(lambda: states(watched) == [(State.QUIET, None)], "the end of the alert")
         started, ended = watched.daemon.store.alerts.transitions(comparison=None, limit=None)
-        assert (started.is_start, ended.is_end, len(before)) == (True, True, 1)
+        assert started.is_start
+        assert ended.is_end
+        assert len(before) == 1
         assert watched.value("clock_jumps_total") == 1
 
 
@@ -114,7 +116,8 @@ def test_a_leap_second_is_no_jump_of_the_clock():
 
 @given(st.integers(1, 10**9), st.integers(1, 7200))
 def test_only_the_newest_missed_slot_is_due_and_then_the_next_slot(late_s, period):
-    schedule, now = Every(timedelta(seconds=period)), NOON + timedelta(seconds=late_s)
+    schedule = Every(timedelta(seconds=period))
+    now = NOON + timedelta(seconds=late_s)
     trigger = SlotTrigger(schedule)
     newest = trigger.get_next_fire_time(schedule.latest(NOON), now)
     assert newest in {schedule.latest(now), schedule.next(now)}
@@ -122,7 +125,8 @@ def test_only_the_newest_missed_slot_is_due_and_then_the_next_slot(late_s, perio
 
 
 def test_a_reload_does_not_delay_housekeeping_and_housekeeping_follows_a_set_clock():
-    clock, done = SteppedClock(), list[int]()
+    clock = SteppedClock()
+    done = list[int]()
     plan = JobPlan(
         call=lambda: done.append(1), when=Every(HOUR), limit=HOUR, first=timedelta(minutes=5)
     )

@@ -31,7 +31,8 @@ from service.lists_world import write_world
 from service.stepped_daemon import watching
 from service.test_clock import NOON
 
-MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -185,7 +186,8 @@ def test_a_database_that_was_not_read_for_a_minute_is_reported_as_away(
     )
 
 
-FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
+FIRING = (MessageStatus.FIRING, False)
+RESOLVED = (MessageStatus.RESOLVED, False)
 
 
 def test_an_outage_is_reported_after_two_minutes_and_every_four_hours_and_its_end_after_a_calm_minute(
@@ -244,7 +246,8 @@ def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(wor
     world.after(121, pager)
 
     _, end, same = pager.sent
-    assert (end.key, end.changes) == (same.key, same.changes)
+    assert end.key == same.key
+    assert end.changes == same.changes
 
 
 def test_every_attempt_to_report_an_outage_is_counted(
@@ -295,7 +298,8 @@ def test_databases_of_one_name_are_distinguished_by_the_installation(world):
 
 
 def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world, monkeypatch):
-    pager, lines = FakeReceiver("pager"), captured(monkeypatch, outage)
+    pager = FakeReceiver("pager")
+    lines = captured(monkeypatch, outage)
     for _ in range(3):
         world.database.failed(AWAY)
         world.after(30, pager)

@@ -167,11 +167,9 @@ def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store)
     for excess in (0.9, -0.4, -0.4):
         world.run(constant(excess))
     found = world.ask(margin=0.05)
-    assert (said(found), found.looks, [run.users for run in found.runs]) == (
-        ("safe", "decided"),
-        3,
-        [300],
-    )
+    assert said(found) == ("safe", "decided")
+    assert found.looks == 3
+    assert [run.users for run in found.runs] == [300]
     assert found.sentence.endswith(
         "; each run asks for the same 300 users: the verdict is about these users"
     )
@@ -256,7 +254,9 @@ def test_a_run_of_all_users_is_judged_alone_at_a_share_of_alpha(store):
         world.run(constant(value))
     found = world.ask()
     assert said(found) == ("safe", "decided")
-    assert (found.looks, len(found.runs), found.runs[0].users) == (3, 1, 1000)
+    assert found.looks == 3
+    assert len(found.runs) == 1
+    assert found.runs[0].users == 1000
     assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
     assert found.level == pytest.approx(0.01 / 12)
     alone = world.ask(since=SLOT + 2 * DAY)

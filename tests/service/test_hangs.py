@@ -73,7 +73,8 @@ def daily(call, limit_s=60.0):
 
 
 def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
-    ended, count = threading.Event(), []
+    ended = threading.Event()
+    count = []
 
     def work():
         count.append(1)
@@ -90,7 +91,9 @@ def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
 
 
 def test_a_job_that_hangs_is_abandoned_and_started_again():
-    ended, count, hung = threading.Event(), [], []
+    ended = threading.Event()
+    count = []
+    hung = []
 
     def work():
         count.append(1)
@@ -104,7 +107,8 @@ def test_a_job_that_hangs_is_abandoned_and_started_again():
 
 
 def test_a_job_that_raises_is_logged_and_can_be_started_again(monkeypatch):
-    lines, count = captured(monkeypatch, scheduler_module), []
+    lines = captured(monkeypatch, scheduler_module)
+    count = []
 
     def fail():
         count.append(1)
@@ -159,7 +163,8 @@ def test_healthy_and_suspect_runs_have_separate_places(queue, held, most, admitt
 
 
 def test_a_slow_run_does_not_keep_others_waiting():
-    held, waiting = [ticket(begun_s=100.0), ticket(begun_s=101.0)], tickets("hh")
+    held = [ticket(begun_s=100.0), ticket(begun_s=101.0)]
+    waiting = tickets("hh")
     assert next_runs(waiting, held, 2, now_s=111.9) == []
     assert next_runs(waiting, held, 2, now_s=112.0) == waiting[:1]
     slow_suspect = [ticket(is_suspect=True, begun_s=0.0)]
@@ -167,7 +172,8 @@ def test_a_slow_run_does_not_keep_others_waiting():
 
 
 def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again():
-    run, deadline = published.run(), timedelta(seconds=4)
+    run = published.run()
+    deadline = timedelta(seconds=4)
     assert took_whole_deadline(run, deadline)
     assert not took_whole_deadline(run, deadline + timedelta(microseconds=1))
     assert not took_whole_deadline(published.run(finished_at=None), deadline)
@@ -184,20 +190,25 @@ def taken(held, one, ended):
 
 
 def test_waiting_runs_are_counted_and_start_when_a_place_is_free():
-    now_s, ended = [0.0], threading.Event()
+    now_s = [0.0]
+    ended = threading.Event()
     held = Places(lambda: 1, lambda: now_s[0])
-    second, third = ticket("second"), ticket("third")
+    second = ticket("second")
+    third = ticket("third")
     with held.taken(ticket("first")):
         waiting = [taken(held, second, ended)]
         wait_for(lambda: held.waiting == 1, "the second")
         waiting.append(taken(held, third, ended))
         wait_for(lambda: held.waiting == 2, "both")
     assert second.admitted.wait(60)
-    assert (second.begun_s, held.waiting) == (0.0, 1)
+    assert second.begun_s == 0.0
+    assert held.waiting == 1
     now_s[0] = 12.0
     held.look_again()
     assert third.admitted.wait(60)
-    assert (third.begun_s, held.running_s("third"), held.waiting) == (12.0, 0.0, 0)
+    assert third.begun_s == 12.0
+    assert held.running_s("third") == 0.0
+    assert held.waiting == 0
     ended.set()
     for thread in waiting:
         thread.join(60)

@@ -27,7 +27,8 @@ from pipeline.canned import Canned
 from storage.worked import run
 from tables import rows
 
-HOUR, LOOK = timedelta(hours=1), timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+LOOK = timedelta(minutes=1)
 STALE = condition(Condition.STALE, alert="Stale")
 
 
@@ -35,7 +36,8 @@ class World:
     """One comparison, run every hour and watched every minute."""
 
     def __init__(self, store):
-        self.store, self.clock = store, HeldClock(seconds=5000.0)
+        self.store = store
+        self.clock = HeldClock(seconds=5000.0)
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
         what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))

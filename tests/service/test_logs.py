@@ -34,8 +34,10 @@ oauth2       auth: {oauth2: {token_url: URL/token, client_id: me, client_secret:
 @pytest.fixture
 def debug_log():
     """The stream that everything is logged to at level debug."""
-    stream, root = io.StringIO(), logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    level = root.level
     configure_logs("json", "debug", stream)
     yield stream
     root.handlers[:] = handlers

@@ -99,7 +99,8 @@ def test_a_rejected_push_ends_with_5_without_the_password_and_the_run_is_stored(
     )
     assert "h@ll" not in done.stderr
     (pushed,) = collector.requests
-    assert (pushed.method, pushed.path) == ("PUT", "/metrics/job/rankwatch/comparison/feed")
+    assert pushed.method == "PUT"
+    assert pushed.path == "/metrics/job/rankwatch/comparison/feed"
     assert "Basic Ym90OmhAbGwv" in pushed.headers.values()  # bot:h@ll/
     text = (folder / "all.prom").read_text()
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in text

@@ -40,7 +40,8 @@ ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit
 
 @pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
 def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_restored(number, ending, code):
-    done, before = [], signal.getsignal(number)
+    done = []
+    before = signal.getsignal(number)
 
     def work():
         with termination_raised(), interrupts_held():

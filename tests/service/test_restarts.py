@@ -24,7 +24,8 @@ from servers.daemon import serving, wait_for
 from servers.recommender import running_recommender
 
 USERS = [f"u{number}" for number in range(40)]
-FIRST, OTHERS = USERS[:20], USERS[20:]
+FIRST = USERS[:20]
+OTHERS = USERS[20:]
 
 
 def kept(folder):
@@ -43,11 +44,9 @@ def shows(page, text):
 def test_a_run_that_is_killed_twice_requests_no_user_again_unless_it_is_told_to(
     tmp_path,
 ):
-    config, folder, command = (
-        tmp_path / "rankwatch.yaml",
-        tmp_path / "rankwatch.db-answers",
-        ("run-once", "feed"),
-    )
+    config = tmp_path / "rankwatch.yaml"
+    folder = tmp_path / "rankwatch.db-answers"
+    command = ("run-once", "feed")
     with ExitStack() as stack:
         arms = [stack.enter_context(running_recommender()) for _ in range(2)]
         for place, arm in enumerate(arms):

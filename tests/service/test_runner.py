@@ -57,7 +57,8 @@ def failure(ping):
 
 
 def test_an_insufficient_run_pings_a_failure_and_a_finished_slot_pings_nothing(store):
-    first, second = Mock(), Mock()
+    first = Mock()
+    second = Mock()
     run(store, 1, first)
     run(store, 4, second)
     assert (failure(first) or "").startswith("insufficient: ")
@@ -81,7 +82,8 @@ def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
 
 @pytest.fixture(autouse=True)
 def as_before():
-    root, level = list(logging.getLogger().handlers), logging.getLogger().level
+    root = list(logging.getLogger().handlers)
+    level = logging.getLogger().level
     yield
     logging.getLogger().handlers[:] = root
     logging.getLogger().setLevel(level)
@@ -186,7 +188,8 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     )
     Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
     (found,) = store.history.runs(comparison=None, limit=10)
-    assert (found.status, found.reason) == (RunStatus.FAILED, "the disk is full")
+    assert found.status == RunStatus.FAILED
+    assert found.reason == "the disk is full"
     assert store.history.run_scores(found.id, ["extended_tau"]).by_metric == {}
     assert list(spill.iterdir()) == []
 
@@ -199,11 +202,13 @@ def test_a_database_keeps_its_id(store):
     with closing(
         open_store(store.database.url.render_as_string(hide_password=False), create=False)
     ) as again:
-        assert (again.alerts.installation(create=False), len(found)) == (found, 32)
+        assert again.alerts.installation(create=False) == found
+        assert len(found) == 32
 
 
 def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatch):
-    ended, renewed = threading.Event(), list[str]()
+    ended = threading.Event()
+    renewed = list[str]()
     monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
     lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
@@ -218,5 +223,8 @@ def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatc
     expected = (
         "the run did not end within its deadline of 200ms plus 0.1 s: its work was left behind"
     )
-    assert (result.status, result.reason) == (RunStatus.FAILED, expected)
-    assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})
+    assert result.status == RunStatus.FAILED
+    assert result.reason == expected
+    assert runner.left_behind == 1
+    assert renewed == ["home-feed"]
+    assert runner.claims == {}

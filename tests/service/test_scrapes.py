@@ -21,10 +21,8 @@ from storage.worked import run
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
 """Values by series."""
-RELOADED_OK, RELOADED_AT = (
-    "config_last_reload_successful",
-    "config_last_reload_success_timestamp_seconds",
-)
+RELOADED_OK = "config_last_reload_successful"
+RELOADED_AT = "config_last_reload_success_timestamp_seconds"
 
 
 def scrape(watched):

@@ -80,12 +80,15 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     fill(store, what)
     found = propose(what, store)
 
-    share, h = 1 / (SAFETY * 90), len(MEANS)
+    share = 1 / (SAFETY * 90)
+    h = len(MEANS)
     limit = np.mean(MEANS) - scipy.stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(
         1 + 1 / h
     )
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
-    assert (found.runs, found.reason, found.caught) == (h, None, ())
+    assert found.runs == h
+    assert found.reason is None
+    assert found.caught == ()
     assert found.expected == pytest.approx(np.mean(MEANS))
     assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
     assert found.rule.min_users == USERS // 2
@@ -106,13 +109,15 @@ def test_runs_with_alerts_are_not_learned_unless_hardly_any_run_was_quiet(
         begins = {"states": (state,), "transitions": (change,)} if day == alarm_day else {}
         put(store, what, day, measured(mean), **begins)
     found = propose(what, store)
-    assert (found.runs, found.note) == (runs, note)
+    assert found.runs == runs
+    assert found.note == note
 
 
 def test_without_enough_runs_nothing_is_proposed_and_the_reason_is_named(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
-    assert (found.reason, found.caught) == ("there are 4 healthy runs, but 5 are needed", ())
+    assert found.reason == "there are 4 healthy runs, but 5 are needed"
+    assert found.caught == ()
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
     assert (
@@ -206,7 +211,9 @@ def test_plan_for_a_share_of_users_names_the_first_rule_that_sees_it(config, wha
     rules = "rules: [{alert: Low, metric: extended_tau, below: 0.3}]"
     config.write_text(CONFIG.replace(rules, "rules: default"))
     found = plan("home-feed --share 0.01")
-    assert (found["alert"], found["reason"], found["runs"]) == ("UsersBelowQuarter", None, 1)
+    assert found["alert"] == "UsersBelowQuarter"
+    assert found["reason"] is None
+    assert found["runs"] == 1
     chance = plan(f"home-feed --share 0.01 --users {found['users']} --runs 1")["chance"]
     assert chance == pytest.approx(0.9, abs=0.01)
     assert rankwatch("plan home-feed --share 0.01").stdout.startswith(

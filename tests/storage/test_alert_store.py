@@ -21,7 +21,8 @@ def test_states_and_transitions_are_read_back_unchanged(store):
         "value": None,
         "explanation": "Moved.",
     }
-    first, second = fired(segment="b"), fired(segment="a", **odd)
+    first = fired(segment="b")
+    second = fired(segment="a", **odd)
     run(store, SLOT, first, second)
     run(store, SLOT, (state(comparison="search"), None), comparison="search")
 
@@ -48,12 +49,14 @@ def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(
     store,
 ):
     """A receiver hears of no end whose start no receiver was to hear of."""
-    old, other = fired(SLOT), fired(SLOT, segment="country=UK")
+    old = fired(SLOT)
+    other = fired(SLOT, segment="country=UK")
     run(store, SLOT, old, other)
     assert store.alerts.firing() == (old[1], other[1])
     run(store, LATER, resolved(LATER, old[0]), receivers=("hook",))
     assert store.outbox.waiting(LATER) == {}
-    new, elsewhere = fired(SLOT + 2 * HOUR), fired(SLOT - HOUR, comparison="search")
+    new = fired(SLOT + 2 * HOUR)
+    elsewhere = fired(SLOT - HOUR, comparison="search")
     run(store, SLOT + 2 * HOUR, new, (replace(other[0], judged_slot=SLOT + 2 * HOUR), None))
     run(store, SLOT - HOUR, elsewhere, comparison="search")
 
@@ -63,7 +66,8 @@ def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(
 
 
 def test_retiring_removes_the_state_and_adds_one_delivery_of_its_end(store):
-    firing, kept = fired(SLOT), fired(SLOT, segment="country=UK")
+    firing = fired(SLOT)
+    kept = fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, kept, receivers=("hook",))
     store.outbox.record(*(note(each, SLOT) for each in lease(store, SLOT)))
     _, end = resolved(LATER, firing[0])

@@ -172,7 +172,8 @@ def test_an_unusable_path_is_an_error_that_is_reported_before_it_is_raised(
         f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not "
         "exist: create it"
     )
-    assert (error.exit_code, error.trouble) == (4, DatabaseTrouble.DENIED)
+    assert error.exit_code == 4
+    assert error.trouble == DatabaseTrouble.DENIED
 
 
 def test_a_damaged_file_is_an_error(file):

@@ -89,10 +89,12 @@ def taken_over(store, before, after):
 
 
 def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_holder(store, opened):
-    first, second = opened(store, "a:1"), opened(store, "b:2", timedelta(minutes=5))
+    first = opened(store, "a:1")
+    second = opened(store, "b:2", timedelta(minutes=5))
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
-    assert [first.renew(old), first.renew(old)] == [True, True]
+    assert first.renew(old)
+    assert first.renew(old)
 
     new = taken_over(store, first, second)
 
@@ -103,7 +105,8 @@ def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_hold
 
 
 def test_an_expired_lease_can_be_renewed_until_another_daemon_takes_it(postgres, opened):
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+    first = opened(postgres, "a:1")
+    second = opened(postgres, "b:2")
     old = won(first)
     run_out(postgres)
     assert first.renew(old)
@@ -114,13 +117,15 @@ def test_an_expired_lease_can_be_renewed_until_another_daemon_takes_it(postgres,
     first.release(old)
     assert second.renew(new)
     standing = first.acquire()
-    assert (standing.holder, standing.epoch) == ("b:2", 2)
+    assert standing.holder == "b:2"
+    assert standing.epoch == 2
     assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
 def test_the_same_name_in_a_new_epoch_is_another_holder(store, opened):
     """As in containers, where every process is number 1 of the same host."""
-    first, second = opened(store, "host:1"), opened(store, "host:1")
+    first = opened(store, "host:1")
+    second = opened(store, "host:1")
     held = under(store, won(first))
     taken_over(store, first, second)
 
@@ -149,7 +154,8 @@ def test_if_two_daemons_acquire_at_the_same_time_one_wins(postgres, opened):
 
 
 def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+    first = opened(store, "a:1")
+    second = opened(store, "b:2")
     held = under(store, won(first))
     claim = claimed(held)
     taken_over(store, first, second)
@@ -178,7 +184,8 @@ def rows(store):
 
 
 def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postgres, opened):
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+    first = opened(postgres, "a:1")
+    second = opened(postgres, "b:2")
     held = under(postgres, won(first))
     claim = claimed(held)
 
@@ -187,7 +194,8 @@ def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postg
         taken_over(postgres, first, second)
 
     (left,) = runs_of(postgres)
-    assert (left.id, left.reason) == (claim.run_id, None)
+    assert left.id == claim.run_id
+    assert left.reason is None
 
 
 def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgres, opened):
@@ -195,7 +203,8 @@ def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgre
 
     Then its epoch ends.
     """
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2", timedelta(minutes=1))
+    first = opened(postgres, "a:1")
+    second = opened(postgres, "b:2", timedelta(minutes=1))
     with ThreadPoolExecutor(1) as pool:
         database = under(postgres, won(first)).database
         with database._transaction(is_writing=True) as connection:
@@ -240,7 +249,8 @@ def count_sessions(store, condition):
 
 
 def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store, opened):
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+    first = opened(store, "a:1")
+    second = opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
     (of_old,) = lease(old_store, SLOT, owner="a:1")
@@ -273,7 +283,8 @@ def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store,
 
 def test_a_run_of_an_older_epoch_is_rejected_even_if_its_daemon_leads_again(store, opened):
     """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+    first = opened(store, "a:1")
+    second = opened(store, "b:2")
     own = under(store, won(first))
     stale = claimed(own, SLOT)
     new = taken_over(store, first, second)
@@ -315,7 +326,8 @@ def test_a_second_daemon_on_the_same_sqlite_file_is_rejected_with_the_name_of_th
             match=r"in use by another daemon: host:41 since 20\S+ has locked .* use PostgreSQL",
         ) as told:
             second.acquire()
-        assert (told.value.permanent, told.value.exit_code) == (True, 4)
+        assert told.value.permanent
+        assert told.value.exit_code == 4
         first.close()
         assert won(second).epoch == 2
 

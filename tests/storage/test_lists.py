@@ -117,7 +117,8 @@ def _pieces(wanted=ONE):
 
 
 def test_damaged_lists_are_rejected():
-    good, others = _pieces(), _pieces(OTHER)
+    good = _pieces()
+    others = _pieces(OTHER)
     baseline, candidate = good.values()
     for damaged in (
         {Arm.BASELINE: baseline},
@@ -247,7 +248,9 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
     assert_same(store.history.kept_lists(run_id), OTHER)
     assert record(store, run_id).arm_scores == ()
     run = record(store, run_id)
-    assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
+    assert run.labelled_at is None
+    assert run.labels_until == SLOT + 2 * DAY
+    assert run.catalogue_size == 8
 
 
 def test_runs_that_can_still_be_labelled_are_listed(store):
@@ -265,7 +268,9 @@ def test_runs_that_can_still_be_labelled_are_listed(store):
         assert all(run.labels_until and run.labelled_at is None for run in found)
         return [run.id for run in found]
 
-    assert [awaiting(SLOT), awaiting(LATER), awaiting(SLOT, "other")] == [[first, last], [last], []]
+    assert awaiting(SLOT) == [first, last]
+    assert awaiting(LATER) == [last]
+    assert awaiting(SLOT, "other") == []
     assert newest(store).unlabelled == 3, "the one that runs again, too"
 
 
@@ -294,7 +299,8 @@ def test_a_rerun_does_not_get_the_labels_of_its_old_lists(store):
     )
     after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
 
-    assert (during, after) == (False, False)
+    assert not during
+    assert not after
     assert "ndcg" not in {summary.metric for summary in record(store, run_id).summaries}
     assert record(store, run_id).labelled_at is None
 
@@ -362,4 +368,5 @@ def test_a_run_without_scores_of_a_metric_is_read_back_as_empty(store):
     run_id = run(store, SLOT, scores=scores({"tau": {"a": 0.5}}))
     for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
         nothing = store.history.run_scores(number, metrics)
-        assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})
+        assert len(nothing.users) == 0
+        assert dict(nothing.by_metric) == {}

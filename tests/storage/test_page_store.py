@@ -45,7 +45,8 @@ def test_a_series_has_each_finished_run_with_its_expectation(filled):
         (SLOTS[3], 0.125, None),
     ]
     (only,) = series(filled, metric="nope", since=SLOTS[1], until=SLOTS[1])
-    assert (only.mean, only.n) == (None, 0)
+    assert only.mean is None
+    assert only.n == 0
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,8 @@ def test_changes_and_neighbours_are_found_by_slot_and_segment(
     assert changes(None, 0, 3) == changes("all", 3, 3) == [("all", SLOTS[3])]
     assert changes("all", 0, 2) == changes(f"country={NAME}", 0, 3) == []
     before, after = filled.pages.neighbours(NAME, SLOTS[1])
-    assert (before.slot, after.slot) == (SLOTS[0], SLOTS[2])
+    assert before.slot == SLOTS[0]
+    assert after.slot == SLOTS[2]
     assert filled.pages.neighbours(NAME, SLOTS[0] - DAY)[0] is None
 
 
@@ -97,9 +99,11 @@ def test_segments_have_their_means_in_the_newest_runs(filled):
     with filled.database.write() as connection:
         connection.execute(summaries.delete().where(summaries.c.run_id == newest))
     whole, part = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
-    assert (part.segment, part.means) == (f"country={NAME}", (0.25, 0.25, None))
+    assert part.segment == f"country={NAME}"
+    assert part.means == (0.25, 0.25, None)
     paired = filled.pages.coverage([newest], "all").popitem()[1].paired
-    assert (whole.n, whole.means) == (paired, (0.5, 0.5, None))
+    assert whole.n == paired
+    assert whole.means == (0.5, 0.5, None)
 
 
 def test_a_user_has_scores_in_every_run_and_lists_if_they_were_kept(filled):
@@ -153,8 +157,10 @@ def ended(number, start):
 def incidents(store):
     """`two` has two alerts and ended, `old` ended, a part of `one` fires."""
     first = change(0, "two", severity=Severity.WARNING, segment="100%_\x00", reason="ÄRGER")
-    second, old = change(1, "two", "B"), change(2, "old", severity=Severity.INFO)
-    over, lasting = change(3, "one", comparison="other"), change(4, "one", "B", comparison="other")
+    second = change(1, "two", "B")
+    old = change(2, "old", severity=Severity.INFO)
+    over = change(3, "one", comparison="other")
+    lasting = change(4, "one", "B", comparison="other")
     ends = [ended(5, first), ended(6, second), ended(7, old), ended(8, over)]
     firing = factories.state(
         comparison="other",
@@ -181,7 +187,8 @@ def test_ended_incidents_are_found_page_by_page_newest_first_with_all_changes(in
     (newest,) = incidents.pages.incidents(
         IncidentFilter(), is_firing=False, before_number=None, limit=1
     )
-    assert (newest.key, newest.at) == ("old", SLOT + 2 * HOUR)
+    assert newest.key == "old"
+    assert newest.at == SLOT + 2 * HOUR
     assert keys_of(incidents, before=newest.number) == ["two"]
     changes = incidents.pages.incident_changes(["two", "old"])
     assert [(each.alert, each.is_start) for each in changes if each.incident == "two"] == [

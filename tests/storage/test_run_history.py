@@ -71,14 +71,16 @@ def test_expectations_are_read_back_unchanged_and_removed_by_a_rerun(store):
     stored(store, 0, expectations=SEEN)
     assert worked.newest(store).expectations == (FULL, LEARNING)
     lesson = recall(store, 1, LOW).past[0].lessons["Low"]
-    assert (lesson.series, lesson.segments) == (judged_series(LOW), ("all", "country=DE"))
+    assert lesson.series == judged_series(LOW)
+    assert lesson.segments == ("all", "country=DE")
     told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
     np.testing.assert_array_equal(lesson.numbers, told)
 
     with store.database.write() as connection:
         connection.execute(lessons.update().values(numbers=b"short"))
     (damaged,) = recall(store, 1, LOW).past
-    assert (damaged.lessons, len(damaged.summaries)) == ({}, 1)
+    assert damaged.lessons == {}
+    assert len(damaged.summaries) == 1
 
     worked.run(store, SLOT)
     assert worked.newest(store).expectations == ()
@@ -90,7 +92,8 @@ def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again
     stored(store, 1)
 
     other = recall(store, 2)
-    assert ([run.slot for run in other.past], other.anew_since) == ([at(1)], at(1))
+    assert [run.slot for run in other.past] == [at(1)]
+    assert other.anew_since == at(1)
     assert recall(store, 2, config_hash="new").anew_since == at(2)
     stored(store, 2, config_hash="new", status=RunStatus.FAILED)
     assert recall(store, 3, config_hash="new").anew_since == at(2)
@@ -110,7 +113,9 @@ def test_memory_has_the_last_ok_run_of_any_configuration(store):
 
 
 def test_changes_by_other_processes_are_found_by_comparison(store):
-    names, now, seen = ["home-feed", "search", "new"], at(9), Watermark()
+    names = ["home-feed", "search", "new"]
+    now = at(9)
+    seen = Watermark()
 
     def changed():
         nonlocal seen
@@ -119,7 +124,8 @@ def test_changes_by_other_processes_are_found_by_comparison(store):
 
     for name in ("home-feed", "search"):
         worked.run(store, SLOT, comparison=name)
-    assert [changed(), changed()] == [{"home-feed", "search"}, set()]
+    assert changed() == {"home-feed", "search"}
+    assert changed() == set()
 
     # A newer run, an older one that changes nothing, one in the future of a clock that ran ahead,
     # one that still runs.
@@ -145,7 +151,8 @@ def test_finished_runs_are_read_oldest_first_in_pages(store):
     abandoned = worked.claimed(store, at(2))
     worked.run(store, at(1), status=RunStatus.FAILED, reason="away", **nothing)
     latest = worked.newest(store)
-    assert (latest.last_ok_slot, latest.last_ok_at) == (None, None)
+    assert latest.last_ok_slot is None
+    assert latest.last_ok_at is None
     store.runs.abandon_expired(abandoned.until)
     stored(store, 0)
     worked.claimed(store, at(5))

@@ -155,10 +155,8 @@ def resolved(slot, firing):
 def run(store, slot, *moves, receivers=(), comparison="home-feed", **changes):
     """Claim the slot and store a result with these states and transitions."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
-    states, transitions = (
-        (state for state, _ in moves),
-        (transition for _, transition in moves if transition),
-    )
+    states = (state for state, _ in moves)
+    transitions = (transition for _, transition in moves if transition)
     whole = {"states": tuple(states), "transitions": tuple(transitions), **changes}
     assert store.runs.finish(result(claim, **whole), receivers=receivers)
     return claim.run_id
