@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from factories import comparison
+from factories import DAY, comparison
 from monitor.measures.sampling import draw_users, frequent_codes, select_kept, split_into_segments
 from monitor.model.rankings import UserTable
 from monitor.model.rules import Keep
@@ -37,7 +37,7 @@ def test_without_a_sample_all_users_are_requested_in_sorted_order():
 
 def drawn(table, day=0, **changes):
     """Who is asked that many days after the slot."""
-    return set(draw_users(table, comparison(**changes), SLOT + timedelta(days=day)).users)
+    return set(draw_users(table, comparison(**changes), SLOT + day * DAY).users)
 
 
 def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
@@ -61,7 +61,7 @@ def test_the_same_slot_draws_the_same_users_whatever_their_order():
 def test_the_users_with_kept_scores_are_the_same_in_each_run():
     table = users(1000)
     both = comparison(sample=SampleOptions(fixed=50, rotating=50))
-    today, tomorrow = (draw_users(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
+    today, tomorrow = (draw_users(table, both, SLOT + day * DAY).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
         kept = [set(asked[select_kept(asked, keep, both)]) for asked in (today, tomorrow)]
         assert len(kept[0]) == count
@@ -112,9 +112,7 @@ def test_if_a_tenth_of_the_users_is_replaced_the_rest_of_the_sample_stays():
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
     before = set(draw_users(table, chosen, SLOT).users) & set(names)
-    after = draw_users(
-        UserTable(users=names, segments=table.segments), chosen, SLOT + timedelta(days=1)
-    )
+    after = draw_users(UserTable(users=names, segments=table.segments), chosen, SLOT + DAY)
     assert len(before & set(after.users)) >= 0.95 * len(before)
     assert len(after.segments["country=AT"]) == 40
 
@@ -154,9 +152,5 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw():
     column = [f"v{i % 30:02}" for i in range(600)]
     table = users(600, x=column)
     few = comparison(sample=SampleOptions(rotating=60), max_segment_values=5)
-    seen = {
-        name
-        for day in range(20)
-        for name in draw_users(table, few, SLOT + timedelta(days=day)).segments
-    }
+    seen = {name for day in range(20) for name in draw_users(table, few, SLOT + day * DAY).segments}
     assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}

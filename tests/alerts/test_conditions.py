@@ -1,11 +1,21 @@
 """What is told while nothing can be said of drift: failed runs, no data, too few users, no run that succeeds any more."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from factories import DAY, HOUR, SLOT, changed, comparison, coverage_row, evaluate, rule, summary
+from factories import (
+    DAY,
+    HOUR,
+    SECOND,
+    SLOT,
+    changed,
+    comparison,
+    coverage_row,
+    evaluate,
+    rule,
+    summary,
+)
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm, Coverage
@@ -172,9 +182,7 @@ LOW = (summary(mean=0.1),)
 
 
 @pytest.mark.parametrize("ignored", SILENCES)
-def test_an_alert_that_cannot_be_judged_ends_only_if_the_condition_is_ignored(
-    ignored,
-):
+def test_an_alert_that_cannot_be_judged_ends_only_if_the_condition_is_ignored(ignored):
     judged = Judged(rule(for_runs=1, min_users=30), ignored=frozenset({ignored}))
     judged.run(LOW)
     for condition_, run in SILENCES.items():
@@ -207,7 +215,7 @@ NOW = SLOT + 4 * HOUR
 @pytest.mark.parametrize(
     ("seen_s", "now"),
     [
-        (7200.0, SLOT + 3 * HOUR - timedelta(seconds=1)),  # too early by the clock
+        (7200.0, SLOT + 3 * HOUR - SECOND),  # too early by the clock
         (3659.0, SLOT + 1000 * HOUR),  # the clock jumped, or the machine slept
         (7200.0, SLOT - HOUR),  # the clock went back
     ],

@@ -29,13 +29,7 @@ from monitor.alerts.notification_policy import (
 )
 from monitor.model.alerts import State
 from monitor.model.errors import ConfigError
-from monitor.model.notifications import (
-    Delivery,
-    DeliveryStatus,
-    FiringSnapshot,
-    Treatment,
-    Updates,
-)
+from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Treatment, Updates
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.configuration import RouteOptions
@@ -282,7 +276,7 @@ def test_each_incident_has_one_message_with_its_firing_alerts():
     assert not second.is_update
 
 
-LATER = SLOT + timedelta(hours=1)
+LATER = SLOT + HOUR
 GAPS: dict[str, Any] = {"value": 0.3, "normal": 0.5}
 FRENCH = replace(START, segment="country=FR", dedup_key="fr", slot=LATER, users=100)
 SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}

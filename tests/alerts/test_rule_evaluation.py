@@ -10,14 +10,7 @@ from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
 from monitor.model.alerts import Outcome, State
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, Coverage, CoverageReason
-from monitor.model.rules import (
-    BaseRule,
-    Condition,
-    ConditionRule,
-    Rule,
-    RuleKind,
-    StandstillRule,
-)
+from monitor.model.rules import BaseRule, Condition, ConditionRule, Rule, RuleKind, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import TRAITS, CoverageShare, Lack
 from tables import cells
@@ -89,10 +82,7 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
 def test_the_reason_for_a_segment_without_users_names_the_segments_of_its_dimension():
     asked = (("all", 100), (DE, 10), (UK, 50), ("country=US", 30), ("country=FR", 10))
     rows = tuple(coverage_row(count, segment=name) for name, count in asked)
-    absent = (
-        rule(segments=("country=nosuch",)),
-        coverage_rule("missing", segments=("plan=free",)),
-    )
+    absent = (rule(segments=("country=nosuch",)), coverage_rule("missing", segments=("plan=free",)))
     states, _ = evaluate(
         comparison(rules=absent), summaries=[summary()], coverage=Coverage(rows=rows)
     )

@@ -1,12 +1,11 @@
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import factories
-from factories import DAY, SLOT, comparison, rule, transition
+from factories import DAY, SECOND, SLOT, comparison, rule, transition
 from monitor.alerts.state_machine import INSTALLATION, Evaluation, advance, retire_alerts
 from monitor.model.alerts import Outcome, State, Verdict
 from monitor.model.rules import Severity
@@ -34,9 +33,7 @@ VERDICTS = {
 
 def look(day, segment="all"):
     slot = SLOT + day * DAY
-    return Evaluation(
-        comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5)
-    )
+    return Evaluation(comparison="home-feed", segment=segment, slot=slot, at=slot + 5 * SECOND)
 
 
 def walk(*verdicts, by=BAND):
@@ -198,7 +195,7 @@ def test_the_last_attempt_of_the_newest_slot_decides_and_no_breach_counts_twice(
     assert (transition is None) == (before.state is after.state)
 
 
-NOW = SLOT + timedelta(days=3)
+NOW = SLOT + 3 * DAY
 
 
 def state(**changes):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from factories import DAY, SLOT, comparison, rule
+from factories import DAY, SECOND, SLOT, comparison, rule
 from monitor.model.alerts import Outcome
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
@@ -108,7 +108,7 @@ def test_relevance_is_not_requested_before_its_delay_is_over(store):
     source = CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
-    assert filled(store, what, source, SLOT + 2 * DAY - timedelta(seconds=1)) == []
+    assert filled(store, what, source, SLOT + 2 * DAY - SECOND) == []
     (found,) = filled(store, what, source)
     assert found.run.id == run_id
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
@@ -196,9 +196,7 @@ def test_an_unreadable_slot_does_not_block_the_next_and_an_unreachable_source_is
     assert len(source.asked) == len(found)
 
 
-def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(
-    store,
-):
+def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(store):
     what = watched()
     source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
     run_id = ran(store, what)

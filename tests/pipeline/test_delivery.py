@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from factories import DAY, HOUR, MINUTE, HeldClock, comparison, rule
+from factories import DAY, HOUR, MINUTE, SECOND, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.model.errors import DeliveryError, DeliveryTrouble
 from monitor.model.notifications import Message, Treatment, Updates
@@ -273,7 +273,7 @@ def test_after_a_bug_the_error_is_raised_and_the_delivery_is_retried(scene):
         scene.deliver()
     assert scene.publisher.counts == {("fake", "retry"): 1}
     assert scene.deliver().sent == 0
-    assert scene.deliver(after=timedelta(seconds=5)).sent == 1
+    assert scene.deliver(after=5 * SECOND).sent == 1
 
 
 def test_nothing_is_sent_after_a_stop_or_if_another_process_may_be_sending(scene):
@@ -314,9 +314,7 @@ def test_alerts_are_resent_by_comparison_until_another_process_may_be_sending_an
     assert scene.open_sender().resend_alerts() == 0
 
 
-def test_a_receiver_without_resends_gets_none_and_a_failed_resend_is_counted_and_raised(
-    scene,
-):
+def test_a_receiver_without_resends_gets_none_and_a_failed_resend_is_counted_and_raised(scene):
     again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     scene.fire(to=("fake", "again"))
     scene.deliver(scene.receiver, again)

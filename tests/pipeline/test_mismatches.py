@@ -1,9 +1,8 @@
 """A changed spelling of ids is a cause of its own, and a segment that is absent is no_data: nothing is left out silently."""
 
 from dataclasses import replace
-from datetime import timedelta
 
-from factories import changed, comparison, pull, rule
+from factories import DAY, changed, comparison, pull, rule
 from monitor.model.alerts import State
 from monitor.model.explanation import FaultKind
 from monitor.model.memory import Memory
@@ -117,7 +116,7 @@ def watch(what, countries, candidate, states=()):
 
 def later(states):
     """The states as of an earlier run."""
-    return tuple(replace(each, judged_slot=each.judged_slot - timedelta(days=1)) for each in states)
+    return tuple(replace(each, judged_slot=each.judged_slot - DAY) for each in states)
 
 
 def moves(result):

@@ -2,14 +2,13 @@
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
 from math import nan
 from typing import Any
 
 import numpy as np
 import pytest
 
-from factories import SLOT, changed, comparison, pull, rule
+from factories import DAY, SECOND, SLOT, changed, comparison, pull, rule
 from monitor.model.alerts import Outcome
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
@@ -85,9 +84,7 @@ def test_a_missing_input_removes_only_the_metrics_that_need_it_and_the_run_names
     monkeypatch, answer, reason
 ):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    watched = changed(
-        WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1)
-    )
+    watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=SECOND)
     more: dict[str, Any] = {
         "again": Canned(answer),
         "weights": CannedWeights(answer),
@@ -178,11 +175,7 @@ def test_the_last_runs_lists_give_churn_and_novelty():
 
 NDCG = "ndcg(arm=candidate)"
 LABELLED = comparison(
-    k=2,
-    rules=(),
-    metrics=(OVERLAP, NDCG),
-    keep_lists=Keep.ALL,
-    relevance_within=timedelta(days=7),
+    k=2, rules=(), metrics=(OVERLAP, NDCG), keep_lists=Keep.ALL, relevance_within=7 * DAY
 )
 
 
@@ -206,7 +199,7 @@ def test_a_run_without_readable_relevance_skips_its_metrics_and_waits_for_labels
         assert result.reason == reason
         assert {summary.metric for summary in result.summaries} == {"overlap"}
         assert not result.is_labelled
-        assert result.labels_until == SLOT + timedelta(days=7)
+        assert result.labels_until == SLOT + 7 * DAY
         assert result.lists is not None
 
 

@@ -1,14 +1,13 @@
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
+from factories import DAY, SECOND, SLOT, changed, claim, comparison, coverage_rule, pull, rule
 from monitor.model.alerts import Outcome, State
 from monitor.model.errors import OutputError, SourceError
 from monitor.model.memory import Memory
@@ -237,7 +236,7 @@ def test_a_run_names_what_changed_since_the_last_run():
 def test_a_source_that_never_answers_ends_at_the_deadline(monkeypatch):
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
-    result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
+    result = ran(comparison(k=2, deadline=SECOND), "a:12", hung)
     hung.set()
     assert result.status is RunStatus.FAILED
     reason = result.reason or ""
@@ -344,7 +343,7 @@ def test_both_arms_are_requested_at_the_same_time():
         def wait(self, timeout=None):
             return both.wait(timeout) >= 0
 
-    ran(comparison(k=2, deadline=timedelta(seconds=60)), Hung(), Hung(), users("a"))
+    ran(comparison(k=2, deadline=60 * SECOND), Hung(), Hung(), users("a"))
     assert not both.broken
 
 

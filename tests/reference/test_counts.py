@@ -63,8 +63,7 @@ def chance_beyond(limits, mean, dispersion):
 
 
 @pytest.mark.parametrize(
-    ("runs", "mean", "dispersion"),
-    [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)],
+    ("runs", "mean", "dispersion"), [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)]
 )
 def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispersion):
     rng = np.random.default_rng(2)

@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from clocks import set_scheduler_clock
+from factories import SECOND
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import KEPT_MARK, RunStatus
 from monitor.service.daemon.daemon import Daemon
@@ -92,7 +93,7 @@ class Watched:
     def let_pass(self, time):
         self.clock.let_pass(time)
 
-    def pass_until(self, look, what, step=timedelta(seconds=10)):
+    def pass_until(self, look, what, step=10 * SECOND):
         """Let time pass by steps until it is seen."""
 
         def seen():

@@ -269,10 +269,7 @@ def test_no_error_of_a_receiver_or_source_contains_a_secret(stage, monkeypatch):
             told[name] = error_of(partial(watched.arms.candidate.pull, asked))
     assert {name for name, text in told.items() if "Error" in text} >= {
         f"hook-{way}" for way in REFUSING
-    } | {
-        "sql-wrong",
-        "sql-odd",
-    }
+    } | {"sql-wrong", "sql-odd"}
     assert {name: owners for name, text in told.items() if (owners := owners_in(text))} == {}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import HOUR
+from factories import HOUR, MINUTE, SECOND
 from monitor.model.alerts import State
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, SlotTrigger
@@ -40,9 +40,7 @@ DELETED_AT = "prune_last_success_timestamp_seconds"
 
 
 @pytest.mark.integration
-def test_outside_of_its_hours_a_comparison_is_not_due_and_not_missed_and_not_stale(
-    tmp_path,
-):
+def test_outside_of_its_hours_a_comparison_is_not_due_and_not_missed_and_not_stale(tmp_path):
     config = world(tmp_path)
     config.write_text(
         config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00")
@@ -50,12 +48,12 @@ def test_outside_of_its_hours_a_comparison_is_not_due_and_not_missed_and_not_sta
     with watching(config) as watched:
         assert next_slot(watched) == NOON + HOUR  # at noon, as it starts, it begins none
         assert watched.value(DELETED_AT) is None
-        watched.let_pass(timedelta(minutes=6))
+        watched.let_pass(6 * MINUTE)
         wait_for(
             lambda: watched.value(DELETED_AT),
             "old rows deleted, although the daemon has not run for long",
         )
-        watched.let_pass(timedelta(minutes=54))
+        watched.let_pass(54 * MINUTE)
         watched.await_run(NOON + HOUR)
         watched.let_pass(HOUR)
         watched.await_run(NOON + 2 * HOUR)
@@ -116,8 +114,8 @@ def test_a_leap_second_is_no_jump_of_the_clock():
 
 @given(st.integers(1, 10**9), st.integers(1, 7200))
 def test_only_the_newest_missed_slot_is_due_and_then_the_next_slot(late_s, period):
-    schedule = Every(timedelta(seconds=period))
-    now = NOON + timedelta(seconds=late_s)
+    schedule = Every(period * SECOND)
+    now = NOON + late_s * SECOND
     trigger = SlotTrigger(schedule)
     newest = trigger.get_next_fire_time(schedule.latest(NOON), now)
     assert newest in {schedule.latest(now), schedule.next(now)}
@@ -127,13 +125,11 @@ def test_only_the_newest_missed_slot_is_due_and_then_the_next_slot(late_s, perio
 def test_a_reload_does_not_delay_housekeeping_and_housekeeping_follows_a_set_clock():
     clock = SteppedClock()
     done = list[int]()
-    plan = JobPlan(
-        call=lambda: done.append(1), when=Every(HOUR), limit=HOUR, first=timedelta(minutes=5)
-    )
+    plan = JobPlan(call=lambda: done.append(1), when=Every(HOUR), limit=HOUR, first=5 * MINUTE)
     with scheduling(clock) as jobs:
         jobs.follow({"-prune": plan})
         due = jobs.next_at("-prune")
-        clock.let_pass(timedelta(minutes=4))
+        clock.let_pass(4 * MINUTE)
         jobs.follow({"-prune": plan})
         assert jobs.next_at("-prune") == due
         clock.let_pass(timedelta(minutes=1, seconds=1))

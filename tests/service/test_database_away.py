@@ -2,12 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import make_url
 
-from factories import HOUR, HeldClock
+from factories import HOUR, MINUTE, SECOND, HeldClock
 from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DatabaseAway
@@ -30,9 +29,6 @@ from servers.proxy import Proxy, proxying
 from service.lists_world import write_world
 from service.stepped_daemon import watching
 from service.test_clock import NOON
-
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -165,14 +161,12 @@ def world():
     publisher = PrometheusPublisher(version="1")
     publisher.register([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
-    two_minutes = timedelta(minutes=2)
+    two_minutes = 2 * MINUTE
     alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
     return World(clock, database, alert, publisher)
 
 
-def test_a_database_that_was_not_read_for_a_minute_is_reported_as_away(
-    world,
-):
+def test_a_database_that_was_not_read_for_a_minute_is_reported_as_away(world):
     now = world.clock.now()
     assert outage.database_away(None, None, now) is None
     assert outage.database_away(None, now - MINUTE, now) is None
@@ -250,9 +244,7 @@ def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(wor
     assert end.changes == same.changes
 
 
-def test_every_attempt_to_report_an_outage_is_counted(
-    world,
-):
+def test_every_attempt_to_report_an_outage_is_counted(world):
     pager = FakeReceiver("pager", errors=[DOWN, SILENT])
     world.database.failed(AWAY)
     for _ in range(3):

@@ -306,8 +306,7 @@ def test_segments_stay_known_with_kept_lists_and_are_not_guessed_without_them(wo
         assert figures(world.ask(segments=("each",))) == expected
         return
     with pytest.raises(
-        InputError,
-        match=r"are lost, because the source's users have changed. Set keep_lists: all",
+        InputError, match=r"are lost, because the source's users have changed. Set keep_lists: all"
     ):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"

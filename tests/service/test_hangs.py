@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 import published
-from factories import HOUR, MINUTE
+from factories import DAY, HOUR, MINUTE, SECOND
 from logs import captured
 from monitor.model.runs import RunStatus
 from monitor.service import runner
@@ -69,7 +69,7 @@ def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_pat
 
 
 def daily(call, limit_s=60.0):
-    return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=limit_s))
+    return JobPlan(call=call, when=Every(DAY), limit=limit_s * SECOND)
 
 
 def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
@@ -127,7 +127,7 @@ def test_a_scheduler_that_does_not_process_jobs_is_not_alive(monkeypatch):
     with scheduling(clock) as scheduler:
         assert scheduler.is_alive
         monkeypatch.setattr(scheduler, "_process_jobs", lambda: 1 / 0)
-        clock.let_pass(timedelta(seconds=SILENT_S))
+        clock.let_pass(SILENT_S * SECOND)
         assert not scheduler.is_alive
 
 
@@ -173,7 +173,7 @@ def test_a_slow_run_does_not_keep_others_waiting():
 
 def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again():
     run = published.run()
-    deadline = timedelta(seconds=4)
+    deadline = 4 * SECOND
     assert took_whole_deadline(run, deadline)
     assert not took_whole_deadline(run, deadline + timedelta(microseconds=1))
     assert not took_whole_deadline(published.run(finished_at=None), deadline)

@@ -10,7 +10,7 @@ from structlog.testing import CapturingLogger
 import published
 from alerts.test_conditions import condition
 from export.page import scraped
-from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
+from factories import DAY, HOUR, MINUTE, SECOND, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import DatabaseError, DatabaseTrouble
 from monitor.model.rules import Condition
@@ -27,8 +27,7 @@ from pipeline.canned import Canned
 from storage.worked import run
 from tables import rows
 
-HOUR = timedelta(hours=1)
-LOOK = timedelta(minutes=1)
+LOOK = MINUTE
 STALE = condition(Condition.STALE, alert="Stale")
 
 
@@ -40,7 +39,7 @@ class World:
         self.clock = HeldClock(seconds=5000.0)
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
-        what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))
+        what = comparison(rules=(STALE, rule()), deadline=10 * MINUTE)
         self.watched = WatchedComparison(
             comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock()
         )
@@ -82,7 +81,7 @@ def world(store):
 
 
 def test_a_comparison_is_stale_once_after_three_due_runs_also_over_restarts(world):
-    assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
+    assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + 10 * MINUTE
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
     assert world.store.outbox.waiting(world.clock.at).keys() == {"hook"}
     world.restart()
@@ -94,7 +93,7 @@ def test_failed_runs_do_not_count_and_an_ok_run_restarts_the_wait(world):
     world.watch(2 * HOUR)
     world.run(SLOT + HOUR)
     world.run(SLOT + 2 * HOUR, RunStatus.FAILED)
-    assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + timedelta(minutes=10)
+    assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + 10 * MINUTE
 
 
 def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
@@ -102,7 +101,7 @@ def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_awa
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
     database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
-    world.watch(HOUR + timedelta(seconds=16))
+    world.watch(HOUR + 16 * SECOND)
     look_again(world.store, database)
     world.restart()
     world.watch(5 * HOUR)
@@ -132,17 +131,17 @@ def test_a_set_clock_or_a_sleep_makes_nothing_stale_before_the_next_run_was_due(
     world.clock.seconds += slept_s
     assert not world.look()
     assert (
-        world.watch(timedelta(minutes=39)) is None
+        world.watch(39 * MINUTE) is None
     )  # 00:30 and so on: the next run is due at the hour, and has 10 minutes
     if jump == 6 * HOUR:
-        assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
+        assert world.watch(2 * MINUTE) == SLOT + 7 * HOUR + 10 * MINUTE
 
 
 def test_the_wait_restarts_after_a_pause(world):
     world.clock.pass_by((10 * HOUR - LOOK).total_seconds())
     assert not world.look()
-    assert world.watch(timedelta(minutes=10)) is None
-    assert world.watch(timedelta(minutes=2)) is not None
+    assert world.watch(10 * MINUTE) is None
+    assert world.watch(2 * MINUTE) is not None
     assert LONGEST_PAUSE_S < 10 * 3600
 
 
@@ -150,7 +149,7 @@ def test_a_comparison_that_never_ran_is_stale_after_its_wait(world):
     world.watched = replace(
         world.watched, comparison=replace(world.watched.comparison, name="search")
     )
-    assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
+    assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + 10 * MINUTE
     assert world.changes()[0].comparison == "search"
 
 
@@ -168,7 +167,7 @@ def test_deleted_rows_are_counted_by_kind_and_logged(store, logs):
     publisher = PrometheusPublisher(version="1")
     for days in (0, 1, 48):  # the last one confirms the clock
         run(store, SLOT + days * DAY)
-    jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
+    jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=49 * DAY))
 
     shown = scraped(publisher)
     assert shown.value("pruned_rows_total", kind="scores") == 3

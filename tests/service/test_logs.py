@@ -4,13 +4,13 @@ import io
 import json
 import logging
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 
 import pytest
 import structlog
 import yaml
 
-from factories import SLOT
+from factories import MINUTE, SLOT
 from monitor.boundary.foreign_causes import ForeignCause
 from monitor.model.rules import Severity
 from monitor.service.logs import configure_logs
@@ -94,7 +94,7 @@ class Sent:
     ("value", "written"),
     [
         (date(2024, 1, 8), "2024-01-08"),
-        (timedelta(minutes=1.5), 90.0),
+        (1.5 * MINUTE, 90.0),
         ({"b", "a"}, ["a", "b"]),
         ({Severity.INFO: (SLOT,)}, {"info": ["2024-01-08T00:00:00Z"]}),
         (Sent(at=SLOT), {"at": "2024-01-08T00:00:00Z"}),

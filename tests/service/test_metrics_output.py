@@ -43,9 +43,7 @@ def seen_at(url):
 
 
 @pytest.mark.integration
-def test_node_exporter_shows_the_runs_and_the_last_ok_run_after_a_failure(
-    folder,
-):
+def test_node_exporter_shows_the_runs_and_the_last_ok_run_after_a_failure(folder):
     (folder / "textfiles").mkdir()
     with running_node_exporter(folder / "textfiles") as url:
         assert run_once("--slot 2024-01-08 --textfile textfiles/all.prom") == 0
@@ -63,9 +61,7 @@ def test_node_exporter_shows_the_runs_and_the_last_ok_run_after_a_failure(
 
 
 @pytest.mark.integration
-def test_a_pushgateway_has_a_group_for_each_comparison_and_instance_and_drops_old_series(
-    folder,
-):
+def test_a_pushgateway_has_a_group_for_each_comparison_and_instance_and_drops_old_series(folder):
     with running_pushgateway() as url:
         for name in ("feed", "search"):
             assert run_once(f"{name} --slot 2024-01-08 --push {url}") == 0

@@ -7,14 +7,13 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from factories import SLOT, comparison, pull
+from factories import DAY, SLOT, comparison, pull
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.service.composition import PINGS_S
 from monitor.service.daemon import daemon as daemon_module
@@ -32,7 +31,7 @@ from service.lists_world import write_world
 
 def watched(baseline):
     lists = arms(baseline, pull({"a": [1]}), users("a"))
-    return WatchedComparison(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
+    return WatchedComparison(comparison=comparison(), arms=lists, schedule=Every(DAY))
 
 
 ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]

@@ -41,9 +41,7 @@ def shows(page, text):
 
 
 @pytest.mark.integration
-def test_a_run_that_is_killed_twice_requests_no_user_again_unless_it_is_told_to(
-    tmp_path,
-):
+def test_a_run_that_is_killed_twice_requests_no_user_again_unless_it_is_told_to(tmp_path):
     config = tmp_path / "rankwatch.yaml"
     folder = tmp_path / "rankwatch.db-answers"
     command = ("run-once", "feed")

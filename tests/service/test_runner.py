@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 from contextlib import closing
-from datetime import timedelta
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
@@ -21,7 +20,7 @@ import pytest
 import structlog
 
 from commands import rankwatch
-from factories import SLOT, comparison, pull
+from factories import DAY, SECOND, SLOT, comparison, pull
 from monitor.boundary import temporary_database
 from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
@@ -41,9 +40,7 @@ def run(store, lists, ping):
     """A run of four users of whom so many have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
     opened = arms(some, some, users("a", "b", "c", "d"))
-    watched = WatchedComparison(
-        comparison=comparison(rules=()), arms=opened, schedule=Every(timedelta(days=1))
-    )
+    watched = WatchedComparison(comparison=comparison(rules=()), arms=opened, schedule=Every(DAY))
     Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(
         watched, SLOT, receivers=()
     )
@@ -96,7 +93,7 @@ def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
     configure_logs("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
     watched = WatchedComparison(
-        comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True
+        comparison=comparison(k=2), arms=opened, schedule=Every(DAY), is_live=True
     )
     for _ in range(2):
         Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
@@ -184,7 +181,7 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     watched = WatchedComparison(
         comparison=comparison(k=3),
         arms=arms(lists, lists, users(*names)),
-        schedule=Every(timedelta(days=1)),
+        schedule=Every(DAY),
     )
     Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
     (found,) = store.history.runs(comparison=None, limit=10)
@@ -213,9 +210,9 @@ def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatc
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
     lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
     watched = WatchedComparison(
-        comparison=comparison(deadline=timedelta(seconds=0.2)),
+        comparison=comparison(deadline=0.2 * SECOND),
         arms=lists,
-        schedule=Every(timedelta(days=1)),
+        schedule=Every(DAY),
     )
     runner = Runner(store=store, clock=StillClock(), renew_sources=renewed.append)
     result: Any = runner.run(watched, SLOT, receivers=())

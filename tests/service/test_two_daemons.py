@@ -2,13 +2,12 @@
 
 import signal
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 import requests
 
-from factories import HeldClock
+from factories import SECOND, HeldClock
 from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.errors import DatabaseError
 from monitor.model.runs import Lease, Occupied, RunStatus
@@ -144,7 +143,7 @@ def _one_run_a_slot(url):
     ]
 
 
-LASTS = timedelta(seconds=15)
+LASTS = 15 * SECOND
 MINE = Lease(holder="a:1", epoch=4, before=None)
 THEIRS = Occupied(holder="b:2", epoch=5, free_in_s=0.4)
 KEPT = True

@@ -45,9 +45,7 @@ def test_acknowledging_again_changes_nothing_and_another_person_changes_the_auth
     ] == [1, 0]
 
 
-def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(
-    store,
-):
+def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(store):
     """A receiver hears of no end whose start no receiver was to hear of."""
     old = fired(SLOT)
     other = fired(SLOT, segment="country=UK")

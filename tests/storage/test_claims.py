@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from factories import HOUR, SLOT
+from factories import HOUR, SECOND, SLOT
 from monitor.model.alerts import State
 from monitor.model.runs import RunStatus
 from monitor.storage import open_store
@@ -25,8 +25,6 @@ from storage.worked import (
     runs_of,
     transitions,
 )
-
-SECOND = timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.FAILED])
@@ -65,9 +63,7 @@ def test_a_released_rerun_shows_the_earlier_results_and_can_be_claimed(store):
     assert claimed(store, rerun=True, now=LATER).attempt == 3
 
 
-def test_a_released_second_attempt_is_abandoned_and_a_lost_claim_cannot_be_released(
-    store,
-):
+def test_a_released_second_attempt_is_abandoned_and_a_lost_claim_cannot_be_released(store):
     first = claimed(store)
     second = claimed(store, owner="b:2", now=LATER, until=LATER + HOUR)
     store.runs.release(first)
@@ -217,9 +213,7 @@ def test_runs_of_this_process_are_never_abandoned(store):
     assert finish(store, mine)
 
 
-def test_only_a_rewound_state_is_changed_by_an_earlier_slot(
-    store,
-):
+def test_only_a_rewound_state_is_changed_by_an_earlier_slot(store):
     ahead = SLOT + 5 * HOUR
     firing = fired(ahead)
     run(store, ahead, firing)

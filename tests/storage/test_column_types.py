@@ -1,13 +1,13 @@
 """Any text is stored and read back; instants are instants."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import factories
-from factories import SLOT
+from factories import HOUR, SLOT
 from monitor.storage.column_types import KEY_BYTES, escape, stored_name, unescape
 from storage.worked import claimed, evidence, fired, result, runs_of, transitions
 
@@ -119,10 +119,8 @@ def test_names_and_texts_with_any_content_are_stored(store):
     ]
 
 
-def test_instants_are_read_back_in_utc_and_need_a_time_zone(
-    store,
-):
-    east = datetime(2024, 1, 8, 3, 0, 0, 123456, tzinfo=timezone(timedelta(hours=9)))
+def test_instants_are_read_back_in_utc_and_need_a_time_zone(store):
+    east = datetime(2024, 1, 8, 3, 0, 0, 123456, tzinfo=timezone(9 * HOUR))
     claimed(store, east)
     claimed(store, SLOT)
     with pytest.raises(ValueError, match="no time zone"):

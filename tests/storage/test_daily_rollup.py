@@ -1,13 +1,12 @@
 """What each day came to: worked by hand, kept when its runs are gone, made anew when one of them changes."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
 import factories
-from factories import DAY, HOUR, SLOT
+from factories import DAY, HOUR, SECOND, SLOT
 from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.tables.run_tables import daily
 from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
@@ -36,9 +35,7 @@ def sums(store):
     return [(day.runs, round(day.mean, 12)) for day in days(store)]
 
 
-def test_only_the_last_attempt_of_a_slot_counts(
-    store,
-):
+def test_only_the_last_attempt_of_a_slot_counts(store):
     first = stored(store, SLOT, summary(mean=0.5))
     again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
     number = finish(store, again, summaries=(summary(mean=0.9),))
@@ -138,10 +135,8 @@ def test_summaries_that_expired_early_stay_in_the_sums_of_their_day(store):
 
 def test_a_run_that_is_stored_late_is_added_to_its_day(store):
     stored(store, SLOT, summary(), finished_at=SLOT + DAY)
-    prune(store, now=SLOT + DAY + timedelta(seconds=2))
-    stored(
-        store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - timedelta(seconds=1)
-    )
+    prune(store, now=SLOT + DAY + 2 * SECOND)
+    stored(store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - SECOND)
 
     prune(store, now=SLOT + DAY + HOUR)
 
@@ -161,9 +156,7 @@ def test_a_run_whose_rerun_fails_is_removed_from_its_day(store):
     assert sums(store) == [(1, 0.5)]
 
 
-def test_a_day_that_is_not_over_or_already_expired_is_not_summed_up(
-    store,
-):
+def test_a_day_that_is_not_over_or_already_expired_is_not_summed_up(store):
     run_id = run(store, SLOT + 23 * HOUR)
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import fields, replace
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 import factories
-from factories import HOUR, SLOT, coverage_row, lost_lists, state
+from factories import HOUR, SECOND, SLOT, coverage_row, lost_lists, state
 from monitor.model.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason
@@ -55,7 +54,7 @@ def test_a_finished_run_is_read_back_unchanged(store):
     assert latest.summaries == stored.summaries
     assert latest.states == stored.states
     assert latest.last_ok_slot == SLOT
-    assert latest.last_ok_at == SLOT + timedelta(seconds=9)
+    assert latest.last_ok_at == SLOT + 9 * SECOND
     assert store.history.evidence(latest.id) == stored.evidence
     assert record(store, latest.id).summaries == stored.summaries
     assert counts(store) == {
@@ -212,9 +211,7 @@ def test_the_latest_run_is_the_newest_finished_one_and_has_the_last_ok_slot(stor
     assert store.history.latest([]) == ()
 
 
-def test_evidence_is_ordered_and_every_reason_can_be_stored(
-    store,
-):
+def test_evidence_is_ordered_and_every_reason_can_be_stored(store):
     kept = (
         evidence(kind=EvidenceKind.REPRESENTATIVE, position=0),
         evidence(position=1),

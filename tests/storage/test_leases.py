@@ -5,13 +5,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from datetime import timedelta
 from functools import partial
 
 import pytest
 from sqlalchemy import text
 
-from factories import HOUR, SLOT
+from factories import HOUR, MINUTE, SECOND, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
 from monitor.model.runs import Lease, RunStatus
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
@@ -19,7 +18,7 @@ from servers.daemon import wait_for
 from storage.conftest import emptied
 from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
 
-LASTS = timedelta(seconds=5)
+LASTS = 5 * SECOND
 ROUNDS = 20
 
 
@@ -90,7 +89,7 @@ def taken_over(store, before, after):
 
 def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_holder(store, opened):
     first = opened(store, "a:1")
-    second = opened(store, "b:2", timedelta(minutes=5))
+    second = opened(store, "b:2", 5 * MINUTE)
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
     assert first.renew(old)
@@ -204,7 +203,7 @@ def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgre
     Then its epoch ends.
     """
     first = opened(postgres, "a:1")
-    second = opened(postgres, "b:2", timedelta(minutes=1))
+    second = opened(postgres, "b:2", MINUTE)
     with ThreadPoolExecutor(1) as pool:
         database = under(postgres, won(first)).database
         with database._transaction(is_writing=True) as connection:
@@ -224,7 +223,7 @@ def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgre
 
 def test_the_server_ends_an_idle_transaction(postgres, opened):
     leases = opened(postgres, "a:1")
-    impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
+    impatient = under(postgres, won(leases), patience=0.3 * SECOND)
     with (  # noqa: PT012 - in mid-transaction
         pytest.raises(
             DatabaseError, match="ended a transaction that was idle for too long: try again"

@@ -20,17 +20,7 @@ from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.storage import list_parquet, score_rows
 from monitor.storage import user_scores as per_user
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import (
-    LATER,
-    claimed,
-    finish,
-    newest,
-    prune,
-    record,
-    run,
-    scores,
-    user_scores,
-)
+from storage.worked import LATER, claimed, finish, newest, prune, record, run, scores, user_scores
 
 
 def lists(baseline, candidate, **segments):

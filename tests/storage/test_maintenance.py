@@ -66,9 +66,7 @@ def test_claimed_runs_are_not_deleted(store):
     assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
-def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(
-    store,
-):
+def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(store):
     firing = fired(SLOT)
     lasting = fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, lasting, receivers=("hook",))

@@ -74,9 +74,7 @@ def test_all_deliveries_of_a_comparison_are_claimed_together_oldest_first(owed):
     assert len(lease(owed, NOW, receiver="pager")) == 3
 
 
-def test_the_oldest_comparison_is_claimed_first_and_a_claimed_one_does_not_block_the_others(
-    owed,
-):
+def test_the_oldest_comparison_is_claimed_first_and_a_claimed_one_does_not_block_the_others(owed):
     run(
         owed,
         SLOT,
@@ -106,9 +104,7 @@ def test_an_expired_claim_can_be_taken_and_a_started_delivery_may_have_arrived_a
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
 
-def test_a_failed_delivery_is_due_again_at_its_time_unless_another_process_has_sent_it(
-    owed,
-):
+def test_a_failed_delivery_is_due_again_at_its_time_unless_another_process_has_sent_it(owed):
     fail(owed, *lease(owed, NOW), at=NOW, again=NOW + HOUR)
     assert lease(owed, NOW + HOUR - MINUTE) == ()
     again = lease(owed, NOW + HOUR)
@@ -141,10 +137,7 @@ def test_failed_deliveries_are_counted_until_they_are_retried_but_not_those_of_r
         refuse(owed, each, at=NOW + minutes * MINUTE)
     assert [
         owed.outbox.give_up_removed(configured=["hook"], now=NOW + MINUTE) for _ in range(2)
-    ] == [
-        3,
-        0,
-    ]
+    ] == [3, 0]
     assert owed.outbox.waiting(NOW) == {}
     assert lease(owed, NOW + HOUR, receiver="pager") == ()
 
@@ -168,7 +161,7 @@ def test_receiver_health_has_the_last_success_and_the_first_occurrence_of_the_la
     owed.outbox.give_up_removed(configured=["hook"], now=NOW + HOUR)
 
     assert owed.outbox.receiver_health() == {
-        "hook": ReceiverHealth(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503"),
+        "hook": ReceiverHealth(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503")
     }
 
 
@@ -210,9 +203,7 @@ def test_the_outbox_counts_waiting_deliveries_and_the_age_of_the_oldest(owed):
     assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
 
 
-def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(
-    owed,
-):
+def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(owed):
     first, second, end = lease(owed, NOW)
     for each, fallback in ((first, "mail"), (second, "pager"), (first, "mail")):
         refuse(owed, each, fallback=fallback)

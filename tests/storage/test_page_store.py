@@ -69,9 +69,7 @@ def test_a_reduced_series_keeps_the_newest_and_the_lowest_run_or_one_without_a_m
     ]
 
 
-def test_changes_and_neighbours_are_found_by_slot_and_segment(
-    filled,
-):
+def test_changes_and_neighbours_are_found_by_slot_and_segment(filled):
     def changes(segment, first, last):
         found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
         return [(each.segment, each.slot) for each in found]
@@ -192,7 +190,7 @@ def test_ended_incidents_are_found_page_by_page_newest_first_with_all_changes(in
     assert keys_of(incidents, before=newest.number) == ["two"]
     changes = incidents.pages.incident_changes(["two", "old"])
     assert [(each.alert, each.is_start) for each in changes if each.incident == "two"] == [
-        *(("A", True), ("B", True), ("A", False), ("B", False)),
+        *(("A", True), ("B", True), ("A", False), ("B", False))
     ]
     assert len(changes) == 6
 

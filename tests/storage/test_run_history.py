@@ -211,9 +211,7 @@ def past_splits(store, day, limit=10):
     return [split.means.membership for split in recall(store, day, runs=0, splits=limit).splits]
 
 
-def test_splits_and_explanations_are_read_back_unchanged_and_unknown_formats_are_ignored(
-    store,
-):
+def test_splits_and_explanations_are_read_back_unchanged_and_unknown_formats_are_ignored(store):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert recall(store, 1, splits=9).splits == (SPLIT,)
     assert (
@@ -234,9 +232,7 @@ def test_explanations_expire_with_the_evidence_and_splits_with_the_run(store):
     assert past_splits(store, 1) == []
 
 
-def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_oldest_first(
-    store,
-):
+def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_oldest_first(store):
     for day in (0, 1, 3, 5):
         stored_split(store, day, membership=day / 10)
     stored_split(store, 2, config_hash="other")

@@ -171,9 +171,7 @@ def _without_day(line):
     return line.replace(", day DATE NOT NULL", "").replace("user_id, day)", "user_id)")
 
 
-def test_a_database_without_tables_has_one_difference_and_other_tables_are_kept(
-    database_url,
-):
+def test_a_database_without_tables_has_one_difference_and_other_tables_are_kept(database_url):
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.find_differences(database_url) == [

@@ -1,25 +1,19 @@
 """Results to store, each complete, each field open to change."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
 from sqlalchemy import text
 
 import factories
-from factories import HOUR, SLOT, coverage_row, state
+from factories import HOUR, MINUTE, SECOND, SLOT, coverage_row, state
 from monitor.model.alerts import Outcome, State
 from monitor.model.notifications import DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.retention import DataKind
-from monitor.model.runs import (
-    Evidence,
-    EvidenceKind,
-    RunResult,
-    RunStatus,
-    Scores,
-)
+from monitor.model.runs import Evidence, EvidenceKind, RunResult, RunStatus, Scores
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 LATER = SLOT + HOUR
@@ -70,10 +64,7 @@ def scored(store, run_id):
 def coverage():
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
-        rows=(
-            coverage_row(5, 3, reasons=reasons),
-            coverage_row(2, segment="activity=new"),
-        )
+        rows=(coverage_row(5, 3, reasons=reasons), coverage_row(2, segment="activity=new"))
     )
 
 
@@ -95,7 +86,7 @@ def result(claim, **changes):
         slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
-        finished_at=claim.slot + timedelta(seconds=9),
+        finished_at=claim.slot + 9 * SECOND,
         config_hash="hash",
         k=10,
         coverage=coverage(),
@@ -185,7 +176,7 @@ def transitions(store):
 
 def lease(store, now, *, receiver="hook", owner="a:1", limit=10):
     return store.outbox.claim_deliveries(
-        receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit
+        receiver, owner=owner, now=now, until=now + MINUTE, limit=limit
     )
 
 
