@@ -15,7 +15,7 @@ from monitor.pipeline.backfill import backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
-from storage.worked import record
+from storage.worked import execute_sql, record
 
 NDCG = "ndcg(arm=candidate, gain=linear)"
 RECALL = "recall(arm=candidate)"
@@ -149,10 +149,9 @@ def test_damaged_lists_are_reported_and_do_not_block_the_next_run(store):
     what = watched()
     broken = ran(store, what)
     _ = ran(store, what, SLOT + DAY)
-    with store.database.write() as connection:
-        connection.execute(
-            kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise")
-        )
+    execute_sql(
+        store, kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"x")
+    )
 
     first, second = troubles(
         filled(store, what, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}))

@@ -9,7 +9,7 @@ import factories
 from factories import DAY, HOUR, SECOND, SLOT
 from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.tables.run_tables import daily
-from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
+from storage.worked import LATER, claimed, finish, prune, record, run, runs_of, select_rows
 
 
 def summary(**changes):
@@ -26,8 +26,7 @@ def stored(store, slot, *summaries, comparison="home-feed", **changes):
 
 
 def days(store):
-    with store.database.read() as connection:
-        return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
+    return select_rows(store, select(daily).order_by(daily.c.day, daily.c.segment))
 
 
 def sums(store):

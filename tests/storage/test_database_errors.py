@@ -14,7 +14,7 @@ from monitor.storage import open_store, parse_url, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
 from servers.postgres import PASSWORD, USER
-from storage.worked import attempt, claimed, finish, result, runs_of
+from storage.worked import attempt, claimed, finish, result, runs_of, store_over
 from tables import rows
 
 CANARY = "canary-4711"
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_database_is_not_changed(tmp_path):
 def test_a_locked_file_is_an_error_after_a_wait(file):
     with (
         closing(sqlite3.connect(file, isolation_level=None)) as other,
-        closing(open_store(f"sqlite:///{file}?timeout=0.1", create=False)) as store,
+        store_over(file, "?timeout=0.1") as store,
     ):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="is locked by another process") as caught:
@@ -79,7 +79,7 @@ def test_a_locked_file_is_an_error_after_a_wait(file):
 
 def test_a_full_disk_is_a_temporary_error(file):
     """A limit on the file's pages fails exactly as a full disk does."""
-    with closing(open_store(f"sqlite:///{file}?timeout=0.1", create=False)) as store:
+    with store_over(file, "?timeout=0.1") as store:
         claim = claimed(store)
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
@@ -140,7 +140,7 @@ def test_errors_of_postgres_are_translated(name, text, says):
 
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(file):
-    with closing(open_store(f"sqlite:///{file}", create=False)) as store:
+    with store_over(file) as store:
         writes = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
             with store.database.read() as connection:

@@ -13,10 +13,23 @@ from sqlalchemy import text
 from factories import HOUR, MINUTE, SECOND, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
 from monitor.model.runs import Lease, RunStatus
-from monitor.storage import SqlStore, open_leases, open_store, parse_url
+from monitor.storage import SqlStore, open_leases, parse_url
 from servers.daemon import wait_for
 from storage.conftest import emptied
-from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
+from storage.worked import (
+    LATER,
+    attempt,
+    claimed,
+    execute_sql,
+    finish,
+    fired,
+    lease,
+    prune,
+    run,
+    runs_of,
+    select_rows,
+    store_over,
+)
 
 LASTS = 5 * SECOND
 ROUNDS = 20
@@ -48,10 +61,9 @@ def won(leases):
 
 def run_out(store):
     """Let the database's clock pass the end of the lease."""
-    with store.database.write() as connection:
-        connection.execute(
-            text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'")
-        )
+    execute_sql(
+        store, "UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"
+    )
 
 
 OWN: list[SqlStore] = []
@@ -175,11 +187,8 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
 
 
 def rows(store):
-    with store.database.read() as connection:
-        return [
-            list(connection.execute(text(f"SELECT * FROM {table}")))
-            for table in ("runs", "deliveries", "leases")
-        ]
+    tables = ("runs", "deliveries", "leases")
+    return [select_rows(store, f"SELECT * FROM {table}") for table in tables]
 
 
 def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postgres, opened):
@@ -243,8 +252,8 @@ def count_sessions(store, condition):
     query = (
         f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"
     )
-    with store.database.read() as connection:
-        return int(connection.scalar(text(query)) or 0)
+    ((count,),) = select_rows(store, query)
+    return count
 
 
 def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store, opened):
@@ -333,7 +342,7 @@ def test_a_second_daemon_on_the_same_sqlite_file_is_rejected_with_the_name_of_th
 
 def test_a_second_daemon_after_the_lock_was_deleted_fences_the_first(file):
     with (
-        closing(open_store(f"sqlite:///{file}", create=False)) as store,
+        store_over(file) as store,
         closing(leases_of(file, "host:41")) as first,
         closing(leases_of(file, "host:42")) as second,
     ):
@@ -353,10 +362,7 @@ def test_a_second_daemon_after_the_lock_was_deleted_fences_the_first(file):
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_replaced_sqlite_file_is_not_used_until_the_original_is_back(file, is_replaced):
     replaced = "deleted or replaced by another file while in use"
-    with (
-        closing(open_store(f"sqlite:///{file}", create=False)) as store,
-        closing(leases_of(file, "host:41")) as leases,
-    ):
+    with store_over(file) as store, closing(leases_of(file, "host:41")) as leases:
         taken = won(leases)
         held = under(store, taken)
         away = file.rename(file.with_name("away.db"))

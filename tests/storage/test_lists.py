@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 import factories
 import published
@@ -20,7 +20,19 @@ from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.storage import list_parquet, score_rows
 from monitor.storage import user_scores as per_user
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import LATER, claimed, finish, newest, prune, record, run, scores, user_scores
+from storage.worked import (
+    LATER,
+    claimed,
+    execute_sql,
+    finish,
+    newest,
+    prune,
+    record,
+    run,
+    scores,
+    select_rows,
+    user_scores,
+)
 
 
 def lists(baseline, candidate, **segments):
@@ -63,8 +75,7 @@ def kept(store, slot=SLOT, **changes):
 
 
 def with_lists(store):
-    with store.database.read() as connection:
-        return set(connection.scalars(select(kept_lists.c.run_id)))
+    return {run_id for (run_id,) in select_rows(store, select(kept_lists.c.run_id))}
 
 
 ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_size=1)])
@@ -124,8 +135,7 @@ def test_damaged_lists_are_rejected():
 
 def test_damaged_lists_are_an_error_that_names_the_solution(store):
     run_id = kept(store)
-    with store.database.write() as connection:
-        connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
+    execute_sql(store, kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
 
     with pytest.raises(
         DatabaseError, match=rf"stored lists of run {run_id} are damaged .*run its slot again"
@@ -341,8 +351,7 @@ def test_metrics_that_are_measured_later_replace_only_their_own_scores(store):
         with store.database.write() as connection:
             per_user.replace_scores(connection, run_id, SLOT, scores(later))
 
-    with store.database.read() as connection:
-        assert connection.execute(text("SELECT count(*) FROM scores")).scalar_one() == 3
+    assert len(select_rows(store, "SELECT * FROM scores")) == 3
     assert [row[1:] for user in "ab" for row in user_scores(store, user)] == [
         ("tau", 0.1),
         ("ndcg", None),

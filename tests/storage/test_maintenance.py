@@ -6,7 +6,6 @@ And what the rest takes on disk.
 from contextlib import closing
 
 import pytest
-from sqlalchemy import func, select
 
 from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.model.notifications import DeliveryStatus
@@ -21,6 +20,7 @@ from storage.worked import (
     LATER,
     NEVER,
     claimed,
+    execute_sql,
     fired,
     lease,
     note,
@@ -30,6 +30,7 @@ from storage.worked import (
     run,
     runs_of,
     scored,
+    select_rows,
     silence,
     transitions,
 )
@@ -130,9 +131,8 @@ def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_on
 def test_days_confirm_the_clock_if_no_run_is_left(store):
     run(store, SLOT)
     housekept(store, SLOT + DAY)
-    with store.database.write() as connection:
-        for table in (*RUN_TABLES, runs):
-            connection.execute(table.delete())
+    for table in (*RUN_TABLES, runs):
+        execute_sql(store, table.delete())
 
     assert housekept(store, SLOT + 600 * DAY).reason
     assert housekept(store, SLOT + 6 * DAY).reason is None
@@ -140,8 +140,7 @@ def test_days_confirm_the_clock_if_no_run_is_left(store):
 
 def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url):
     with closing(open_store(migrated_url, create=False)) as store:
-        with store.database.read() as connection:
-            servers = connection.execute(select(func.clock_timestamp())).scalar_one()
+        ((servers,),) = select_rows(store, "SELECT clock_timestamp()")
         now = servers + 40 * DAY
         for days in range(0, 40, 5):
             run(store, now - days * DAY)

@@ -23,7 +23,7 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import open_store, rows
 from monitor.storage.tables.alert_tables import notifications
 from pipeline.alerting_run import CountingPublisher, store_judged
-from storage.worked import LATER, fired, lease, note, resolved, run, silence
+from storage.worked import LATER, fired, lease, note, resolved, run, select_rows, silence
 
 
 @pytest.fixture
@@ -172,8 +172,7 @@ def test_an_attempt_is_stored_if_its_result_differs_from_the_one_before(owed):
         fail(owed, delivery, at=at, reason=reason, again=at + MINUTE)
     refuse(owed, delivery, at=NOW + HOUR)
 
-    with owed.database.read() as connection:
-        kept = connection.execute(select(notifications).order_by(notifications.c.id)).all()
+    kept = select_rows(owed, select(notifications).order_by(notifications.c.id))
     assert [(row.at, row.status, row.reason, row.next_attempt_at) for row in kept] == [
         (NOW, "pending", "503\x00", NOW + MINUTE),
         (NOW + 2 * MINUTE, "pending", "504", NOW + 3 * MINUTE),

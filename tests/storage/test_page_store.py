@@ -13,7 +13,7 @@ from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Severity
 from monitor.storage.alert_states import store_transitions, upsert_states
 from monitor.storage.tables.run_tables import summaries
-from storage.worked import claimed, lease, note
+from storage.worked import claimed, execute_sql, lease, note
 from tables import rows
 from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
 
@@ -58,10 +58,8 @@ def test_a_reduced_series_keeps_the_newest_and_the_lowest_run_or_one_without_a_m
 ):
     fill(store)
     (_, second, *_) = series(store)
-    with store.database.write() as connection:
-        connection.execute(
-            change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC)
-        )
+    of_run = summaries.c.run_id == second.run_id
+    execute_sql(store, change.where(of_run, summaries.c.metric == METRIC))
     found = series(store, max_points=2)
     assert [(each.slot, each.mean, each.n) for each in found] == [
         (SLOTS[1], *kept),
@@ -94,8 +92,7 @@ def test_distributions_and_coverage_are_those_of_the_runs(filled):
 
 def test_segments_have_their_means_in_the_newest_runs(filled):
     newest = series(filled)[-1].run_id
-    with filled.database.write() as connection:
-        connection.execute(summaries.delete().where(summaries.c.run_id == newest))
+    execute_sql(filled, summaries.delete().where(summaries.c.run_id == newest))
     whole, part = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
     assert part.segment == f"country={NAME}"
     assert part.means == (0.25, 0.25, None)

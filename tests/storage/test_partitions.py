@@ -13,7 +13,18 @@ from monitor.model.errors import DatabaseError
 from monitor.storage import open_store, partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
-from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
+from storage.worked import (
+    LATER,
+    claimed,
+    cutoffs,
+    finish,
+    prune,
+    run,
+    runs_of,
+    scored,
+    select_rows,
+    user_scores,
+)
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 
@@ -211,8 +222,7 @@ def test_two_processes_that_prune_at_once_delete_the_same_as_one(store, migrated
     with closing(open_store(migrated_url, create=False)) as other, ThreadPoolExecutor(2) as pool:
         assert not any(gone["failed"] for gone in pool.map(pruned_beside, [store, other]))
 
-    with store.database.read() as connection:
-        added_up = list(connection.execute(select(daily)))
+    added_up = select_rows(store, select(daily))
     assert {row.runs for row in added_up} == {1}
     assert len(added_up) == DAYS * 2 * 2
     assert {run.slot for run in runs_of(store)} == {*slots[3:]}

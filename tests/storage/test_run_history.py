@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 
 import factories
 import published
@@ -76,8 +75,7 @@ def test_expectations_are_read_back_unchanged_and_removed_by_a_rerun(store):
     told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
     np.testing.assert_array_equal(lesson.numbers, told)
 
-    with store.database.write() as connection:
-        connection.execute(lessons.update().values(numbers=b"short"))
+    worked.execute_sql(store, lessons.update().values(numbers=b"short"))
     (damaged,) = recall(store, 1, LOW).past
     assert damaged.lessons == {}
     assert len(damaged.summaries) == 1
@@ -218,8 +216,7 @@ def test_splits_and_explanations_are_read_back_unchanged_and_unknown_formats_are
         worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
     )
     assert store.history.finished_run(run_id + 1) is None
-    with store.database.write() as connection:
-        connection.execute(text("UPDATE explanations SET details = '{}'"))
+    worked.execute_sql(store, "UPDATE explanations SET details = '{}'")
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
 
 

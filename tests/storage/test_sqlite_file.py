@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 from monitor.model.errors import DatabaseError
 from monitor.storage import exposure, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
+from storage.worked import store_over
 
 
 @pytest.fixture
@@ -82,12 +83,9 @@ def test_an_ended_process_is_not_named_as_the_holder(file, process, named):
 
 
 def test_writers_of_one_process_wait_in_the_order_of_their_arrival(file):
-    url = f"sqlite:///{file}?timeout=0.01"
     order: list[int] = []
-    with (
-        closing(open_store(url, create=False)) as store,
-        closing(open_store(url, create=False)) as other,
-    ):
+    timeout = "?timeout=0.01"
+    with store_over(file, timeout) as store, store_over(file, timeout) as other:
         threads = []
         with store.database.write():
             for number in range(4):

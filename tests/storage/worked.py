@@ -1,5 +1,6 @@
 """Results to store, each complete, each field open to change."""
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from monitor.model.notifications import DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import Evidence, EvidenceKind, RunResult, RunStatus, Scores
+from monitor.storage import open_store
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 LATER = SLOT + HOUR
@@ -48,13 +50,26 @@ def scores(values):
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
 
 
-def user_scores(store, user):
-    """Slot, metric and value of one user's scores as the view for people shows them, by slot and metric."""
-    query = (
-        "SELECT slot, metric, value FROM user_scores WHERE user_id = :user ORDER BY slot, metric"
-    )
+def store_over(file, options=""):
+    """The store over a SQLite file, which is closed at the end of the block."""
+    return closing(open_store(f"sqlite:///{file}{options}", create=False))
+
+
+def execute_sql(store, statement):
+    with store.database.write() as connection:
+        connection.execute(text(statement) if isinstance(statement, str) else statement)
+
+
+def select_rows(store, query, **parameters):
+    statement = text(query) if isinstance(query, str) else query
     with store.database.read() as connection:
-        return [tuple(row) for row in connection.execute(text(query), {"user": user})]
+        return connection.execute(statement, parameters).all()
+
+
+def user_scores(store, user):
+    """Slot, metric and value of one user's scores in the view for people, by slot and metric."""
+    query = "SELECT slot, metric, value FROM user_scores WHERE user_id = :user ORDER BY 1, 2"
+    return [tuple(row) for row in select_rows(store, query, user=user)]
 
 
 def scored(store, run_id):
