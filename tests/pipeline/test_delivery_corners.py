@@ -10,9 +10,8 @@ from messages import explanation, message, start
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.state_machine import retire_alerts
 from monitor.model.errors import DeliveryError
-from monitor.model.explanation import FaultKind, Finding
+from monitor.model.explanation import FaultKind
 from monitor.model.notifications import Briefing, Treatment, Updates
-from monitor.model.rankings import Arm
 from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_notification_at
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.settings.configuration import RouteOptions
@@ -29,6 +28,7 @@ from pipeline.test_delivery import (
     scene,
 )
 from tables import parsed
+from texts.examples import found
 
 __all__ = ["scene"]
 
@@ -241,18 +241,11 @@ def test_a_firing_alert_is_resent_in_the_turn_in_which_it_is_due(scene):
 
 def test_a_message_without_a_cause_shows_the_newest_cause_of_its_incident():
     slots = [SLOT + number * HOUR for number in range(4)]
-    finding = Finding(
-        kind=FaultKind.NOISE,
-        arms=(Arm.CANDIDATE,),
-        segment="all",
-        segment_share=1.0,
-        users=9,
-        compared=9,
-    )
-    causes = {slots[0]: ("old", finding), slots[1]: ("new", finding), slots[2]: ("vague", None)}
+    noise = found(FaultKind.NOISE)
+    causes = {slots[0]: ("old", noise), slots[1]: ("new", noise), slots[2]: ("vague", None)}
     briefings = {
-        slot: Briefing(explanation=explanation(sentence=sentence, finding=found))
-        for slot, (sentence, found) in causes.items()
+        slot: Briefing(explanation=explanation(sentence=sentence, finding=finding))
+        for slot, (sentence, finding) in causes.items()
     }
     outbox = SimpleNamespace(briefing=lambda _, slot: briefings.get(slot, Briefing()))
     starts = [start(slot=slot, dedup_key=str(slot)) for slot in slots]

@@ -10,7 +10,7 @@ from factories import HOUR, SLOT, state
 from monitor.model.alerts import State, accepted_level
 from monitor.model.memory import MemoryRequest
 from monitor.storage.alert_states import admit_states, key_of
-from storage.worked import LATER, fired, lease, note, resolved, run, transitions
+from storage.worked import HOOK, LATER, fired, lease, note, resolved, run, transitions
 from tables import rows
 
 
@@ -33,25 +33,22 @@ def test_states_and_transitions_are_read_back_unchanged(store):
 
 
 def test_acknowledging_again_changes_nothing_and_another_person_changes_the_author(store):
-    run(store, SLOT, fired(SLOT), receivers=("hook",))
+    run(store, SLOT, fired(), receivers=HOOK)
     alerts = [("SimilarityLow", "all")]
-    for author, told in (("kim", ["kim"]), ("kim", []), ("joe", ["joe"])):
-        changes = store.alerts.acknowledge(
-            "home-feed", alerts, author=author, reason=author, at=LATER
-        )
-        assert [each.reason for each in changes] == told
-    assert [
-        len(store.alerts.resolve("home-feed", alerts, reason="done", at=LATER)) for _ in range(2)
-    ] == [1, 0]
+    for author, count in (("kim", 1), ("kim", 0), ("joe", 1)):
+        changes = store.alerts.acknowledge("home-feed", alerts, author=author, reason="r", at=LATER)
+        assert len(changes) == count
+    for count in (1, 0):
+        assert len(store.alerts.resolve("home-feed", alerts, reason="r", at=LATER)) == count
 
 
 def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(store):
-    """A receiver hears of no end whose start no receiver was to hear of."""
-    old = fired(SLOT)
-    other = fired(SLOT, segment="country=UK")
+    """The end of a start without receivers has no receivers."""
+    old = fired()
+    other = fired(segment="country=UK")
     run(store, SLOT, old, other)
     assert store.alerts.firing() == (old[1], other[1])
-    run(store, LATER, resolved(LATER, old[0]), receivers=("hook",))
+    run(store, LATER, resolved(LATER, old[0]), receivers=HOOK)
     assert store.outbox.waiting(LATER) == {}
     new = fired(SLOT + 2 * HOUR)
     elsewhere = fired(SLOT - HOUR, comparison="search")
@@ -64,53 +61,47 @@ def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(store)
 
 
 def test_retiring_removes_the_state_and_adds_one_delivery_of_its_end(store):
-    firing = fired(SLOT)
-    kept = fired(SLOT, segment="country=UK")
-    run(store, SLOT, firing, kept, receivers=("hook",))
+    firing = fired()
+    kept = fired(segment="country=UK")
+    run(store, SLOT, firing, kept, receivers=HOOK)
     store.outbox.record(*(note(each, SLOT) for each in lease(store, SLOT)))
     _, end = resolved(LATER, firing[0])
 
     for retired in (end, resolved(SLOT + 2 * HOUR, firing[0])[1]):
-        store.alerts.retire([retired], receivers=("hook",))
+        store.alerts.retire([retired], receivers=HOOK)
 
     assert store.alerts.states() == (kept[0],)
     assert store.alerts.firing() == (kept[1],)
     assert store.alerts.transitions(comparison=None, limit=1) == (end,)
-    assert [delivery.transition for delivery in lease(store, LATER)] == [end]
+    (delivery,) = lease(store, LATER)
+    assert delivery.transition == end
 
 
 def test_a_level_is_accepted_once_and_later_runs_remember_it(store):
     level = accepted_level("home-feed", SLOT, "accepted by anna", LATER)
 
     assert store.alerts.accept(level) == level
-    assert (
-        store.alerts.accept(accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR))
-        == level
-    )
+    again = accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR)
+    assert store.alerts.accept(again) == level
     assert transitions(store) == (level,)
-    memory = store.history.memory_of(
-        MemoryRequest(comparison="home-feed", config_hash="hash", before=LATER)
-    )
-    assert memory.accepted == (level,)
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=LATER)
+    assert store.history.memory_of(request).accepted == (level,)
     assert store.alerts.states() == ()
-    assert [store.alerts.undo_acceptance("home-feed", slot) for slot in (LATER, SLOT, SLOT)] == [
-        None,
-        level,
-        None,
-    ]
+    for slot, undone in ((LATER, None), (SLOT, level), (SLOT, None)):
+        assert store.alerts.undo_acceptance("home-feed", slot) == undone
     assert transitions(store) == ()
 
 
 def test_a_new_receiver_gets_the_start_of_an_alert_that_already_fires(store):
-    firing = fired(SLOT)
+    firing = fired()
     run(store, SLOT, firing, receivers=())
     for slot in (LATER, SLOT + 2 * HOUR):
         same = replace(firing[0], judged_slot=slot)
         run(store, slot, (same, None), receivers=("hook", "pager"))
 
     for receiver in ("hook", "pager"):
-        owed = lease(store, SLOT + 3 * HOUR, receiver=receiver)
-        assert [delivery.transition for delivery in owed] == [firing[1]]
+        (delivery,) = lease(store, SLOT + 3 * HOUR, receiver=receiver)
+        assert delivery.transition == firing[1]
 
 
 ADMITTED = """

@@ -122,7 +122,7 @@ def test_names_and_texts_with_any_content_are_stored(store):
 def test_instants_are_read_back_in_utc_and_need_a_time_zone(store):
     east = datetime(2024, 1, 8, 3, 0, 0, 123456, tzinfo=timezone(9 * HOUR))
     claimed(store, east)
-    claimed(store, SLOT)
+    claimed(store)
     with pytest.raises(ValueError, match="no time zone"):
         claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
 

@@ -36,7 +36,7 @@ def sums(store):
 
 def test_only_the_last_attempt_of_a_slot_counts(store):
     first = stored(store, SLOT, summary(mean=0.5))
-    again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
+    again = replace(claimed(store, rerun=True), keeps_earlier=True)
     number = finish(store, again, summaries=(summary(mean=0.9),))
     assert [(run.comparison, run.attempt, run.id) for run in runs_of(store)] == [
         ("home-feed", 2, number),

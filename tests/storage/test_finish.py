@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sqlalchemy import func, select
 
 import factories
 from factories import HOUR, SECOND, SLOT, coverage_row, lost_lists, state
 from monitor.model.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason
-from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind
+from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import EvidenceKind, Findings, Run, RunStatus, Scores
-from monitor.model.unpaired import ArmCounts, BetweenExcess, ItemExposure, UnpairedFindings
+from monitor.model.unpaired import ItemExposure
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
 from storage.worked import (
+    HOOK,
     LATER,
     attempt,
     claimed,
@@ -33,26 +33,28 @@ from storage.worked import (
     run,
     runs_of,
     scores,
+    select_rows,
 )
+from texts.examples import EXCESS, MISMATCH, UNPAIRED
 
 
 def counts(store):
-    with store.database.read() as connection:
-        rows = {
-            name: connection.execute(select(func.count()).select_from(table)).scalar_one()
-            for name, table in metadata.tables.items()
-        }
-    return {name: number for name, number in rows.items() if number}
+    """Return the number of rows by table, without empty tables."""
+    found = {
+        name: len(select_rows(store, table.select())) for name, table in metadata.tables.items()
+    }
+    return {name: number for name, number in found.items() if number}
 
 
 def test_a_finished_run_is_read_back_unchanged(store):
-    stored = result(claimed(store), states=(state(),))
-    assert store.runs.finish(stored, receivers=())
+    claim = claimed(store)
+    assert finish(store, claim, (state(), None))
+    stored = result(claim)
 
     (latest,) = store.history.latest(["home-feed", "unknown"])
     assert latest.coverage == stored.coverage
     assert latest.summaries == stored.summaries
-    assert latest.states == stored.states
+    assert latest.states == (state(),)
     assert latest.last_ok_slot == SLOT
     assert latest.last_ok_at == SLOT + 9 * SECOND
     assert store.history.evidence(latest.id) == stored.evidence
@@ -72,7 +74,7 @@ SCALARS = re.compile(r"(bool|int|float|str|date|datetime|timedelta)( \| None)?")
 
 
 def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store):
-    """Fields without a column are left out on the way in, and take their defaults on the way out, in silence."""
+    """Otherwise fields without a column would silently have their defaults when they are read."""
     measured: dict[str, Any] = {
         each.name: 1
         for each in fields(Findings)
@@ -84,26 +86,14 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     users = {"v12": 60, "\x00" * 90: 700, **dict.fromkeys("abcdef", 1)}
     now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
     models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
-    mismatch = IdMismatch(kind=MismatchKind.CASE, ids=IdKind.USER, common=0, compared=9)
     reasons = (
         lost_lists("\x00 503 \ud800", 5, 6),
-        RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=replace(mismatch, examples=("A", "a"))),
+        RunReason(kind=RunReasonKind.ID_MISMATCH, mismatch=MISMATCH),
         RunReason(kind=RunReasonKind.TOO_FEW, users=1, asked=6, limit=0.9, slot=SLOT),
     )
-    exposure = ItemExposure(
-        item="\x00 \ud800",
-        lists={Arm.BASELINE: 3, Arm.CANDIDATE: 0},
-        first={Arm.BASELINE: 0, Arm.CANDIDATE: 0},
-    )
-    unpaired = UnpairedFindings(
-        baseline_share=0.9,
-        users={arm: ArmCounts(assigned=9, served=8, compared=7) for arm in Arm},
-        switched=1,
-        log_e=-0.5,
-        before_p=0.25,
-        between=(BetweenExcess(segment="all", baseline=0.5, candidate=0.25, across=0.125),),
-        items=(exposure,),
-    )
+    lists = {Arm.BASELINE: 3, Arm.CANDIDATE: 0}
+    exposure = ItemExposure(item="\x00 \ud800", lists=lists, first=dict.fromkeys(Arm, 0))
+    unpaired = replace(UNPAIRED, before_p=0.25, between=(EXCESS,), items=(exposure,))
     of_arms = replace(coverage().all, asked_by_arm={Arm.BASELINE: 4, Arm.CANDIDATE: 1})
     stored = result(
         claimed(store),
@@ -121,9 +111,8 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     assert found.reasons == reasons
     assert found.unpaired == unpaired
     assert record(store, found.id).coverage == stored.coverage
-    assert [
-        each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)
-    ] == []
+    for each in fields(Run):
+        assert getattr(found, each.name) not in (None, each.default), each.name
 
 
 def test_numpy_numbers_are_stored_as_numbers_and_nan_as_null(store):
@@ -148,10 +137,10 @@ def test_numpy_numbers_are_stored_as_numbers_and_nan_as_null(store):
 
 def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
     move = fired()
-    run(store, SLOT, move, receivers=("hook",))
+    run(store, SLOT, move, receivers=HOOK)
     before = counts(store)
 
-    run(store, SLOT, move, receivers=("hook",))
+    run(store, SLOT, move, receivers=HOOK)
 
     assert counts(store) == before
     assert newest(store).attempt == 2
@@ -177,10 +166,7 @@ def test_a_result_whose_claim_was_taken_over_stores_nothing(store):
     second = claimed(store, owner="b:2", now=LATER, until=SLOT + 2 * HOUR)
     before = counts(store)
 
-    firing, cause = fired()
-    assert not store.runs.finish(
-        result(first, states=(firing,), transitions=(cause,)), receivers=("hook",)
-    )
+    assert not finish(store, first, fired(), receivers=HOOK)
 
     assert counts(store) == before
     assert runs_of(store)[0].status is RunStatus.RUNNING
@@ -222,25 +208,20 @@ def test_evidence_is_ordered_and_every_reason_can_be_stored(store):
     run_id = run(store, SLOT, evidence=kept, coverage=Coverage(rows=(row, coverage().rows[1])))
 
     assert store.history.evidence(run_id) == (kept[2], kept[1], kept[0])
-    shown = newest(store).coverage
-    assert shown is not None
-    assert shown.all == row
+    assert newest(store).coverage.all == row
 
 
 @pytest.mark.parametrize("part", ["summaries", "scores"])
 def test_a_result_that_breaks_half_way_leaves_nothing(store, part):
     claim = claimed(store)
     before = counts(store)
-    firing, cause = fired()
     twice = Scores(users=pd.Index(["u1", "u1"], dtype="str"), by_metric={"overlap": np.zeros(2)})
     broken: dict[str, Any] = (
         {"scores": twice} if part == "scores" else {"summaries": (factories.summary(),) * 2}
     )
 
     with pytest.raises(DatabaseError, match="refused a statement"):
-        store.runs.finish(
-            result(claim, states=(firing,), transitions=(cause,), **broken), receivers=("hook",)
-        )
+        finish(store, claim, fired(), receivers=HOOK, **broken)
 
     assert counts(store) == before
     assert attempt(store, rerun=True) is None

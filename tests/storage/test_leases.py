@@ -263,9 +263,9 @@ def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store,
     run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
     (of_old,) = lease(old_store, SLOT, owner="a:1")
     (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
-    claimed(old_store, SLOT)
+    claimed(old_store)
     claimed(old_store, SLOT - HOUR, rerun=True)
-    claimed(store, SLOT, comparison="of-a-command")
+    claimed(store, comparison="of-a-command")
     new = taken_over(store, first, second)
 
     own = copied(store)
@@ -285,7 +285,7 @@ def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store,
     assert found["of-a-command", SLOT].status is RunStatus.RUNNING
     assert store.runs.held_claim("home-feed", SLOT - HOUR) is None
     assert (
-        claimed(own, SLOT, now=SLOT).attempt == 3
+        claimed(own, now=SLOT).attempt == 3
     )  # one more than the abandoned one may still come with
 
 
@@ -294,7 +294,7 @@ def test_a_run_of_an_older_epoch_is_rejected_even_if_its_daemon_leads_again(stor
     first = opened(store, "a:1")
     second = opened(store, "b:2")
     own = under(store, won(first))
-    stale = claimed(own, SLOT)
+    stale = claimed(own)
     new = taken_over(store, first, second)
     under(store, new)
     third = taken_over(store, second, first)

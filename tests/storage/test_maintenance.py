@@ -17,6 +17,7 @@ from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
 from storage.worked import (
+    HOOK,
     LATER,
     NEVER,
     claimed,
@@ -68,11 +69,11 @@ def test_claimed_runs_are_not_deleted(store):
 
 
 def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(store):
-    firing = fired(SLOT)
-    lasting = fired(SLOT, segment="country=UK")
-    run(store, SLOT, firing, lasting, receivers=("hook",))
+    firing = fired()
+    lasting = fired(segment="country=UK")
+    run(store, SLOT, firing, lasting, receivers=HOOK)
     store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
-    run(store, LATER, resolved(LATER, firing[0]), receivers=("hook",))
+    run(store, LATER, resolved(LATER, firing[0]), receivers=HOOK)
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     (end,) = lease(store, LATER)

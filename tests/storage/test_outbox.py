@@ -23,7 +23,7 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import open_store, rows
 from monitor.storage.tables.alert_tables import notifications
 from pipeline.alerting_run import CountingPublisher, store_judged
-from storage.worked import LATER, fired, lease, note, resolved, run, select_rows, silence
+from storage.worked import HOOK, LATER, fired, lease, note, resolved, run, select_rows, silence
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def owed(store, monkeypatch):
     A statement takes two keys, so that three deliveries need more than one.
     """
     monkeypatch.setattr(rows, "IN_LIST", 2)
-    firing = fired(SLOT)
-    other = fired(SLOT, segment="country=UK")
+    firing = fired()
+    other = fired(segment="country=UK")
     run(store, SLOT, firing, other, receivers=("hook", "pager"))
     run(store, LATER, resolved(LATER, firing[0]), receivers=("hook", "pager"))
     return store
@@ -80,14 +80,14 @@ def test_the_oldest_comparison_is_claimed_first_and_a_claimed_one_does_not_block
         SLOT,
         fired(SLOT - HOUR, comparison="search"),
         comparison="search",
-        receivers=("hook",),
+        receivers=HOOK,
     )
     (first,) = lease(owed, NOW)
     assert first.transition.comparison == "search"
     assert segments(lease(owed, NOW, limit=2)) == ["all", "country=UK"]
     assert lease(owed, NOW) == ()
 
-    run(owed, NOW, fired(NOW, comparison="late"), comparison="late", receivers=("hook",))
+    run(owed, NOW, fired(NOW, comparison="late"), comparison="late", receivers=HOOK)
     assert [each.transition.comparison for each in lease(owed, NOW)] == ["late"]
 
 
@@ -322,7 +322,7 @@ class Told(RuleBasedStateMachine):
             summary(segment=segment, mean=mean)
             for segment, mean in zip(SEGMENTS, means, strict=True)
         )
-        store_judged(self.store, WATCHED, self.at, found, to=("hook",))
+        store_judged(self.store, WATCHED, self.at, found, to=HOOK)
 
     @rule(failures=st.lists(FAILURES, max_size=3))
     def deliver(self, failures):
@@ -367,7 +367,7 @@ class Told(RuleBasedStateMachine):
         self.store.close()
         self.store = self._open()
         self.process = self.process + 1
-        self.store.outbox.retry_refused(self.at, receivers=("hook",))
+        self.store.outbox.retry_refused(self.at, receivers=HOOK)
 
     def teardown(self):
         """Everything is well again: nothing is owed, and what is believed to fire is what fires."""

@@ -108,7 +108,7 @@ def test_a_run_that_is_claimed_during_pruning_keeps_its_scores(store, monkeypatc
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     claimed(store, SLOT + DAY, rerun=True)
     after(monkeypatch, partitions, "read_partitions", lambda: None)
-    after(monkeypatch, partitions, "_is_past", lambda: claimed(store, SLOT, rerun=True))
+    after(monkeypatch, partitions, "_is_past", lambda: claimed(store, rerun=True))
 
     assert pruned(store, before=3) == 3
 
@@ -161,7 +161,7 @@ def test_several_runs_create_the_same_partition_once(store):
 def test_rows_of_a_run_that_is_claimed_during_pruning_stay(store, monkeypatch):
     first = run(store, SLOT)
     run(store, SLOT + DAY)
-    after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
+    after(monkeypatch, Database, "rows", lambda: claimed(store, rerun=True))
 
     prune(store, evidence=LATER, now=SLOT + DAY)
 

@@ -14,7 +14,6 @@ from monitor.model.explanation import (
     DropPart,
     ExposedItem,
     FaultKind,
-    Finding,
     PartAmount,
     PartMeans,
     Split,
@@ -27,6 +26,7 @@ from monitor.model.runs import RunStatus, Watermark
 from monitor.storage import run_memory
 from monitor.storage.tables.run_tables import lessons
 from storage import worked
+from texts import examples
 
 LOW = factories.rule(alert="Low", segments="each")
 FULL = Expectation(
@@ -133,7 +133,7 @@ def test_changes_by_other_processes_are_found_by_comparison(store):
     worked.claimed(store, at(2))
     assert changed() == {"search"}
 
-    assert worked.finish(store, worked.claimed(store, SLOT, rerun=True, now=now))
+    assert worked.finish(store, worked.claimed(store, rerun=True, now=now))
     assert changed() == {"home-feed"}
 
     fired = factories.transition(from_state=State.QUIET)
@@ -170,16 +170,7 @@ def test_finished_runs_are_read_oldest_first_in_pages(store):
 MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
 HABITS = {"baseline": {"replaced": (0.5, 0.25, 0.25), "still": (1.0,)}}
 SPLIT = Split(metric="extended_tau", asked=5, means=MEANS, habits=HABITS)
-FINDING = Finding(
-    kind=FaultKind.STALE,
-    arms=(Arm.CANDIDATE,),
-    segment="activity=new",
-    segment_share=0.9,
-    users=9,
-    compared=20,
-    explained=0.5,
-    detail={"items": 3.0},
-)
+FINDING = examples.found(FaultKind.STALE, explained=0.5, detail={"items": 3.0})
 ITEM = ExposedItem(
     item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0
 )

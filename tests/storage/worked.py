@@ -1,4 +1,4 @@
-"""Results to store, each complete, each field open to change."""
+"""Complete results to store. Arguments change their fields."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -19,6 +19,7 @@ from monitor.storage import open_store
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 LATER = SLOT + HOUR
+HOOK = ("hook",)
 
 
 def claimed(store, slot=SLOT, **changes):
@@ -32,12 +33,11 @@ def attempt(store, slot=SLOT, **changes):
         "comparison": "home-feed",
         "owner": "a:1",
         "now": slot,
-        "until": slot + HOUR,
+        "until": changes.get("now", slot) + HOUR,
         "config_hash": "hash",
         "rerun": False,
     }
-    asked.update(changes)
-    return store.runs.claim(slot=slot, **asked)
+    return store.runs.claim(slot=slot, **asked | changes)
 
 
 def scores(values):
@@ -158,19 +158,19 @@ def resolved(slot, firing):
     return quiet, ended
 
 
-def run(store, slot, *moves, receivers=(), comparison="home-feed", **changes):
-    """Claim the slot and store a result with these states and transitions."""
+def run(store, slot, *moves, comparison="home-feed", **changes):
+    """Claim the slot and store a result. Returns the run's number."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
-    states = (state for state, _ in moves)
-    transitions = (transition for _, transition in moves if transition)
-    whole = {"states": tuple(states), "transitions": tuple(transitions), **changes}
-    assert store.runs.finish(result(claim, **whole), receivers=receivers)
+    assert finish(store, claim, *moves, **changes)
     return claim.run_id
 
 
-def finish(store, claim, **changes):
-    """Store a result that nobody is told of; the run's number unless it was refused."""
-    return store.runs.finish(result(claim, **changes), receivers=())
+def finish(store, claim, *moves, receivers=(), **changes):
+    """Store a result with these states and transitions. Returns the run's number, or None if it was rejected."""
+    states = tuple(state for state, _ in moves)
+    transitions = tuple(transition for _, transition in moves if transition)
+    whole = {"states": states, "transitions": transitions, **changes}
+    return store.runs.finish(result(claim, **whole), receivers=receivers)
 
 
 def runs_of(store):
