@@ -74,9 +74,12 @@ class Scene:
     publisher: CountingPublisher = field(default_factory=CountingPublisher)
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
 
+    def wait(self, time):
+        self.clock.pass_by(time.total_seconds())
+
     def fire(self, after=AT_ONCE, mean=0.1, **options):
         """Store a run that breaches after this time."""
-        self.clock.pass_by(after.total_seconds())
+        self.wait(after)
         return store_run(self.store, mean, slot=self.clock.at, **{"watched": EACH, **options})
 
     def end(self, after=AT_ONCE, **options):
@@ -97,7 +100,7 @@ class Scene:
 
     def deliver(self, *receivers, after=AT_ONCE, should_stop=lambda: False, **options):
         """Return the counts of the last receiver by outcome, and when it is tried again."""
-        self.clock.pass_by(after.total_seconds())
+        self.wait(after)
         before = Counter(self.publisher.counts)
         name = (receivers or (self.receiver,))[-1].name
         for each in receivers or (None,):
@@ -129,7 +132,7 @@ class Scene:
 
     def acknowledge(self, *segments):
         alerts = [("SimilarityLow", segment) for segment in segments]
-        assert self.store.alerts.acknowledge(
+        self.store.alerts.acknowledge(
             "home-feed", alerts, author="anna", reason="acknowledged by anna", at=self.clock.at
         )
 
@@ -138,9 +141,8 @@ class Scene:
         closed = [(alert, segment) for alert in alerts]
         return self.store.alerts.resolve("home-feed", closed, reason="closed", at=self.clock.at)
 
-    def silence(self, matcher):
-        """For a day."""
-        asked = worked.silence(self.clock.at, self.clock.at + DAY, matcher)
+    def silence(self, matcher, lasts=DAY):
+        asked = worked.silence(self.clock.at, self.clock.at + lasts, matcher)
         return self.store.alerts.add_silence(asked)
 
 
@@ -204,7 +206,7 @@ def test_a_rejected_start_is_retried_after_a_restart_even_if_it_may_have_arrived
     scene.fire()
     for _ in errors:
         scene.deliver()
-        scene.clock.pass_by(60)
+        scene.wait(MINUTE)
     assert scene.retry_refused("other") == 0
     assert scene.retry_refused() == 1
     scene.deliver()
@@ -336,7 +338,7 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
     scene.fire_and_deliver(HOUR / 2, segments=SEGMENTS)
     counts = []
     for _ in range(4):
-        scene.clock.pass_by(1800)
+        scene.wait(HOUR / 2)
         counts += [scene.open_sender().repeat_due(), scene.open_sender().repeat_due()]
     assert counts == [3, 0, 0, 0, 3, 0, 0, 0]
     start, *_, repeated = scene.receiver.sent
@@ -349,7 +351,7 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
     scene.acknowledge(*SEGMENTS)
     scene.deliver()
     assert scene.receiver.sent[-1].status == "acknowledged"
-    scene.clock.pass_by(7200)
+    scene.wait(2 * HOUR)
     assert scene.open_sender().repeat_due() == 0
 
 
@@ -369,7 +371,7 @@ def test_an_acknowledgement_lasts_through_later_runs_and_ends_with_the_alert(sce
 
 def test_an_alert_that_a_person_resolved_is_reported_as_resolved_and_may_fire_again(scene):
     (start,) = scene.fire_and_deliver()
-    scene.clock.pass_by(60)
+    scene.wait(MINUTE)
     (end,) = scene.resolve("all", ("SimilarityLow", "Other"))
     scene.deliver()
     scene.fire_and_deliver(DAY)
@@ -386,7 +388,7 @@ def test_alerts_that_join_an_incident_are_not_sent_on_their_own_and_end_with_the
     scene.deliver(scene.receiver, pager)
     scene.fire(HOUR, segments=SEGMENTS, **both)
     scene.deliver(scene.receiver, pager)
-    scene.clock.pass_by(60)
+    scene.wait(MINUTE)
     scene.resolve("all")
     assert scene.deliver(scene.receiver, pager).held == 1
     scene.end(DAY, segments=SEGMENTS, **both)

@@ -76,7 +76,7 @@ def test_deliveries_behind_many_suppressed_ones_are_sent_and_the_search_ends(sce
 def test_acknowledging_a_part_does_not_show_the_whole_incident_as_acknowledged(scene):
     scene.fire_and_deliver(segments=SEGMENTS)
     for segments, status in ((["a=1"], "firing"), (["all", "a=2"], "acknowledged")):
-        scene.clock.pass_by(60)
+        scene.wait(MINUTE)
         scene.acknowledge(*segments)
         scene.deliver()
         assert scene.receiver.sent[-1].status == status
@@ -88,7 +88,7 @@ def test_an_acknowledgement_is_sent_after_its_start_and_is_released_if_the_sende
 ):
     scene.receiver.errors = [SILENT]
     scene.fire_and_deliver()
-    scene.clock.pass_by(60)
+    scene.wait(MINUTE)
     scene.acknowledge("all")
     sent = scene.receiver.sent
     assert scene.deliver(should_stop=lambda: stops and len(sent) > 0).sent == 2 - stops
@@ -99,7 +99,7 @@ def test_an_acknowledgement_is_sent_after_its_start_and_is_released_if_the_sende
 def test_an_alert_that_was_acknowledged_before_it_was_sent_wakes_nobody(scene):
     scene.receiver.errors = [DOWN]
     scene.fire_and_deliver()
-    scene.clock.pass_by(60)
+    scene.wait(MINUTE)
     scene.acknowledge("all")
     scene.deliver()
     assert scene.receiver.sent == []
@@ -131,7 +131,7 @@ def test_a_failed_repetition_waits_for_its_interval_or_as_long_as_the_receiver_a
     scene.fire_and_deliver()
     sender = scene.open_sender()
     for error, too_soon_s, later_s in ((REFUSED, 60, 3600), (BUSY, 115, 60)):
-        scene.clock.pass_by(3600)
+        scene.wait(HOUR)
         scene.receiver.errors = [error]
         with pytest.raises(DeliveryError):
             sender.repeat_due()
@@ -146,7 +146,7 @@ def test_a_receiver_that_no_route_names_any_more_gets_the_end_but_no_repetition(
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire_and_deliver()
     scene.policy = NotificationPolicy(routes=ONLY_PAGER)
-    scene.clock.pass_by(3600)
+    scene.wait(HOUR)
     assert scene.open_sender().repeat_due() == 0
     scene.end(DAY)
     assert scene.deliver().sent == 1
@@ -224,7 +224,7 @@ def test_a_receiver_that_asks_for_a_pause_gets_nothing_until_the_pause_is_over(s
     scene.clock.pass_by(119)
     turns.take()
     assert scene.receiver.sent == []
-    scene.clock.pass_by(DAY.total_seconds())
+    scene.wait(DAY)
     turns.take()
     assert {change.comparison for change in scene.receiver.changes} == {"home-feed", "search"}
 

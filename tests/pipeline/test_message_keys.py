@@ -98,13 +98,13 @@ def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene):
     scene.receiver.errors = [SILENT, DOWN]
     sender = scene.open_sender()
     for pause in (DAY, HOUR, HOUR):
-        scene.clock.pass_by(pause.total_seconds())
+        scene.wait(pause)
         if scene.receiver.errors:
             with pytest.raises(DeliveryError):
                 sender.repeat_due()
         else:
             sender.repeat_due()
-    scene.clock.pass_by((DAY + MINUTE).total_seconds())
+    scene.wait(DAY + MINUTE)
     sender.repeat_due()
 
     start, first, same, next_day = (key for key, _ in messages_of(scene))

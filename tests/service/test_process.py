@@ -13,25 +13,23 @@ from typing import cast
 
 import pytest
 
-from factories import DAY, SLOT, comparison, pull
+from factories import SLOT
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.service.composition import PINGS_S
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
 from monitor.service.daemon.leadership import ANSWER_S
 from monitor.service.interrupts import interrupts_held, termination_raised
-from monitor.service.runner import Runner, WatchedComparison
-from monitor.settings.schedule import Every
 from monitor.storage import open_store
-from pipeline.canned import StillClock, arms, users
+from pipeline.canned import arms, users
 from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
+from service.single_runs import run_slot, runner, watch
 
 
 def watched(baseline):
-    lists = arms(baseline, pull({"a": [1]}), users("a"))
-    return WatchedComparison(comparison=comparison(), arms=lists, schedule=Every(DAY))
+    return watch(arms(baseline, "a:1", users("a")))
 
 
 ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]
@@ -64,13 +62,13 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_releases_a_claimed_
         return work(*args, **options)
 
     monkeypatch.setattr(store.runs, step, interrupt_and_work)
-    runner = Runner(store=store, clock=StillClock())
+    interrupted = runner(store)
     with pytest.raises(KeyboardInterrupt):
-        runner.run(watched(pull({"a": [1]})), SLOT, receivers=())
+        interrupted.run(watched("a:1"), SLOT, receivers=())
 
     assert [run.status for run in store.history.runs(comparison=None, limit=10)] == left
     assert store.runs.held_claim("home-feed", SLOT) is None
-    assert runner.claims == {}
+    assert interrupted.claims == {}
 
 
 class Ringing(threading.Event):
@@ -89,7 +87,7 @@ class Ringing(threading.Event):
 def test_an_interrupted_run_releases_its_slot(store, number, ending, code):
     source = Ringing(number)
     with termination_raised(), pytest.raises(ending, match=code):
-        Runner(store=store, clock=StillClock()).run(watched(source), SLOT, receivers=())
+        run_slot(store, watched(source))
     source.set()
     assert store.history.runs(comparison=None, limit=10) == ()
 

@@ -20,34 +20,30 @@ import pytest
 import structlog
 
 from commands import rankwatch
-from factories import DAY, SECOND, SLOT, comparison, pull
+from factories import SECOND, SLOT, comparison, pull
 from monitor.boundary import temporary_database
 from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module
 from monitor.service.logs import configure_logs
-from monitor.service.runner import Runner, WatchedComparison
-from monitor.settings.schedule import Every
 from monitor.storage import open_store, score_spool
 from monitor.storage.score_spool import DuckSpool
-from pipeline.canned import StillClock, arms, users
+from pipeline.canned import arms, users
 from servers.healthchecks import CHECK, signals_of
 from service.lists_world import write_world
+from service.single_runs import run_slot, runner, watch
 
 
 def run(store, lists, ping):
-    """A run of four users of whom so many have lists."""
+    """A run of four users. So many of them have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
-    opened = arms(some, some, users("a", "b", "c", "d"))
-    watched = WatchedComparison(comparison=comparison(rules=()), arms=opened, schedule=Every(DAY))
-    Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(
-        watched, SLOT, receivers=()
-    )
+    watched = watch(arms(some, some, users(*"abcd")), comparison(rules=()))
+    run_slot(store, watched, pings=(ping,), patience_s=0.1)
 
 
 def failure(ping):
-    """Why the run failed whose start and end were pinged; None if it did not."""
+    """Why the run failed, or None. Its start and end were pinged."""
     assert [name for name, *_ in ping.mock_calls] == ["run_started", "run_finished"]
     reason: str | None = ping.run_finished.call_args.args[1]
     return reason
@@ -91,12 +87,9 @@ def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     configure_logs("json", "info")
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
-    watched = WatchedComparison(
-        comparison=comparison(k=2), arms=opened, schedule=Every(DAY), is_live=True
-    )
+    opened = arms("a:12", "a:21")
     for _ in range(2):
-        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
+        run_slot(store, watch(opened, comparison(k=2), is_live=True), rerun=True)
 
     lines = map(json.loads, stream.getvalue().splitlines())
     logged = [(line["event"], line["attempt"], line["run"]) for line in lines]
@@ -178,12 +171,7 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
     names = [f"user-{number:02}" for number in range(20)]
     lists = pull({name: [1, 2, 3] for name in names})
-    watched = WatchedComparison(
-        comparison=comparison(k=3),
-        arms=arms(lists, lists, users(*names)),
-        schedule=Every(DAY),
-    )
-    Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
+    run_slot(store, watch(arms(lists, lists, users(*names)), comparison(k=3)))
     (found,) = store.history.runs(comparison=None, limit=10)
     assert found.status == RunStatus.FAILED
     assert found.reason == "the disk is full"
@@ -208,20 +196,15 @@ def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatc
     renewed = list[str]()
     monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
-    lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
-    watched = WatchedComparison(
-        comparison=comparison(deadline=0.2 * SECOND),
-        arms=lists,
-        schedule=Every(DAY),
-    )
-    runner = Runner(store=store, clock=StillClock(), renew_sources=renewed.append)
-    result: Any = runner.run(watched, SLOT, receivers=())
+    watched = watch(arms("a:1", "a:1"), comparison(deadline=0.2 * SECOND))
+    hanging = runner(store, renew_sources=renewed.append)
+    result: Any = hanging.run(watched, SLOT, receivers=())
     ended.set()
     expected = (
         "the run did not end within its deadline of 200ms plus 0.1 s: its work was left behind"
     )
     assert result.status == RunStatus.FAILED
     assert result.reason == expected
-    assert runner.left_behind == 1
+    assert hanging.left_behind == 1
     assert renewed == ["home-feed"]
-    assert runner.claims == {}
+    assert hanging.claims == {}

@@ -73,7 +73,7 @@ def test_retiring_removes_the_state_and_adds_one_delivery_of_its_end(store):
     assert store.alerts.states() == (kept[0],)
     assert store.alerts.firing() == (kept[1],)
     assert store.alerts.transitions(comparison=None, limit=1) == (end,)
-    (delivery,) = lease(store, LATER)
+    (delivery,) = lease(store)
     assert delivery.transition == end
 
 

@@ -153,7 +153,7 @@ def test_each_delivery_is_claimed_by_one(stores):
     ids = []
 
     def lease_all(store, number):
-        while leased := lease(store, LATER, owner=f"p:{number}"):
+        while leased := lease(store, owner=f"p:{number}"):
             ids.extend(delivery.id for delivery in leased)
 
     at_once(stores, lease_all)

@@ -40,9 +40,9 @@ from texts.examples import EXCESS, MISMATCH, UNPAIRED
 
 def counts(store):
     """Return the number of rows by table, without empty tables."""
-    found = {
-        name: len(select_rows(store, table.select())) for name, table in metadata.tables.items()
-    }
+    found = {}
+    for name in metadata.tables:
+        ((found[name],),) = select_rows(store, f"SELECT count(*) FROM {name}")
     return {name: number for name, number in found.items() if number}
 
 

@@ -76,7 +76,7 @@ def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(
     run(store, LATER, resolved(LATER, firing[0]), receivers=HOOK)
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
-    (end,) = lease(store, LATER)
+    (end,) = lease(store)
     store.outbox.record(note(end, LATER, DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))

@@ -189,13 +189,13 @@ def transitions(store):
     return store.alerts.transitions(comparison=None, limit=None)
 
 
-def lease(store, now, *, receiver="hook", owner="a:1", limit=10):
+def lease(store, now=LATER, *, receiver="hook", owner="a:1", limit=10):
     return store.outbox.claim_deliveries(
         receiver, owner=owner, now=now, until=now + MINUTE, limit=limit
     )
 
 
-def note(delivery, at, status=DeliveryStatus.SENT, **changes):
+def note(delivery, at=LATER, status=DeliveryStatus.SENT, **changes):
     base = Notification(
         delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None
     )
