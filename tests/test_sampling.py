@@ -40,15 +40,6 @@ def drawn(table, day=0, **changes):
     return set(draw_users(table, comparison(**changes), SLOT + day * DAY).users)
 
 
-def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
-    table = users(1000)
-    both = SampleOptions(fixed=50, rotating=50)
-    today, tomorrow = (drawn(table, day, sample=both) for day in (0, 1))
-    assert len(today) == len(tomorrow) == 100
-    assert drawn(table, sample=SampleOptions(fixed=50)) <= today & tomorrow
-    assert len(today & tomorrow) < 70
-
-
 def test_the_same_slot_draws_the_same_users_whatever_their_order():
     table = users(500)
     shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})

@@ -7,7 +7,6 @@ import pytest
 from factories import (
     DAY,
     HOUR,
-    SECOND,
     SLOT,
     changed,
     comparison,
@@ -119,19 +118,6 @@ def test_each_condition_meets_each_run(run, alert, was):
         assert (after.dedup_key is not None) == (wanted == FIRING)
 
 
-def test_a_failed_run_between_two_without_data_leaves_them_in_a_row():
-    judged = Judged(
-        rule(), condition(Condition.NO_DATA, for_runs=2), condition(Condition.ERROR, for_runs=2)
-    )
-    judged.run(FEW, INSUFFICIENT)
-    judged.run((), FAILED)
-    changes = judged.run(FEW, INSUFFICIENT)
-    assert [(change.alert, change.to_state) for change in changes] == [
-        ("NO_DATA", FIRING),
-        ("ERROR", QUIET),
-    ]
-
-
 def test_a_rule_without_data_fires_no_condition():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     lacking = (
@@ -210,18 +196,6 @@ WAIT = Staleness(
 STALE = condition(Condition.STALE)
 LOW_RULE = rule(for_runs=1)
 NOW = SLOT + 4 * HOUR
-
-
-@pytest.mark.parametrize(
-    ("seen_s", "now"),
-    [
-        (7200.0, SLOT + 3 * HOUR - SECOND),  # too early by the clock
-        (3659.0, SLOT + 1000 * HOUR),  # the clock jumped, or the machine slept
-        (7200.0, SLOT - HOUR),  # the clock went back
-    ],
-)
-def test_a_comparison_is_stale_only_by_both_clocks(seen_s, now):
-    assert Judged(STALE, LOW_RULE).stale(replace(WAIT, seen_s=seen_s), now) == ()
 
 
 def test_a_comparison_without_success_is_stale_once_and_two_daemons_find_the_same_start():

@@ -67,18 +67,6 @@ def test_a_segment_that_vanished_has_no_data_as_long_as_it_fires_and_else_once()
     assert len(states) == 2
 
 
-def test_a_failed_run_is_an_error_for_every_segment_and_moves_none():
-    before, _ = run(EACH, 0, {"all": 0.9, UK: 0.1, DE: 0.9})
-    states, transitions = run(EACH, 1, {}, before, RunStatus.FAILED)
-    assert transitions == ()
-    assert [(state.segment, state.state) for state in states] == [
-        (state.segment, state.state) for state in before
-    ]
-    assert {(state.outcome, state.reason) for state in states} == {
-        (Outcome.ERROR, "candidate is down")
-    }
-
-
 def test_the_reason_for_a_segment_without_users_names_the_segments_of_its_dimension():
     asked = (("all", 100), (DE, 10), (UK, 50), ("country=US", 30), ("country=FR", 10))
     rows = tuple(coverage_row(count, segment=name) for name, count in asked)
@@ -232,14 +220,6 @@ def test_a_verdict_names_the_arm_what_its_lists_lack_and_the_number_of_users(sta
     assert found.reason == said
     assert (found.outcome is Outcome.BREACH) == (" allowed" in said)
     assert found.users == 704
-
-
-def test_coverage_is_judged_also_if_the_run_is_not_ok():
-    for status in (RunStatus.INSUFFICIENT, RunStatus.FAILED):
-        assert (
-            judged_share("missing(candidate)", status=status, run_reason="too few").outcome
-            is Outcome.BREACH
-        )
 
 
 def test_without_coverage_a_failed_run_is_an_error_and_another_run_has_no_data():

@@ -22,9 +22,11 @@ pytestmark = pytest.mark.usefixtures("url")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
-def world(folder):
+def world(folder, more=""):
+    """A comparison that runs every hour. ``more`` is another line of its settings."""
     config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1h")
-    config.write_text(config.read_text().replace("for: 2", "for: 1"))
+    text = config.read_text().replace("for: 2", "for: 1")
+    config.write_text(text.replace("every: 1h", f"every: 1h\n    {more}"))
     return config
 
 
@@ -41,11 +43,7 @@ DELETED_AT = "prune_last_success_timestamp_seconds"
 
 @pytest.mark.integration
 def test_outside_of_its_hours_a_comparison_is_not_due_and_not_missed_and_not_stale(tmp_path):
-    config = world(tmp_path)
-    config.write_text(
-        config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00")
-    )
-    with watching(config) as watched:
+    with watching(world(tmp_path, "only_between: 13:00-15:00")) as watched:
         assert next_slot(watched) == NOON + HOUR  # at noon, as it starts, it begins none
         assert watched.value(DELETED_AT) is None
         watched.let_pass(6 * MINUTE)

@@ -1,4 +1,4 @@
-"""A gate over stored runs whose true scores are known: what is judged, what is left out, and why there is no verdict."""
+"""A gate over stored runs with known scores: what it judges, what it ignores, and why there is no verdict."""
 
 import math
 import re
@@ -45,14 +45,10 @@ def sampled(**changes):
 
 
 def people(count=1000):
-    """Users u0000 and on, every fourth in DE and the others in UK."""
+    """Users u0000, u0001 and so on. Every fourth is in DE, the others are in UK."""
     names = [f"u{number:04}" for number in range(count)]
     country = pd.Categorical(["DE" if number % 4 == 0 else "UK" for number in range(count)])
     return UserTable(users=pd.Index(names, dtype="str"), segments={"country": country})
-
-
-def constant(value):
-    return lambda names: np.full(len(names), value)
 
 
 @dataclass
@@ -65,14 +61,17 @@ class Gated:
     users: UserTable = field(default_factory=people)
     day: int = 0
 
-    def run(self, score, *, without=lambda _: False, series=OVER, keeps_lists=False, **changes):
-        """Store the next day's run: the drawn users scored, but for those ``without``, who are missing."""
+    def run(
+        self, score=-0.4, *, without=lambda _: False, series=OVER, keeps_lists=False, **changes
+    ):
+        """Store the run of the next day. The drawn users have this score, except for the missing ones."""
         slot = SLOT + self.day * DAY
         self.day += 1
         panel = draw_users(self.users, self.comparison, slot)
         names = [name for name in panel.users if not without(name)]
+        values = score(names) if callable(score) else np.full(len(names), score)
         scores = Scores(
-            users=pd.Index(names, dtype="str"), by_metric={series: score(names)} if series else {}
+            users=pd.Index(names, dtype="str"), by_metric={series: values} if series else {}
         )
         paired = set(names)
         rows = tuple(
@@ -83,12 +82,9 @@ class Gated:
         )
         if keeps_lists:
             changes["lists"] = _lists(panel, names)
-        told = {
-            "config_hash": self.comparison.config_hash,
-            "coverage": Coverage(rows=rows),
-            **changes,
-        }
-        run(self.store, slot, comparison=self.comparison.name, scores=scores, summaries=(), **told)
+        changes = {"config_hash": self.comparison.config_hash, **changes}
+        parts = {"scores": scores, "coverage": Coverage(rows=rows), "summaries": ()}
+        run(self.store, slot, comparison=self.comparison.name, **parts, **changes)
 
     def ask(self, *, margin=0.05, alpha=0.01, **asked):
         question = make_question(
@@ -102,7 +98,7 @@ class Gated:
 
 
 def _lists(panel, names):
-    """One item each; segments that nobody was compared of are left out, as a run does."""
+    """One item for each user. Like in a run, segments without a paired user are missing."""
     lists = factories.rankings({name: ["i1"] for name in names})
     rows = {
         segment: np.flatnonzero(np.isin(names, panel.users[places]))
@@ -129,13 +125,14 @@ def said(found):
 
 
 def test_only_rotating_users_count_but_missing_fixed_users_count_as_rotating(world):
-    fixed = _fixed_of(world)
+    only_fixed = changed(world.comparison, sample=SampleOptions(fixed=20))
+    fixed = list(draw_users(world.users, only_fixed, SLOT).users)
     for _ in range(2):
         world.run(lambda names: np.where(np.isin(names, fixed), 2.0, -0.4))
     found = world.ask()
     assert [run.users for run in found.runs] == [200, 200]
     assert found.segments[0].mean_best == pytest.approx(-0.4)
-    world.run(constant(-0.4), without=set(fixed[:3]).__contains__)
+    world.run(without=set(fixed[:3]).__contains__)
     assert (
         world.ask(since=SLOT + 2 * DAY).segments[0].missing == 3
     )  # each is taken for a rotating one
@@ -155,17 +152,10 @@ def test_users_added_for_a_segment_do_not_count(store):
     )
 
 
-def _fixed_of(world):
-    users = draw_users(
-        world.users, changed(world.comparison, sample=SampleOptions(fixed=20)), SLOT
-    ).users
-    return list(users)
-
-
 def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store):
     world = Gated(store, sampled(sample=SampleOptions(fixed=300)))
     for excess in (0.9, -0.4, -0.4):
-        world.run(constant(excess))
+        world.run(excess)
     found = world.ask(margin=0.05)
     assert said(found) == ("safe", "decided")
     assert found.looks == 3
@@ -174,12 +164,12 @@ def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store)
         "; each run asks for the same 300 users: the verdict is about these users"
     )
     world.comparison = sampled(sample=SampleOptions(fixed=2000))  # more than there are
-    world.run(constant(-0.4))
+    world.run()
     assert world.ask().runs[0].users == 1000
 
 
 def test_missing_users_count_with_their_worst_score_and_decide(world):
-    world.run(constant(-0.1), without=lambda name: name.endswith("7"))
+    world.run(-0.1, without=lambda name: name.endswith("7"))
     found = world.ask(margin=0.05)
     (segment,) = found.segments
     assert said(found) == ("inconclusive", "no_data")
@@ -190,13 +180,13 @@ def test_missing_users_count_with_their_worst_score_and_decide(world):
 
 
 def test_an_undefined_score_counts_as_missing(world):
-    world.run(lambda names: np.full(len(names), math.nan))
+    world.run(math.nan)
     assert world.ask().segments[0].missing >= 200
 
 
 def run_over_few(world):
     world.users = people(150)
-    world.run(constant(-0.4))
+    world.run()
 
 
 LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing could be compared"
@@ -207,18 +197,18 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
     [
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
         (
-            lambda world: world.run(constant(-0.4), status=RunStatus.FAILED, reason=LOST),
+            lambda world: world.run(status=RunStatus.FAILED, reason=LOST),
             [LeftOut.FAILED],
             f"1 run with status failed (the newest of these: {LOST})",
         ),
         (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run with all users in the sample"),
         (
-            lambda world: world.run(constant(-0.4), series=""),
+            lambda world: world.run(series=""),
             [LeftOut.NO_SCORES],
             "without stored scores of the judged metric",
         ),
         (
-            lambda world: world.run(constant(2.0), config_hash="earlier"),
+            lambda world: world.run(2.0, config_hash="earlier"),
             [LeftOut.OTHER_CONFIGURATION],
             "configuration",
         ),
@@ -235,7 +225,7 @@ def test_without_a_usable_run_the_sentence_has_the_reason(world, act, left_out, 
 
 def test_without_a_noise_floor_the_distance_from_identical_lists_or_the_reference_is_judged(store):
     world = Gated(store, sampled(noise_floor=None))
-    world.run(constant(0.7), series=METRIC)
+    world.run(0.7, series=METRIC)
     found = world.ask(margin=0.5)
     assert found.question.excess.yardstick is Yardstick.IDENTICAL
     assert found.segments[0].mean_best == pytest.approx(0.3)
@@ -251,7 +241,7 @@ def test_a_run_of_all_users_is_judged_alone_at_a_share_of_alpha(store):
     """Three runs: the third look may spend alpha/12, 1.08 in log10."""
     world = Gated(store, sampled(sample=None))
     for value in (2.0, 2.0, -0.4):
-        world.run(constant(value))
+        world.run(value)
     found = world.ask()
     assert said(found) == ("safe", "decided")
     assert found.looks == 3
@@ -282,14 +272,14 @@ def test_segments_are_safe_together_only_if_each_is_safe(world):
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
 def test_missing_users_count_in_their_segment_even_if_it_was_not_kept(world, keeps_lists):
-    world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
+    world.run(keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
     assert found["country=DE"][0] == found["country=DE"][1] > 30
     assert found["country=UK"][1] == 0
 
 
 def test_an_unknown_segment_is_an_error_that_lists_the_segments(world):
-    world.run(constant(-0.4))
+    world.run()
     with pytest.raises(
         InputError, match=r"no segment 'country=FR'.*other than all: country=DE, country=UK"
     ):
@@ -298,7 +288,7 @@ def test_an_unknown_segment_is_an_error_that_lists_the_segments(world):
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
 def test_segments_stay_known_with_kept_lists_and_are_not_guessed_without_them(world, keeps_lists):
-    world.run(constant(-0.4), keeps_lists=keeps_lists)
+    world.run(keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
     world.users = people(3000)

@@ -1,4 +1,4 @@
-"""What hangs is noticed by the steady clock and begun anew, and costs the others nothing: which runs get a place."""
+"""Runs and jobs that hang are found by the monotonic clock and started again, and do not delay the others."""
 
 import threading
 from datetime import timedelta
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.usefixtures("url")
 
 
 def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_path, monkeypatch):
-    config = world(tmp_path)
-    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
-    with watching(config) as watched:
+    with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._wiring.watched["feed"]
         monkeypatch.setattr(runner, "FINISHING_S", 0.0)
@@ -41,10 +39,8 @@ def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_p
 
 
 def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_path, monkeypatch):
-    config = world(tmp_path)
-    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
     ended = threading.Event()
-    with watching(config) as watched:
+    with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
         store = watched.daemon.store
         finish = store.runs.finish
