@@ -1,4 +1,4 @@
-"""Scores by user, lists kept with runs, arm-wide scores, and relevance that is added later."""
+"""Scores of users, kept lists, scores of arms, and relevance that is added later."""
 
 from dataclasses import replace
 
@@ -24,7 +24,6 @@ from storage.worked import (
     LATER,
     claimed,
     execute_sql,
-    finish,
     newest,
     prune,
     record,
@@ -50,7 +49,7 @@ OTHER = lists({"u9": [4]}, {"u9": [5]})
 
 
 def plain(kept):
-    """All that must come back, in values that can be compared."""
+    """All parts of the lists, as values that can be compared."""
     arms = [
         (list(arm.users), list(arm.items), type(arm.items), repr(arm.offsets), repr(arm.scores))
         for arm in (kept.baseline, kept.candidate)
@@ -70,7 +69,7 @@ def memory_of(store, before, comparison="home-feed"):
 
 
 def kept(store, slot=SLOT, **changes):
-    """Store an ok run that keeps its lists; its number."""
+    """Store an ok run that keeps its lists. Returns its number."""
     return run(store, slot, **{"lists": ONE, "catalogue_size": 7, **changes})
 
 
@@ -92,8 +91,8 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
 )
 @settings(max_examples=25)
 def test_lists_are_read_back_from_any_number_of_pieces(users, step, is_scored):
-    baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
-    candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}
+    baseline = {f"u{number}": user[0] for number, user in enumerate(users)}
+    candidate = {f"u{number}": user[1] for number, user in enumerate(users)}
     chosen = [number for number, user in enumerate(users) if user[2]]
     wanted = lists(baseline, candidate, **{"country=\u2400\u00e9": chosen})
     if is_scored:
@@ -119,15 +118,14 @@ def _pieces(wanted=ONE):
 
 def test_damaged_lists_are_rejected():
     good = _pieces()
-    others = _pieces(OTHER)
     baseline, candidate = good.values()
+    (piece,) = baseline
+    places = (9, 40, len(piece) - 9)
     for damaged in (
         {Arm.BASELINE: baseline},
         {Arm.BASELINE: candidate, Arm.CANDIDATE: baseline},
-        good | {Arm.CANDIDATE: others[Arm.CANDIDATE]},
-        good | {Arm.BASELINE: [baseline[0][:9] + b"x" + baseline[0][10:]]},
-        good | {Arm.BASELINE: [baseline[0][:40] + b"x" + baseline[0][41:]]},
-        good | {Arm.BASELINE: [baseline[0][:-9] + b"x" + baseline[0][-8:]]},
+        good | {Arm.CANDIDATE: _pieces(OTHER)[Arm.CANDIDATE]},
+        *(good | {Arm.BASELINE: [piece[:at] + b"x" + piece[at + 1 :]]} for at in places),
     ):
         with pytest.raises((ValueError, OSError), match=r"."):
             list_parquet.unpack(damaged)
@@ -153,11 +151,8 @@ def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
-    assert (
-        memory_of(store, SLOT).last_lists
-        is memory_of(store, SLOT + DAY, "other").last_lists
-        is None
-    )
+    assert memory_of(store, SLOT).last_lists is None
+    assert memory_of(store, SLOT + DAY, "other").last_lists is None
     for before, wanted in ((LATER, OTHER), (SLOT + DAY, ONE)):
         memory = memory_of(store, before)
         assert memory.unreadable == ()
@@ -168,8 +163,9 @@ def test_a_user_is_found_in_every_piece(store, monkeypatch):
     monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
-    found = [store.pages.user_lists(run_id, user) for user in ("u0", "u5", "u7", "v")]
-    assert [each and each.candidate for each in found] == [("0",), ("5",), ("7",), None]
+    for number in (0, 5, 7):
+        assert store.pages.user_lists(run_id, f"u{number}").candidate == (str(number),)
+    assert store.pages.user_lists(run_id, "v") is None
 
 
 def test_only_the_newest_lists_are_kept_if_no_relevance_is_expected(store):
@@ -178,13 +174,13 @@ def test_only_the_newest_lists_are_kept_if_no_relevance_is_expected(store):
     assert with_lists(store) == {second}
 
     first_again = kept(store, SLOT)
-    assert with_lists(store) == {first_again, second}  # of use to a replay that goes on from there
+    assert with_lists(store) == {first_again, second}  # a replay may continue from there
     assert prune(store) == {"kept_lists": 2}
     assert with_lists(store) == {second}
 
 
 def test_lists_from_before_an_alert_are_kept_while_it_lasts(store):
-    """What the lists of every later run are held against, however long it fires."""
+    """The lists of later runs are compared with these lists, however long the alert fires."""
 
     def moved(hour, was, now):
         slot = SLOT + hour * HOUR
@@ -246,8 +242,8 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
 
     assert again == run_id
     assert_same(store.history.kept_lists(run_id), OTHER)
-    assert record(store, run_id).arm_scores == ()
     run = record(store, run_id)
+    assert run.arm_scores == ()
     assert run.labelled_at is None
     assert run.labels_until == SLOT + 2 * DAY
     assert run.catalogue_size == 8
@@ -271,19 +267,22 @@ def test_runs_that_can_still_be_labelled_are_listed(store):
     assert awaiting(SLOT) == [first, last]
     assert awaiting(LATER) == [last]
     assert awaiting(SLOT, "other") == []
-    assert newest(store).unlabelled == 3, "the one that runs again, too"
+    assert newest(store).unlabelled == 3, "the run that runs again counts too"
 
 
 def relevant(**changes):
     return factories.summary(metric="ndcg", **changes)
 
 
+def add_labels(store, run, *added):
+    return store.runs.store_relevance(run, summaries=added, scores=None, at=LATER)
+
+
 def test_labels_are_added_to_the_other_summaries(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     before = record(store, run_id).summaries
     added = (relevant(), relevant(segment="activity=new", n=2))
-    found = record(store, run_id)
-    assert store.runs.store_relevance(found, summaries=added, scores=None, at=LATER)
+    assert add_labels(store, record(store, run_id), *added)
     assert record(store, run_id).summaries == before + added
     assert record(store, run_id).labelled_at == LATER
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
@@ -294,15 +293,11 @@ def test_a_rerun_does_not_get_the_labels_of_its_old_lists(store):
     old = record(store, run_id)
 
     claimed(store, rerun=True)
-    during = store.runs.store_relevance(
-        record(store, run_id), summaries=(relevant(),), scores=None, at=SLOT
-    )
-    after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
-
-    assert not during
-    assert not after
-    assert "ndcg" not in {summary.metric for summary in record(store, run_id).summaries}
-    assert record(store, run_id).labelled_at is None
+    for each in (record(store, run_id), old):
+        assert not add_labels(store, each, relevant())
+    left = record(store, run_id)
+    assert left.summaries == old.summaries
+    assert left.labelled_at is None
 
 
 NAN = float("nan")
@@ -343,27 +338,19 @@ def test_batches_in_any_order_and_many_metrics_are_read_back_without_loss(store,
 def test_metrics_that_are_measured_later_replace_only_their_own_scores(store):
     measured = {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}}
     run_id = run(store, SLOT, scores=scores(measured))
-    for later in (
-        {"ndcg": {"a": 0.5}},
-        {"ndcg": {"a": 0.6}},
-        {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}},
-    ):
+    last = {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}}
+    for later in ({"ndcg": {"a": 0.5}}, {"ndcg": {"a": 0.6}}, last):
         with store.database.write() as connection:
             per_user.replace_scores(connection, run_id, SLOT, scores(later))
 
     assert len(select_rows(store, "SELECT * FROM scores")) == 3
-    assert [row[1:] for user in "ab" for row in user_scores(store, user)] == [
-        ("tau", 0.1),
-        ("ndcg", None),
-        ("rbo", 0.7),
-        ("tau", 0.2),
-    ]
+    of_b = [("ndcg", None), ("rbo", 0.7), ("tau", 0.2)]
+    assert [row[1:] for row in user_scores(store, "a")] == [("tau", 0.1)]
+    assert [row[1:] for row in user_scores(store, "b")] == of_b
 
 
 def test_a_run_without_scores_of_a_metric_is_read_back_as_empty(store):
-    nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
-    without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
-    assert without_users
+    without_users = run(store, LATER, scores=scores({"tau": {}}))
     run_id = run(store, SLOT, scores=scores({"tau": {"a": 0.5}}))
     for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
         nothing = store.history.run_scores(number, metrics)
