@@ -125,8 +125,8 @@ def test_a_share_is_judged_as_an_angle_and_shown_as_a_share():
         history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR)
     )
     assert found.expected == pytest.approx(0.065, abs=2e-3)
-    assert 0.08 < (found.limit or 0) < 0.2
-    assert (found.z or 0) > 3
+    assert 0.08 < found.limit < 0.2
+    assert found.z > 3
 
 
 def test_rules_neither_learn_from_nor_judge_too_few_users():
@@ -153,11 +153,9 @@ def test_small_falls_add_up_to_a_trend_but_none_of_them_is_a_drop():
     _, expected = told([*healthy, *falling], what)
 
     trends = [trend for _, trend in expected]
-    assert all(
-        each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30]
-    )
-    assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
-    assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
+    assert not any(each.evidence and each.evidence >= each.evidence_limit for each in trends[:30])
+    assert any(each.evidence >= each.evidence_limit for each in trends[30:])
+    assert all(each.judged >= each.limit for each, _ in expected[30:])
 
 
 # Mean tau of 899 users. From the 13th day on the candidate has lost a tenth of the items.
@@ -170,8 +168,8 @@ ITEMS_GONE = """
 def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
     what = watched(drop(alert="Trend", learned=Learning.TREND), runs_per_false_alert=4032.0)
     _, expected = told([float(mean) for mean in ITEMS_GONE.split()], what)
-    trends = [(each.runs, (each.evidence or 0) >= 20_160) for (each,) in expected]
-    assert trends[12:] == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
+    trends = [(each.runs, each.evidence >= 20_160) for (each,) in expected[12:]]
+    assert trends == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
 
 
 def test_rules_learn_from_a_run_that_nearly_was_a_drop_only_after_three_more_runs():
@@ -195,7 +193,7 @@ def test_a_drift_does_not_become_normal_before_its_alert_or_while_it_fires():
 
     found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
-    assert 0 < (found.evidence or 0) < 100
+    assert 0 < found.evidence < 100
     assert found.fault == last.lessons["Trend"].numbers[2, 0]
 
 
@@ -264,8 +262,8 @@ def test_a_falling_share_is_judged_by_the_users_outside_of_it(share):
     risen = look(history(map(below, shares)), below(0.1), watched(FAR))
     outside = [below(1 - each) for each in shares]
     fallen = look(history(outside), below(0.9), watched(near))
-    assert fallen.limit == pytest.approx(1 - (risen.limit or 0))
-    assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - (risen.expected or 0)))
+    assert fallen.limit == pytest.approx(1 - risen.limit)
+    assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - risen.expected))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -283,9 +281,9 @@ def test_a_rollback_to_the_level_before_a_new_normal_is_no_alert(sign):
     back = expect(what, slot, [measured(0.52)], past)[rule_of_return]
     beyond = expect(what, slot, [measured(0.52 + sign * 0.28)], past)[rule_of_return]
     assert back.expected == pytest.approx(0.52 - sign * 0.2, abs=0.01)
-    assert (back.z or 0) < 1
-    assert (beyond.z or 0) > 5
-    assert 0.03 < sign * ((back.limit or 0) - 0.52) < 0.28
+    assert back.z < 1
+    assert beyond.z > 5
+    assert 0.03 < sign * (back.limit - 0.52) < 0.28
 
 
 def test_lists_are_not_compared_with_those_of_a_holiday():

@@ -33,10 +33,6 @@ def explained(*args):
     return run(*args).explanation
 
 
-def kind_of(found):
-    return None if found.finding is None else found.finding.kind
-
-
 def test_a_changed_spelling_of_ids_is_named_in_the_explanation_the_alert_and_the_run():
     result = run(AFTER, after(run(BEFORE)))
 
@@ -45,13 +41,13 @@ def test_a_changed_spelling_of_ids_is_named_in_the_explanation_the_alert_and_the
         "80 of 80 users (100 %) get items from the candidate whose ids are spelled differently "
         "than before: SKU-"
     )
-    assert kind_of(found) is FaultKind.RESPELLED
+    assert found.finding.kind is FaultKind.RESPELLED
     assert found.sentence.startswith(said)
     setting = 'set item_ids: [{prefix: "SKU-"}, {prefix: "sku_"}] for both arms.'
     assert f"(now). If the new ids are wanted, {setting}" in found.sentence
-    assert said in (result.transitions[0].explanation or "")
+    assert said in result.transitions[0].explanation
     assert [each.kind for each in found.id_mismatches] == [MismatchKind.PREFIX]
-    assert (result.reason or "").startswith(
+    assert result.reason.startswith(
         "no item is in both arms: the ids differ in their prefix, such as 'SKU-"
     )
 
@@ -61,7 +57,7 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     result = run(half, after(run(BEFORE)))
 
     found = result.explanation
-    assert kind_of(found) == FaultKind.RESPELLED
+    assert found.finding.kind is FaultKind.RESPELLED
     assert found.segment == "country=DE"
     assert "exactly the users in country=DE, get items from the candidate" in found.sentence
     # Half of the items are in both arms.
@@ -91,7 +87,7 @@ def test_if_items_are_hidden_no_id_is_named():
     result = run(AFTER, after(run(BEFORE)), hidden)
 
     assert "SKU-1" not in result.explanation.sentence
-    assert "sku_" not in (result.reason or "").partition("Set item_ids")[0]
+    assert "sku_" not in result.reason.partition("Set item_ids")[0]
 
 
 LISTS = {name: [1, 2, 3] for name in NAMES[:40]}

@@ -200,7 +200,7 @@ def test_a_run_without_readable_relevance_skips_its_metrics_and_waits_for_labels
         assert {summary.metric for summary in result.summaries} == {"overlap"}
         assert not result.is_labelled
         assert result.labels_until == SLOT + 7 * DAY
-        assert result.lists is not None
+        assert result.lists
 
 
 PLACES = np.arange(500)

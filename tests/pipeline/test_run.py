@@ -2,7 +2,6 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,13 +29,10 @@ FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1
 
 
 def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
-    baseline = pull("a:12 b:34")
-    candidate = pull("a:12 b:56")
-    arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
-    result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
+    opened = arms("a:12 b:34", "a:12 b:56", users("a", "b", country=["UK", "DE"]))
+    result = execute(FULL, opened, claim(), Memory(), StillClock())
 
-    for arm in (arms_asked.baseline, arms_asked.candidate):
-        assert isinstance(arm, Canned)
+    for arm in (opened.baseline, opened.candidate):
         (request,) = arm.requests
         assert list(request.users) == ["a", "b"]
         assert request.k == 2
@@ -44,19 +40,21 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
         assert 0 < request.timeout_s <= 600
     assert result.status == RunStatus.OK
     assert result.reason is None
-    found: dict[str, Any] = {}
-    for each in result.summaries:
-        found.setdefault(each.segment, {})[each.metric] = each.mean
-    assert found == {
-        "all": {"extended_tau": 0.0, "rbo(p=0.9)": 0.5},
-        "country=DE": {"extended_tau": -1.0, "rbo(p=0.9)": 0.0},
-        "country=UK": {"extended_tau": 1.0, "rbo(p=0.9)": pytest.approx(1.0)},
+    means = {f"{each.metric} {each.segment}": each.mean for each in result.summaries}
+    assert means == {
+        "extended_tau all": 0.0,
+        "extended_tau country=DE": -1.0,
+        "extended_tau country=UK": 1.0,
+        "rbo(p=0.9) all": 0.5,
+        "rbo(p=0.9) country=DE": 0.0,
+        "rbo(p=0.9) country=UK": pytest.approx(1.0),
     }
-    assert [(each.kind, each.user, each.baseline, each.candidate) for each in result.evidence] == [
-        (EvidenceKind.WORST, "b", ("3", "4"), ("5", "6")),
-        (EvidenceKind.WORST, "a", ("1", "2"), ("1", "2")),
+    assert {each.kind for each in result.evidence} == {EvidenceKind.WORST}
+    assert [(each.user, each.baseline, each.candidate) for each in result.evidence] == [
+        ("b", ("3", "4"), ("5", "6")),
+        ("a", ("1", "2"), ("1", "2")),
     ]
-    (scores,) = result.scores or ()
+    (scores,) = result.scores
     assert list(scores.users) == ["a", "b"]
     assert scores.by_metric["extended_tau"].tolist() == [1.0, -1.0]
     assert " ".join(sorted(result.stage_seconds)) == "arms explain pair pull score summarize users"
@@ -66,7 +64,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
 
 
 def test_a_full_run_sets_every_field_of_its_findings():
-    """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
+    """If `measure_slot` forgot a measured value, the value would be stored as nothing."""
     found = pull("a:12")
     traces = Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
     traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
@@ -85,33 +83,21 @@ def test_a_full_run_sets_every_field_of_its_findings():
 
 def test_users_added_for_a_segment_change_nothing_but_that_segment():
     names = [f"u{place:02}" for place in range(40)]
-    lists = (
-        pull({name: [1, 2] for name in names}),
-        pull({name: [1, place] for place, name in enumerate(names, 2)}),
-    )
-    asked = users(*names, country=["DE" if place % 10 == 0 else "UK" for place in range(40)])
-    plain, topped = (
-        ran(
-            comparison(
-                k=2,
-                arm_metrics=("catalogue_coverage",),
-                sample=SampleOptions(fixed=12, minimum=least),
-            ),
-            *lists,
-            asked,
-        )
-        for least in (None, 4)
-    )
+    baseline = pull({name: [1, 2] for name in names})
+    candidate = pull({name: [1, place] for place, name in enumerate(names, 2)})
+    asked = users(*names, country=["DE", *["UK"] * 9] * 4)
+    what = comparison(k=2, arm_metrics=("catalogue_coverage",))
+    sizes = (SampleOptions(fixed=12, minimum=least) for least in (None, 4))
+    plain, topped = (ran(changed(what, sample=size), baseline, candidate, asked) for size in sizes)
 
     def of_all(run):
         measured = [*run.summaries, *run.arm_scores]
         found = [each for each in measured if each.segment == "all"]
         return [*found, run.split, run.explanation]
 
-    assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {
-        ("all", 12),
-        ("country=DE", 4),
-    }
+    counts = {row.segment: row.asked for row in topped.coverage.rows}
+    assert counts["all"] == 12
+    assert counts["country=DE"] == 4
     assert of_all(topped) == of_all(plain)
 
 
@@ -135,9 +121,7 @@ def test_if_no_user_is_found_because_of_the_spelling_the_run_names_this_cause():
     listed = {Arm.CANDIDATE: users(*map(str.upper, names))}
     result = ran(FULL, baseline, candidate, users(*names), listed=listed)
     other = "has other ids for users, such as 'U0' for 'u0'"
-    assert (result.reason or "").startswith(
-        f"the candidate gave no list for 12 of 12 users: {other}; "
-    )
+    assert result.reason.startswith(f"the candidate gave no list for 12 of 12 users: {other}; ")
     assert write_headline(result.reasons) == f"candidate {other} (12 of 12 users)"
 
 
@@ -163,30 +147,28 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
 def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_and_what_changed():
     baseline = "a:12 b:12"
     half = pull("a:12", {"b": CoverageReason.SERVER_ERROR})
-    told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
+    half = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
     shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
 
-    result = ran(shares, baseline, told)
+    result = ran(shares, baseline, half)
 
     cause = "recs answered 503; the baseline answered 2 of 2; for example b"
     assert result.status == RunStatus.OK
     assert result.reason == f"the candidate gave no list for 1 of 2 users: {cause}"
-    assert [each.reason for each in result.transitions] == [
-        (
-            f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the "
-            "20 % allowed"
-        )
-    ]
+    (alert,) = result.transitions
+    assert alert.reason == (
+        f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the "
+        "20 % allowed"
+    )
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
-    (thin,) = ran(changed(shares, min_paired_share=0.9), baseline, told).transitions
+    (thin,) = ran(changed(shares, min_paired_share=0.9), baseline, half).transitions
     few = "only 1 of 2 users (50%) could be compared, under min_paired_share 90%"
     assert thin.reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
     memory = Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
-    failed = ran(
-        comparison(rules=(rule(learned=Learning.DROP),)), "", "", users("a"), memory=memory
-    )
-    assert (failed.reason or "").endswith(
+    learning = comparison(rules=(rule(learned=Learning.DROP),))
+    failed = ran(learning, "", "", users("a"), memory=memory)
+    assert failed.reason.endswith(
         "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; "
         "rules that learn begin again from there; last good run: 2024-01-07T00:00:00Z"
     )
@@ -201,33 +183,25 @@ def test_if_both_arms_fail_each_alert_says_so_once():
 
     result = ran(comparison(k=2, rules=rules), dead, dead, users("a"))
 
-    told = "; ".join(f"the {arm} gave no list for 1 of 1 users: server_error" for arm in Arm)
-    assert (
-        result.reason
-        == f"both arms failed, so look for a common cause: {told}; nothing could be compared"
-    )
+    lost = "; ".join(f"the {arm} gave no list for 1 of 1 users: server_error" for arm in Arm)
+    said = f"both arms failed, so look for a common cause: {lost}; nothing could be compared"
+    assert result.reason == said
     assert [each.reason for each in result.transitions] == [
-        f"{result.reason}; more than the 20 % allowed"
+        f"{said}; more than the 20 % allowed"
     ] * 2
 
 
 def test_a_run_names_what_changed_since_the_last_run():
-    last = run(
-        slot=SLOT - DAY,
-        k=10,
-        config_hash="other",
-        models=follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY),
-    )
+    models = follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY)
+    last = run(slot=SLOT - DAY, config_hash="other", models=models)
     old = pull("a:12")
-    new = replace(pull("a:12"), versions={"v13": 1})
 
-    other = ran(FULL, old, new, memory=Memory(last_ok=last))
-    told = (
-        "the configuration of the measurement changed: k 10 → 2; the candidate's model changed with this "
-        "run, v12 → v13"
+    other = ran(FULL, old, replace(old, versions={"v13": 1}), memory=Memory(last_ok=last))
+    assert other.reason == (
+        "the configuration of the measurement changed: k 10 → 2; the candidate's model changed "
+        "with this run, v12 → v13"
     )
-    assert other.reason == told
-    assert other.models == follow_models(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT)
+    assert other.models == follow_models(models, {Arm.CANDIDATE: {"v13": 1}}, SLOT)
     same = ran(FULL, old, old, memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
     assert same.reason is None
     assert same.input_hash == other.input_hash
@@ -250,13 +224,11 @@ def test_a_source_that_never_answers_ends_at_the_deadline(monkeypatch):
 def test_scores_and_lists_are_kept_for_the_configured_number_of_users(
     monkeypatch, keep, kept, batch_users
 ):
-    monkeypatch.setattr(
-        running, "measure_slot", partial(running.measure_slot, batch_users=batch_users)
-    )
-    items = dict(zip("abcd", range(3, 7), strict=True))
-    country = ["DE", "UK", "DE", "UK"]
+    measure = partial(running.measure_slot, batch_users=batch_users)
+    monkeypatch.setattr(running, "measure_slot", measure)
+    countries = {"a": "DE", "b": "UK", "c": "DE", "d": "UK"}
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
-    asked = users(*items, country=country)
+    asked = users(*countries, country=list(countries.values()))
     result = ran(frugal, "a:12 b:12 c:12 d:12", "a:23 b:24 c:25 d:26", asked)
     assert result.summaries[0].n == 4
     assert len({each.user for each in result.evidence}) == 4
@@ -266,16 +238,15 @@ def test_scores_and_lists_are_kept_for_the_configured_number_of_users(
         assert kept == 0
         return
     assert list(result.lists.candidate.users) == stored
-    assert list(result.lists.candidate.items[1::2]) == [items[user] for user in stored]
-    of = dict(zip("abcd", country, strict=True))
+    assert list(result.lists.candidate.items[1::2]) == ["abcd".index(user) + 3 for user in stored]
     for name, rows in result.lists.segments.items():
-        members = [stored[row] for row in rows]
-        assert members == [user for user in stored if name in ("all", f"country={of[user]}")]
+        segments = {user: ("all", f"country={countries[user]}") for user in stored}
+        assert [stored[row] for row in rows] == [user for user in stored if name in segments[user]]
 
 
 @dataclass
 class CannedSink:
-    """Remembers what it was given, or refuses."""
+    """Keeps what is written, or raises an error."""
 
     trouble: OutputError | None = None
     written: list[str] = field(default_factory=list)
@@ -377,7 +348,7 @@ def test_early_stops_are_wrong_at_most_as_often_as_promised(counts, off, most_as
 
 
 def asked_of(good, what=STOPPING, **more):
-    """A run in which this share of the users have equal lists, and whom each round asked."""
+    """A run in which this share of the users have equal lists, and the users of each round."""
     lists = {name: [1, 2] if place < good * 400 else [3, 4] for place, name in enumerate(NAMES)}
     both = arms(
         pull({name: [1, 2] for name in NAMES}),
@@ -386,12 +357,10 @@ def asked_of(good, what=STOPPING, **more):
         **more,
     )
     result = execute(what, both, claim(), Memory(), StillClock())
-    first, other = (
-        [list(each.users) for each in cast("Canned", arm).requests]
-        for arm in (both.baseline, both.candidate)
-    )
-    assert first == other
-    return result, first
+    first, other = both.baseline.requests, both.candidate.requests
+    asked = [list(each.users) for each in first]
+    assert asked == [list(each.users) for each in other]
+    return result, asked
 
 
 @pytest.mark.parametrize(

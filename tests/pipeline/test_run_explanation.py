@@ -134,7 +134,7 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     )
     assert found.sentence == sentence
     (alert,) = result.transitions
-    assert (alert.explanation or "").startswith(sentence)
+    assert alert.explanation.startswith(sentence)
     half = {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}
     assert explained(half, above, before).sentence.startswith(
         "40 of 80 users (50 %), exactly the users in country=DE, get the baseline's list"
@@ -192,7 +192,7 @@ def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, 
     starts = [each for each in result.transitions if each.to_state is not State.QUIET]
     assert starts
     for alert in starts:
-        assert (alert.explanation or "").startswith(said)
+        assert alert.explanation.startswith(said)
         assert cause_of(alert) == said.rstrip(".")
 
 

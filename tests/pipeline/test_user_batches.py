@@ -90,7 +90,6 @@ def world(spell):
         relevance=CannedRelevance({SLOT: grades}),
     )
     first = measured(asked, Memory())
-    assert first.run.split is not None
     return asked, Memory(last_lists=first.run.lists, splits=(first.run.split,))
 
 
@@ -143,7 +142,7 @@ NUMBERS_AS_TEXT = "{}".format
 )
 def test_one_batch_and_many_find_the_same_to_the_last_bit(parts, floor, spell):
     whole = measure(len(ASKED), len(ASKED), spell, floor)
-    assert whole.run.models is not None
+    assert whole.run.models
     require_same(measure(-(-len(ASKED) // parts), len(ASKED), spell, floor), whole)
 
 
@@ -206,7 +205,6 @@ HIDING = Pseudonyms(b"k" * 32)
 
 
 def hidden(asked):
-    assert asked.relevance is not None
     return replace(asked, relevance=HiddenRelevance(asked.relevance, HIDING), pseudonyms=HIDING)
 
 

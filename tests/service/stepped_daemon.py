@@ -82,9 +82,7 @@ class Watched:
                 return None
             return None if self.is_at_work(run.comparison) else run
 
-        run = wait_for(look, f"run of {slot}")
-        assert run is not None
-        return run
+        return wait_for(look, f"run of {slot}")
 
     def is_at_work(self, job):
         threads = self.daemon._scheduler.executor.threads

@@ -54,7 +54,7 @@ def test_an_insufficient_run_pings_a_failure_and_a_finished_slot_pings_nothing(s
     second = Mock()
     run(store, 1, first)
     run(store, 4, second)
-    assert (failure(first) or "").startswith("insufficient: ")
+    assert failure(first).startswith("insufficient: ")
     assert second.mock_calls == []
 
 
