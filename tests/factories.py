@@ -61,8 +61,7 @@ def take_limit(changes, **usual):
         "threshold": 0.35,
         "resolve_at": None,
         "learned": None,
-        **usual,
-    }
+    } | usual
     direction, value, resolve_at, learned = (
         changes.pop(name, default) for name, default in parts.items()
     )
@@ -155,7 +154,7 @@ def panel(*users, **segments):
     named = {name: np.array(rows, dtype=np.intp) for name, rows in segments.items()}
     return Panel(
         users=pd.Index(users, dtype="str"),
-        segments={"all": np.arange(len(users), dtype=np.intp), **named},
+        segments={"all": np.arange(len(users), dtype=np.intp)} | named,
     )
 
 
@@ -249,7 +248,7 @@ def transition(**changes):
     )
     metric = changes.get("metric", base.metric)
     kind = RuleKind(metric) if metric in set(RuleKind) else RuleKind.SIMILARITY
-    return replace(base, **{"kind": kind, **changes})
+    return replace(base, **{"kind": kind} | changes)
 
 
 def findings(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):

@@ -199,7 +199,7 @@ NOW = SLOT + 3 * DAY
 
 
 def state(**changes):
-    return factories.state(**{"state": FIRING, "dedup_key": "key", **changes})
+    return factories.state(**{"state": FIRING, "dedup_key": "key"} | changes)
 
 
 def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause():

@@ -35,7 +35,7 @@ def changes_of(membership, order=0.0):
 
 
 def decompose(distance, changes, segments):
-    found = decompose_drop(distance, changes, {"all": np.arange(len(distance)), **segments})
+    found = decompose_drop(distance, changes, {"all": np.arange(len(distance))} | segments)
     assert found is not None
     return found
 

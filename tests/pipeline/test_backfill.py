@@ -30,7 +30,7 @@ def watched(**changes):
         "relevance_within": 7 * DAY,
         "min_paired_share": 0.1,
     }
-    return comparison(**{**base, **changes})
+    return comparison(**base | changes)
 
 
 LISTS = "a:123 b:456 c:78"

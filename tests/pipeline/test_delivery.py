@@ -61,7 +61,7 @@ ENDS = ("ends", "all")
 
 def open_sender(store, receiver, clock, **options):
     usual = {"owner": "me", "draw": lambda: 0.5, "publisher": CountingPublisher()}
-    return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, **{**usual, **options})
+    return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, **usual | options)
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Scene:
     def fire(self, after=AT_ONCE, mean=0.1, **options):
         """Store a run that breaches after this time."""
         self.wait(after)
-        return store_run(self.store, mean, slot=self.clock.at, **{"watched": EACH, **options})
+        return store_run(self.store, mean, slot=self.clock.at, **{"watched": EACH} | options)
 
     def end(self, after=AT_ONCE, **options):
         """Store a run that is healthy again after this time."""

@@ -20,22 +20,16 @@ N = 10_000
 
 def drop(**changes):
     return rule(
-        **{
-            "learned": Learning.DROP,
-            "threshold": -1.0,
-            "resolve_at": -1.0,
-            "for_runs": 1,
-            **changes,
-        }
+        **{"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1} | changes
     )
 
 
 def watched(*rules, **changes):
-    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alert": 90.0, **changes})
+    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alert": 90.0} | changes)
 
 
 def measured(mean, **changes):
-    return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
+    return summary(**{"mean": mean, "n": N, "standard_error": 0.0001} | changes)
 
 
 def history(found):

@@ -46,12 +46,8 @@ def watched(*rules):
 
 def measured(mean, **changes):
     return summary(
-        **{
-            "mean": None if mean is None else float(mean),
-            "n": 1000,
-            "standard_error": 0.001,
-            **changes,
-        }
+        **{"mean": None if mean is None else float(mean), "n": 1000, "standard_error": 0.001}
+        | changes
     )
 
 

@@ -104,15 +104,14 @@ def test_e_bh_by_hand():
 
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself():
-    enough = sample(np.zeros(100))
-    few = sample(np.zeros(10))
-    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {
-        gate.GateVerdict.SAFE
-    }
-    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [
-        gate.GateReason.DECIDED,
-        gate.GateReason.TOO_FEW,
-    ]
+    """If all of them are safe, more segments do not need more evidence."""
+    alone = [gate_sample(sample(np.zeros(users)), 0.1, 0.01).verdict for users in range(99)]
+    just_enough = sample(np.zeros(alone.index("safe")))
+    found = gate_each([just_enough] * 3, 0.1, 0.01)
+    assert {each.verdict for each in found} == {gate.GateVerdict.SAFE}
+    decided, few = gate_each([sample(np.zeros(100)), sample(np.zeros(10))], 0.1, 0.01)
+    assert decided.reason is gate.GateReason.DECIDED
+    assert few.reason is gate.GateReason.TOO_FEW
 
 
 def test_one_bad_segment_among_many_needs_more_evidence():

@@ -82,7 +82,7 @@ class Gated:
         )
         if keeps_lists:
             changes["lists"] = _lists(panel, names)
-        changes = {"config_hash": self.comparison.config_hash, **changes}
+        changes = {"config_hash": self.comparison.config_hash} | changes
         parts = {"scores": scores, "coverage": Coverage(rows=rows), "summaries": ()}
         run(self.store, slot, comparison=self.comparison.name, **parts, **changes)
 

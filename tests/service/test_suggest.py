@@ -49,7 +49,7 @@ def what(config):
 def measured(mean, **changes):
     values = {"p01": mean - 0.8, "p05": mean - 0.6, "p10": mean - 0.5}
     return summary(
-        **{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values, **changes}
+        **{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values} | changes
     )
 
 
@@ -59,8 +59,7 @@ def put(store, what, day, *found, **changes):
         "config_hash": what.config_hash,
         "scores": None,
         "evidence": (),
-        **changes,
-    }
+    } | changes
     worked.run(store, SLOT + day * DAY, **whole)
 
 
@@ -71,7 +70,7 @@ def fill(store, what, means=None):
 
 def propose(what, store, **changes):
     (found,) = suggest_thresholds(
-        what, store.history, **{"statistics": ["mean"], "interval": DAY, **changes}
+        what, store.history, **{"statistics": ["mean"], "interval": DAY} | changes
     )
     return found
 

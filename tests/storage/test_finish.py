@@ -83,7 +83,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     columns = {"is_labelled": "labelled_at"}
     assert [name for name in measured if columns.get(name, name) not in runs.c] == []
 
-    users = {"v12": 60, "\x00" * 90: 700, **dict.fromkeys("abcdef", 1)}
+    users = {"v12": 60, "\x00" * 90: 700} | dict.fromkeys("abcdef", 1)
     now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
     models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
     reasons = (

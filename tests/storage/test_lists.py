@@ -35,7 +35,7 @@ from storage.worked import (
 
 
 def lists(baseline, candidate, **segments):
-    positions = {"all": list(range(len(baseline))), **segments}
+    positions = {"all": list(range(len(baseline)))} | segments
     return KeptLists(
         baseline=factories.rankings(baseline),
         candidate=factories.rankings(candidate),
@@ -70,7 +70,7 @@ def memory_of(store, before, comparison="home-feed"):
 
 def kept(store, slot=SLOT, **changes):
     """Store an ok run that keeps its lists. Returns its number."""
-    return run(store, slot, **{"lists": ONE, "catalogue_size": 7, **changes})
+    return run(store, slot, **{"lists": ONE, "catalogue_size": 7} | changes)
 
 
 def with_lists(store):

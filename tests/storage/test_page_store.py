@@ -29,7 +29,7 @@ def filled(store):
 
 
 def series(store, segment="all", metric=METRIC, alert=None, **changes):
-    return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
+    return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **WHOLE | changes)
 
 
 def test_a_series_has_each_finished_run_with_its_expectation(filled):

@@ -191,7 +191,7 @@ EXPLANATION = published.explanation(
 
 def stored_split(store, day, *, membership=0.1, **changes):
     split = replace(SPLIT, means=replace(MEANS, membership=membership))
-    return stored(store, day, mean=membership, **{"split": split, **changes})
+    return stored(store, day, mean=membership, **{"split": split} | changes)
 
 
 def past_splits(store, day, limit=10):

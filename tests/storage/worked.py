@@ -169,7 +169,7 @@ def finish(store, claim, *moves, receivers=(), **changes):
     """Store a result with these states and transitions. Returns the run's number, or None if it was rejected."""
     states = tuple(state for state, _ in moves)
     transitions = tuple(transition for _, transition in moves if transition)
-    whole = {"states": states, "transitions": transitions, **changes}
+    whole = {"states": states, "transitions": transitions} | changes
     return store.runs.finish(result(claim, **whole), receivers=receivers)
 
 
