@@ -210,8 +210,8 @@ def condition(statistic):
 def test_drift_is_suppressed_while_it_cannot_be_judged_and_missing_lists_are_not(statistic, held):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
-    for lack, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
-        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=lack)
+    for trait, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
+        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=trait)
         assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (HELD if is_held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
     sent = (

@@ -8,7 +8,7 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, SECOND, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.model.errors import DeliveryError, DeliveryTrouble
+from monitor.model.errors import DeliveryError, DeliveryErrorKind
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, deliver_all
@@ -197,7 +197,7 @@ def test_a_rejected_start_is_not_retried_and_its_end_is_not_sent(scene):
     assert scene.receiver.sent == []
     assert scene.waiting() == 0
     assert scene.publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
-    assert scene.publisher.troubles == {("fake", DeliveryTrouble.REFUSED): 1}
+    assert scene.publisher.troubles == {("fake", DeliveryErrorKind.REFUSED): 1}
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
@@ -288,7 +288,7 @@ def test_nothing_is_sent_after_a_stop_or_if_another_process_may_be_sending(scene
 def test_alerts_are_resent_by_comparison_until_another_process_may_be_sending_and_ends_for_five_minutes(
     scene, monkeypatch
 ):
-    monkeypatch.setattr("monitor.pipeline.delivery._LARGEST_GROUP", 5)
+    monkeypatch.setattr("monitor.pipeline.due_messages._LARGEST_GROUP", 5)
     both = [replace(EACH, name=name) for name in ("feed", "shop")]
     for watched in both:
         scene.fire(watched=watched, segments=SEGMENTS)
@@ -324,7 +324,7 @@ def test_a_receiver_without_resends_gets_none_and_a_failed_resend_is_counted_and
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
         scene.open_sender(again).resend_alerts()
-    assert scene.publisher.troubles == {("again", DOWN.trouble): 1}
+    assert scene.publisher.troubles == {("again", DOWN.kind): 1}
     assert scene.publisher.counts["again", "sent"] == 1
     assert scene.open_sender(again).resend_alerts() == 1
     assert scene.publisher.counts["again", "sent"] == 2

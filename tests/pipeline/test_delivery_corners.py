@@ -12,7 +12,9 @@ from monitor.alerts.state_machine import retire_alerts
 from monitor.model.errors import DeliveryError
 from monitor.model.explanation import FaultKind
 from monitor.model.notifications import Briefing, Treatment, Updates
-from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_notification_at
+from monitor.pipeline.briefings import brief_message
+from monitor.pipeline.delivery import RECHECK_AFTER
+from monitor.pipeline.retry_times import next_notification_at
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.settings.configuration import RouteOptions
 from pipeline.test_delivery import (

@@ -9,7 +9,7 @@ from factories import HOUR, MINUTE, SECOND, HeldClock
 from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DatabaseAway
-from monitor.model.errors import DatabaseError, DatabaseTrouble
+from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import jobs, outage
 from monitor.service.daemon.daemon import Daemon
@@ -85,7 +85,7 @@ def test_after_a_fault_of_the_database_the_slot_runs_once_and_the_daemon_continu
     monkeypatch.setattr(jobs, "PROBE_LIMIT", 2 * SECOND)
     with watching(config) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._wiring.watched["feed"]
+        hung = watched.daemon._in_force.wiring.watched["feed"]
         with hung.in_use:
             watched.let_pass(HOUR)
             wait_for(lambda: watched.daemon._runner.claims, "a run under way")
@@ -130,7 +130,7 @@ def test_a_database_with_another_schema_is_away_until_it_is_upgraded(tmp_path, u
 AWAY = DatabaseError(
     "PostgreSQL database x at y:5432 cannot be reached",
     permanent=False,
-    trouble=DatabaseTrouble.UNREACHABLE,
+    kind=DatabaseErrorKind.UNREACHABLE,
 )
 
 
@@ -143,7 +143,9 @@ class World:
         self.publisher = PrometheusPublisher(version="1")
         self.publisher.register([], receivers=["pager"])
         self.database = OutageMonitor(clock=self.clock, publisher=self.publisher)
-        self.alert = OutageAlert(database=self.database, place="x", alert_after=lambda: 2 * MINUTE)
+        self.alert = OutageAlert(
+            database=self.database, location="x", alert_after=lambda: 2 * MINUTE
+        )
 
     def fail(self):
         self.database.failed(AWAY)
@@ -265,8 +267,8 @@ def test_a_receiver_that_rejects_the_message_is_tried_again_after_a_long_pause(w
 
 
 def test_a_conflict_between_writers_is_no_outage(world):
-    conflict = DatabaseTrouble.CONFLICT
-    world.database.failed(DatabaseError("gave way", permanent=False, trouble=conflict))
+    conflict = DatabaseErrorKind.CONFLICT
+    world.database.failed(DatabaseError("gave way", permanent=False, kind=conflict))
     assert world.database.outage is None
 
 

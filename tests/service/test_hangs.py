@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("url")
 def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_path, monkeypatch):
     with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._wiring.watched["feed"]
+        hung = watched.daemon._in_force.wiring.watched["feed"]
         monkeypatch.setattr(runner, "FINISHING_S", 0.0)
         with hung.in_use:
             watched.let_pass(HOUR)
@@ -35,7 +35,7 @@ def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_p
             watched.let_pass(HOUR)
             watched.await_run(NOON + 2 * HOUR)
         assert watched.runs()[NOON + HOUR].status is RunStatus.FAILED
-        assert watched.daemon._wiring.watched["feed"] is not hung
+        assert watched.daemon._in_force.wiring.watched["feed"] is not hung
 
 
 def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_path, monkeypatch):
@@ -51,7 +51,7 @@ def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_pat
             ended.wait(60)
             results.append(finish(*arguments, **options))
 
-        for name in ("STORING", "WAITING"):
+        for name in ("STORING", "DATABASE_WAIT"):
             monkeypatch.setattr(jobs, name, timedelta(0))
         monkeypatch.setattr(store.runs, "finish", hang)
         watched.let_pass(HOUR)
@@ -193,18 +193,18 @@ def test_waiting_runs_are_counted_and_start_when_a_place_is_free():
     third = ticket("third")
     with held.taken(ticket("first")):
         waiting = [taken(held, second, ended)]
-        wait_for(lambda: held.waiting == 1, "the second")
+        wait_for(lambda: held.count_waiting() == 1, "the second")
         waiting.append(taken(held, third, ended))
-        wait_for(lambda: held.waiting == 2, "both")
+        wait_for(lambda: held.count_waiting() == 2, "both")
     assert second.admitted.wait(60)
     assert second.begun_s == 0.0
-    assert held.waiting == 1
+    assert held.count_waiting() == 1
     now_s[0] = 12.0
     held.look_again()
     assert third.admitted.wait(60)
     assert third.begun_s == 12.0
     assert held.running_s("third") == 0.0
-    assert held.waiting == 0
+    assert held.count_waiting() == 0
     ended.set()
     for thread in waiting:
         thread.join(60)

@@ -12,14 +12,14 @@ from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, HOUR, MINUTE, SECOND, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.errors import DatabaseError, DatabaseTrouble
+from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
 from monitor.service.daemon.outage import OutageMonitor, look_again
-from monitor.service.daemon.slots import LONGEST_PAUSE_S, StalenessMonitor, count_skipped
+from monitor.service.daemon.slots import LONGEST_LOOP_PAUSE_S, StalenessMonitor, count_skipped
 from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
@@ -100,7 +100,7 @@ def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_awa
     reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
-    database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
+    database.failed(DatabaseError("away", permanent=False, kind=DatabaseErrorKind.UNREACHABLE))
     world.watch(HOUR + 16 * SECOND)
     look_again(world.store, database)
     world.restart()
@@ -142,7 +142,7 @@ def test_the_wait_restarts_after_a_pause(world):
     assert not world.look()
     assert world.watch(10 * MINUTE) is None
     assert world.watch(2 * MINUTE) is not None
-    assert LONGEST_PAUSE_S < 10 * 3600
+    assert LONGEST_LOOP_PAUSE_S < 10 * 3600
 
 
 def test_a_comparison_that_never_ran_is_stale_after_its_wait(world):

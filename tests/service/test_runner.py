@@ -140,7 +140,7 @@ def test_scores_on_disk_are_read_in_order_with_every_metric_and_repeatedly(held,
 
 @pytest.mark.integration
 def test_scores_that_do_not_fit_on_disk_are_one_error(spill, monkeypatch):
-    monkeypatch.setattr(score_spool, "MEMORY", "8MB")
+    monkeypatch.setattr(score_spool, "SPOOL_MEMORY", "8MB")
     monkeypatch.setattr(temporary_database, "SPILL", "1MB")
     count = 10**6
     many = scores(

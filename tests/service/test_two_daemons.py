@@ -251,12 +251,12 @@ def test_without_the_database_the_lease_is_kept_but_not_sure(leadership, changes
         assert one.step() == 1.0
     assert one.lease == MINE
     assert not one.is_sure
-    assert one.trouble == str(AWAY)
+    assert one.database_error == str(AWAY)
 
     one.step()
     assert one.lease == MINE
     assert one.is_sure
-    assert one.trouble is None
+    assert one.database_error is None
     assert len(changes) == 1
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble
+from monitor.model.errors import ConfigError, DatabaseError, DatabaseErrorKind
 from monitor.storage import open_store, parse_url, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
@@ -150,7 +150,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(fi
                 match="cannot be written: make the file, its directory and its disk writable",
             ) as caught:
                 write()
-            assert caught.value.trouble is DatabaseTrouble.READ_ONLY
+            assert caught.value.kind is DatabaseErrorKind.READ_ONLY
 
         store.maintenance.ping()
         assert runs_of(store) == ()
@@ -171,7 +171,7 @@ def test_an_unusable_path_is_an_error_that_is_reported_before_it_is_raised(tmp_p
         "exist: create it"
     )
     assert error.exit_code == 4
-    assert error.trouble == DatabaseTrouble.DENIED
+    assert error.kind == DatabaseErrorKind.DENIED
 
 
 def test_a_damaged_file_is_an_error(file):

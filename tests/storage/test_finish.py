@@ -14,7 +14,7 @@ from monitor.model.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import RunReason, RunReasonKind
-from monitor.model.runs import EvidenceKind, Findings, Run, RunStatus, Scores
+from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.model.unpaired import ItemExposure
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
@@ -77,7 +77,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     """Otherwise fields without a column would silently have their defaults when they are read."""
     measured: dict[str, Any] = {
         each.name: 1
-        for each in fields(Findings)
+        for each in fields(MeasuredRun)
         if SCALARS.fullmatch(str(each.type)) and each.name != "slot"
     }
     columns = {"is_labelled": "labelled_at"}

@@ -100,7 +100,7 @@ def test_lists_are_read_back_from_any_number_of_pieces(users, step, is_scored):
         wanted = replace(wanted, baseline=replace(wanted.baseline, scores=scores))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(list_parquet, "USERS_AT_ONCE", step)
+        patch.setattr(list_parquet, "PIECE_USERS", step)
         pieces = _pieces(wanted)
     found = list_parquet.unpack(pieces)
 
@@ -160,7 +160,7 @@ def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
 
 
 def test_a_user_is_found_in_every_piece(store, monkeypatch):
-    monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(list_parquet, "PIECE_USERS", 2)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
     for number in (0, 5, 7):
@@ -304,7 +304,7 @@ NAN = float("nan")
 
 
 def test_batches_in_any_order_and_many_metrics_are_read_back_without_loss(store, monkeypatch):
-    monkeypatch.setattr(score_rows, "CHUNK", 7)
+    monkeypatch.setattr(score_rows, "CHUNK_USERS", 7)
     draw = np.random.default_rng(7)
     users = [
         "u\u2400",

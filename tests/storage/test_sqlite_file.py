@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from monitor.model.errors import DatabaseError
-from monitor.storage import exposure, open_store
+from monitor.storage import describe_file_readers, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
 from storage.worked import store_over
 
@@ -29,7 +29,7 @@ def test_only_the_owner_can_read_a_new_database_and_its_log(tmp_path, named):
     with closing(open_store(f"sqlite:///{tmp_path / named}", create=True)):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rankwatch.db*")}
     assert modes == dict.fromkeys(("rankwatch.db", "rankwatch.db-shm", "rankwatch.db-wal"), 0o600)
-    assert exposure(make_url(f"sqlite:///{tmp_path / named}")) is None
+    assert describe_file_readers(make_url(f"sqlite:///{tmp_path / named}")) is None
 
 
 @pytest.mark.usefixtures("_umask")
@@ -42,7 +42,7 @@ def test_an_existing_database_keeps_its_mode_and_content(tmp_path):
     make_private(file)
     assert file.stat().st_mode & 0o777 == 0o644
     assert file.read_bytes() == before
-    assert str(exposure(make_url(url))) == (
+    assert str(describe_file_readers(make_url(url))) == (
         f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
         f"chmod o= {file}*"
     )
