@@ -31,7 +31,7 @@ def expectation(**changes):
         "limit": 0.41,
         "z": 0.2,
     }
-    return Expectation(**base | changes)
+    return Expectation(**{**base, **changes})
 
 
 OK = MeasuredRun(slot=SLOT, status=RunStatus.OK)

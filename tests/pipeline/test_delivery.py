@@ -3,6 +3,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ ENDS = ("ends", "all")
 
 def open_sender(store, receiver, clock, **options):
     usual = {"owner": "me", "draw": lambda: 0.5, "publisher": CountingPublisher()}
-    return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, **usual | options)
+    return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, **{**usual, **options})
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Scene:
 
     store: SqlStore
     clock: HeldClock = field(default_factory=HeldClock)
-    receiver: FakeReceiver = field(default_factory=FakeReceiver)
+    receiver: Any = field(default_factory=FakeReceiver)
     publisher: CountingPublisher = field(default_factory=CountingPublisher)
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
 

@@ -253,5 +253,7 @@ def test_a_message_without_a_cause_shows_the_newest_cause_of_its_incident():
     starts = [start(slot=slot, dedup_key=str(slot)) for slot in slots]
     for number, known in ((0, None), (1, None), (2, "new"), (3, "new")):
         sent = message(starts[number], firing=tuple(starts[: number + 1]))
-        cause = brief_message(sent, outbox, NotificationPolicy()).briefing.known_cause
+        briefing = brief_message(sent, outbox, NotificationPolicy()).briefing
+        assert briefing is not None
+        cause = briefing.known_cause
         assert (cause and (cause.slot, cause.sentence)) == (known and (slots[1], known))

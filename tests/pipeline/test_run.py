@@ -54,7 +54,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores():
         ("b", ("3", "4"), ("5", "6")),
         ("a", ("1", "2"), ("1", "2")),
     ]
-    (scores,) = result.scores
+    (scores,) = result.scores or ()
     assert list(scores.users) == ["a", "b"]
     assert scores.by_metric["extended_tau"].tolist() == [1.0, -1.0]
     assert " ".join(sorted(result.stage_seconds)) == "arms explain pair pull score summarize users"

@@ -289,6 +289,7 @@ def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts(
     past = [with_finding(found, each) for each in earlier.split(", ")]
     starts = [ALERTS[name] for name in alerts.split()]
     result = recall_fault(current, [(SLOT, each) for each in past], starts)
+    assert result is not None
     assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
 
 

@@ -70,7 +70,7 @@ def fill(store, what, means=None):
 
 def propose(what, store, **changes):
     (found,) = suggest_thresholds(
-        what, store.history, **{"statistics": ["mean"], "interval": DAY} | changes
+        what, store.history, **{"statistics": ["mean"], "interval": DAY, **changes}
     )
     return found
 

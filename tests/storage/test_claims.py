@@ -150,7 +150,7 @@ def test_each_delivery_is_claimed_by_one(stores):
     for number in range(12):
         name = f"feed-{number}"
         run(stores[0], SLOT, fired(comparison=name), comparison=name, receivers=HOOK)
-    ids = []
+    ids = list[int]()
 
     def lease_all(store, number):
         while leased := lease(store, owner=f"p:{number}"):
