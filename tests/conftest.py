@@ -122,10 +122,8 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection(session):
     """On a fresh clone let each worker compile a share of the test modules, and take the others' work where it lies ready."""
-    worker, workers = (
-        os.environ.get("PYTEST_XDIST_WORKER", "gw0"),
-        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
-    )
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     gc.disable()  # all that is made now stays to the end

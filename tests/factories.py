@@ -1,4 +1,4 @@
-"""Values for tests, each complete, each field open to change."""
+"""Complete values for tests. Arguments change their fields."""
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ import pandas as pd
 from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.memory import Memory
-from monitor.model.rankings import Arm, CoverageReason, Panel, Pull, RankingTable
+from monitor.model.rankings import Arm, CoverageReason, CoverageRow, Panel, Pull, RankingTable
 from monitor.model.rules import (
     Comparison,
     CoverageRule,
@@ -30,12 +30,15 @@ from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 
 
 @dataclass(slots=True)
 class HeldClock:
-    """Both clocks stand still until a test moves them."""
+    """Both clocks stop until a test moves them."""
 
     at: datetime = SLOT
     seconds: float = 0.0
@@ -52,16 +55,15 @@ class HeldClock:
 
 
 def take_limit(changes, **usual):
-    """Take the parts of a limit out of the changes: ``direction``, ``threshold``, ``resolve_at`` and ``learned``."""
-    given = {
+    """Remove the parts of a limit from the changes: ``direction``, ``threshold``, ``resolve_at``, ``learned``."""
+    parts = {
         "direction": Direction.BELOW,
         "threshold": 0.35,
         "resolve_at": None,
         "learned": None,
-        **usual,
-    }
+    } | usual
     direction, value, resolve_at, learned = (
-        changes.pop(name, default) for name, default in given.items()
+        changes.pop(name, default) for name, default in parts.items()
     )
     if learned is not None:
         return LearnedLimit(learning=learned, direction=direction, value=value)
@@ -73,7 +75,7 @@ def take_limit(changes, **usual):
 def rule(**changes):
     """A rule on similarity.
 
-    Parts of its limit, and the statistic by its name, are given like its own fields.
+    The changes may contain parts of the limit, and the name of the statistic.
     """
     base = SimilarityRule(
         alert="SimilarityLow",
@@ -94,14 +96,14 @@ def coverage_rule(share, **changes):
 
 
 def lost_lists(text, users, asked):
-    """The candidate gave no list to these users, for one cause."""
+    """The candidate returned no list for these users, because of one cause."""
     cause = LossCause(reason=CoverageReason.SERVER_ERROR, users=users, text=text)
     kind = RunReasonKind.LOST_LISTS
     return RunReason(kind=kind, arm=Arm.CANDIDATE, users=users, asked=asked, causes=(cause,))
 
 
 def comparison(**changes):
-    """A comparison; fields of its plans are given like its own."""
+    """A comparison. The changes may contain fields of its plans."""
     measuring = MeasuringPlan(
         k=10,
         metrics=("extended_tau", "rbo(p=0.9)"),
@@ -118,7 +120,7 @@ def comparison(**changes):
 
 
 def changed(what, **changes):
-    """The comparison with other values of these fields, its own or its plans'."""
+    """The comparison with other values of these fields, or of these fields of its plans."""
     own = {name: value for name, value in changes.items() if name in ("name", "config_hash")}
     judging = {
         each.name: changes[each.name] for each in fields(JudgingPlan) if each.name in changes
@@ -148,11 +150,11 @@ def claim(**changes):
 
 
 def panel(*users, **segments):
-    """These users, all of them and by segment."""
+    """A panel of these users, with segments."""
     named = {name: np.array(rows, dtype=np.intp) for name, rows in segments.items()}
     return Panel(
         users=pd.Index(users, dtype="str"),
-        segments={"all": np.arange(len(users), dtype=np.intp), **named},
+        segments={"all": np.arange(len(users), dtype=np.intp)} | named,
     )
 
 
@@ -168,11 +170,21 @@ def rankings(lists):
 
 
 def pull(lists, failures=None):
-    """The lists of these users; as text an item is a digit: "a:12 b:31"."""
+    """The lists of these users. In a text each item is a digit: "a:12 b:31"."""
     if isinstance(lists, str):
         pairs = (each.split(":") for each in lists.split())
         lists = {user: [*map(int, items)] for user, items in pairs}
     return Pull(rankings=rankings(lists), failures=failures or {})
+
+
+def coverage_row(asked, paired=None, segment="all", reasons=None):
+    """Coverage of one segment. All users are paired if ``paired`` does not say otherwise."""
+    return CoverageRow(
+        segment=segment,
+        asked=asked,
+        paired=asked if paired is None else paired,
+        users_by_reason=reasons or {},
+    )
 
 
 def summary(**changes):
@@ -211,7 +223,7 @@ def state(**changes):
 
 
 def transition(**changes):
-    """A firing that began in `SLOT`."""
+    """The start of an alert in `SLOT`."""
     base = Transition(
         comparison="home-feed",
         alert="SimilarityLow",
@@ -236,7 +248,7 @@ def transition(**changes):
     )
     metric = changes.get("metric", base.metric)
     kind = RuleKind(metric) if metric in set(RuleKind) else RuleKind.SIMILARITY
-    return replace(base, **{"kind": kind, **changes})
+    return replace(base, **{"kind": kind} | changes)
 
 
 def measured_run(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):
@@ -250,7 +262,7 @@ def measured_run(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured)
 
 
 def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstills=(), **found):
-    """All rules evaluated, at the time of the slot unless another is given."""
+    """Evaluate all rules at the time of the slot, or at ``at``."""
     memory = Memory(states=tuple(states))
     return evaluate_rules(
         what,

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from factories import comparison
+from factories import DAY, comparison
 from monitor.measures.sampling import draw_users, frequent_codes, select_kept, split_into_segments
 from monitor.model.rankings import UserTable
 from monitor.model.rules import Keep
@@ -23,7 +23,7 @@ def users(n, **dimensions):
     )
 
 
-def test_without_a_sample_everybody_is_asked_in_sorted_order():
+def test_without_a_sample_all_users_are_requested_in_sorted_order():
     table = UserTable(
         users=pd.Index(["b", "c", "a"], dtype="str"),
         segments={"x": pd.Categorical(["1", "2", "1"])},
@@ -37,15 +37,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order():
 
 def drawn(table, day=0, **changes):
     """Who is asked that many days after the slot."""
-    return set(draw_users(table, comparison(**changes), SLOT + timedelta(days=day)).users)
-
-
-def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot():
-    table, both = users(1000), SampleOptions(fixed=50, rotating=50)
-    today, tomorrow = (drawn(table, day, sample=both) for day in (0, 1))
-    assert len(today) == len(tomorrow) == 100
-    assert drawn(table, sample=SampleOptions(fixed=50)) <= today & tomorrow
-    assert len(today & tomorrow) < 70
+    return set(draw_users(table, comparison(**changes), SLOT + day * DAY).users)
 
 
 def test_the_same_slot_draws_the_same_users_whatever_their_order():
@@ -57,9 +49,10 @@ def test_the_same_slot_draws_the_same_users_whatever_their_order():
     )
 
 
-def test_whose_scores_are_kept_is_the_same_in_each_run():
-    table, both = users(1000), comparison(sample=SampleOptions(fixed=50, rotating=50))
-    today, tomorrow = (draw_users(table, both, SLOT + timedelta(days=day)).users for day in (0, 1))
+def test_the_users_with_kept_scores_are_the_same_in_each_run():
+    table = users(1000)
+    both = comparison(sample=SampleOptions(fixed=50, rotating=50))
+    today, tomorrow = (draw_users(table, both, SLOT + day * DAY).users for day in (0, 1))
     for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
         kept = [set(asked[select_kept(asked, keep, both)]) for asked in (today, tomorrow)]
         assert len(kept[0]) == count
@@ -70,13 +63,15 @@ def test_whose_scores_are_kept_is_the_same_in_each_run():
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
 def test_another_seed_or_comparison_draws_other_users(other):
-    table, size = users(1000), SampleOptions(fixed=100)
+    table = users(1000)
+    size = SampleOptions(fixed=100)
     assert len(drawn(table, sample=size) & drawn(table, sample=size, **other)) < 40
 
 
 @pytest.mark.parametrize("size", [SampleOptions(rotating=10), SampleOptions(fixed=5, minimum=10)])
-def test_every_user_is_drawn_equally_often_by_rotation_or_by_the_seed_where_some_are_added(size):
-    table, counts = users(50, x=["a"] * 50), Counter[str]()
+def test_every_user_is_drawn_equally_often(size):
+    table = users(50, x=["a"] * 50)
+    counts = Counter[str]()
     for number in range(200):
         seed = number if size.minimum else 0
         counts.update(drawn(table, number, sample=size, seed=seed))
@@ -89,7 +84,7 @@ COUNTRIES = [name for name, size in SIZES.items() for _ in range(size)]
 PLANS = ["free" if place % 20 else "paid" for place in range(len(COUNTRIES))]
 
 
-def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
+def test_a_minimum_is_met_exactly_by_every_segment_and_does_not_change_the_sample():
     table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
     sizes = None, SampleOptions(fixed=200), SampleOptions(fixed=200, minimum=40)
     everybody, plain, topped = (draw_users(table, comparison(sample=size), SLOT) for size in sizes)
@@ -102,17 +97,13 @@ def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all():
     assert list(topped.users[topped.segments["all"]]) == list(plain.users)
 
 
-def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample_stays():
-    table, chosen = (
-        users(len(COUNTRIES), country=COUNTRIES),
-        comparison(sample=SampleOptions(fixed=300, minimum=40)),
-    )
+def test_if_a_tenth_of_the_users_is_replaced_the_rest_of_the_sample_stays():
+    table = users(len(COUNTRIES), country=COUNTRIES)
+    chosen = comparison(sample=SampleOptions(fixed=300, minimum=40))
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, "new" + table.users)
     before = set(draw_users(table, chosen, SLOT).users) & set(names)
-    after = draw_users(
-        UserTable(users=names, segments=table.segments), chosen, SLOT + timedelta(days=1)
-    )
+    after = draw_users(UserTable(users=names, segments=table.segments), chosen, SLOT + DAY)
     assert len(before & set(after.users)) >= 0.95 * len(before)
     assert len(after.segments["country=AT"]) == 40
 
@@ -122,7 +113,7 @@ def segments_of(column, most):
     return {name: list(rows) for name, rows in found.items()}
 
 
-def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_the_rest():
+def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_combines_the_rest():
     column = pd.Categorical(["a"] * 3 + ["b"] * 2 + ["c", "d", None])
     segments = segments_of(column, 2)
     assert {name: len(rows) for name, rows in segments.items()} == {
@@ -141,7 +132,7 @@ def test_a_real_value_named_other_keeps_all_its_users():
     }
 
 
-def test_a_very_long_value_is_cut_and_stays_apart_from_its_like():
+def test_very_long_similar_values_are_cut_and_stay_different():
     long = "x" * 5000
     segments = segments_of(pd.Categorical([long + "a", long + "b"]), 10)
     assert [len(rows) for rows in segments.values()] == [2, 1, 1]
@@ -152,9 +143,5 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw():
     column = [f"v{i % 30:02}" for i in range(600)]
     table = users(600, x=column)
     few = comparison(sample=SampleOptions(rotating=60), max_segment_values=5)
-    seen = {
-        name
-        for day in range(20)
-        for name in draw_users(table, few, SLOT + timedelta(days=day)).segments
-    }
+    seen = {name for day in range(20) for name in draw_users(table, few, SLOT + day * DAY).segments}
     assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}

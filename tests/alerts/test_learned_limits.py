@@ -94,7 +94,7 @@ READINGS = [
 
 
 @pytest.mark.parametrize("row", READINGS)
-def test_a_value_is_judged_by_what_was_expected_and_told_with_it(row):
+def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
     name, value, users, expected, outcome, recovers, reason = row
     figures: dict[str, Any] = {"evidence_limit": 1e4}
     for figure in expected.split():
@@ -102,12 +102,14 @@ def test_a_value_is_judged_by_what_was_expected_and_told_with_it(row):
         figures[key] = None if number == "nan" else float(number)
     reading = Reading(float(value), int(users), "all")
     found = judge_reading(LEARNING[name], reading, expectation(**figures), OK)
-    assert (found.outcome, found.reason) == (outcome, reason)
-    assert (found.is_recovered, found.users) == (recovers == "yes", int(users))
+    assert found.outcome == outcome
+    assert found.reason == reason
+    assert found.is_recovered == (recovers == "yes")
+    assert found.users == int(users)
     assert found.value == (float(value) if outcome in ("ok", "breach") else None)
 
 
-def test_value_and_limit_are_shown_on_their_sides_of_each_other():
+def test_the_shown_value_and_limit_are_ordered_like_the_exact_ones():
     for value, limit in ((0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)):
         found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
         shown = [
@@ -134,7 +136,7 @@ trend   1.6    nan    no
 
 
 @pytest.mark.parametrize(("learning", "z", "fault", "ends"), cells(ENDS))
-def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_a_trend_once_it_is_normal(
+def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
     learning, z, fault, ends
 ):
     watched = rule(**{**DROP, "learned": Learning(learning)})
@@ -142,20 +144,19 @@ def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_
     found = verdict(
         watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
     )
-    assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
+    assert found.outcome == Outcome.OK
+    assert found.is_recovered == (ends == "yes")
 
 
-def test_states_and_transitions_carry_the_limit_that_was_learned():
+def test_states_and_transitions_have_the_learned_limit():
     watched = comparison(rules=(rule(**DROP),))
     (state,), (change,) = evaluate(
         watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)]
     )
-    assert (state.state, state.threshold, change.threshold, change.value) == (
-        State.FIRING,
-        0.41,
-        0.41,
-        0.2,
-    )
+    assert state.state == State.FIRING
+    assert state.threshold == 0.41
+    assert change.threshold == 0.41
+    assert change.value == 0.2
 
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
@@ -182,7 +183,9 @@ def play(*moves, **changes):
     return told
 
 
-UNKNOWN, TRAINED, STILL = (None, None), (0.25, 0.25), (0.25, 0.0)
+UNKNOWN = (None, None)
+TRAINED = (0.25, 0.25)
+STILL = (0.25, 0.0)
 
 
 MOVES = {
@@ -220,17 +223,20 @@ def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(mov
     assert fired == days.replace("-", "").split()
 
 
-def test_it_is_told_once_and_ends_with_the_next_change():
+def test_a_standstill_is_reported_once_and_ends_with_the_next_change():
     start, end = (
         change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None
     )
-    assert (start.to_state, end.to_state) == (State.FIRING, State.QUIET)
+    assert start.to_state == State.FIRING
+    assert end.to_state == State.QUIET
     assert start.reason == (
         "lists of the candidate have not changed while those of the baseline changed 3 times, "
         "more than the 2 that are normal; this run replaced 0% of the candidate's items and 25% of "
         "the baseline's"
     )
-    assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
+    assert start.value == 3.0
+    assert start.threshold == 2.0
+    assert start.users == 700
 
 
 UNTOLD = """
@@ -248,7 +254,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
-def test_what_is_not_known_of_a_standstill_is_said(moves, changes, outcome, reason):
+def test_a_standstill_that_cannot_be_judged_has_a_reason(moves, changes, outcome, reason):
     assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
         outcome,
         reason,
@@ -256,7 +262,7 @@ def test_what_is_not_known_of_a_standstill_is_said(moves, changes, outcome, reas
     )
 
 
-def test_a_run_that_is_not_ok_says_nothing_of_it():
+def test_a_run_that_is_not_ok_does_not_judge_a_standstill():
     for status, outcome in (
         (RunStatus.FAILED, Outcome.ERROR),
         (RunStatus.INSUFFICIENT, Outcome.NO_DATA),

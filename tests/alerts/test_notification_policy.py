@@ -29,20 +29,16 @@ from monitor.alerts.notification_policy import (
 )
 from monitor.model.alerts import State
 from monitor.model.errors import ConfigError
-from monitor.model.notifications import (
-    Delivery,
-    DeliveryStatus,
-    FiringSnapshot,
-    Treatment,
-    Updates,
-)
+from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Treatment, Updates
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
 
-SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
+SENT = DeliveryStatus.PENDING
+HELD = DeliveryStatus.HELD
+DROPPED = DeliveryStatus.DROPPED
 START = transition(incident="i")
 ACKNOWLEDGEMENT = replace(
     START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna"
@@ -50,7 +46,8 @@ ACKNOWLEDGEMENT = replace(
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
 WAITS = "waits for the end of its incident, because SimilarityLow is still firing"
-NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
+NEVER = "its start was never sent"
+ENDED = "it ended before its start was sent"
 
 
 def owed(*changes, known=False):
@@ -127,7 +124,7 @@ segment_end            other  start segment  sent
 
 
 @pytest.mark.parametrize(("owed", "fires", "told", "becomes"), cells(DECISIONS))
-def test_what_is_owed_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
+def test_each_delivery_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
     owed, fires, told, becomes
 ):
     changes, lasting, known = (
@@ -164,14 +161,16 @@ WINDOW = SimpleNamespace(
         (NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})), (), "dry run"),
     ],
 )
-def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(policy, silences, reason):
+def test_a_start_is_suppressed_and_the_end_of_a_start_that_was_sent_is_sent(
+    policy, silences, reason
+):
     given = {"policy": policy, "silences": silences}
     assert decide(START, **given) == decide(START, ungrouped=True, **given) == [(HELD, reason)]
     assert decide(END, **OVER, **TOLD, **given) == [SEND]
     assert decide(START, END, **OVER, **given)[1] == (DROPPED, NEVER)
 
 
-def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match():
+def test_a_silence_suppresses_only_during_its_time_and_only_if_all_matchers_match():
     for other in (
         replace(SILENCE, ends_at=SLOT),
         replace(SILENCE, starts_at=SLOT + MINUTE),
@@ -190,7 +189,7 @@ PROPOSED = parsed(r"""
 
 
 @pytest.mark.parametrize(("segments", "proposed", "spares"), PROPOSED)
-def test_the_proposed_silence_holds_back_its_alerts_and_no_others(segments, proposed, spares):
+def test_the_proposed_silence_suppresses_its_alerts_and_no_others(segments, proposed, spares):
     placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments, {"A.B", "C"}))
     assert placed.matchers == ('alert=~"A\\.B|C"', "comparison=home-feed", *proposed)
     joins = replace(START, alert="A.B", segment=segments[-1])
@@ -208,9 +207,7 @@ def condition(statistic):
 @pytest.mark.parametrize(
     ("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
 )
-def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_are_not(
-    statistic, held
-):
+def test_drift_is_suppressed_while_it_cannot_be_judged_and_missing_lists_are_not(statistic, held):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
     for trait, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
@@ -225,7 +222,7 @@ def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_
     assert sent == ([SEND],) * 3
 
 
-def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only():
+def test_a_condition_of_a_segment_suppresses_only_drift_of_this_segment():
     for of, drift, status in (
         (ALL, "country=UK", HELD),
         ("country=UK", "country=UK", HELD),
@@ -242,7 +239,8 @@ def route(text, receiver):
     return RouteOptions(match=[text], receivers=[receiver])  # type: ignore[arg-type]
 
 
-CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "chat")
+CRITICAL = route("severity=critical", "pager")
+OURS = route("team=ranking", "chat")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +254,7 @@ CRITICAL, OURS = route("severity=critical", "pager"), route("team=ranking", "cha
         ((route("severity=info", "pager"),), True),  # where none matches all are told
     ],
 )
-def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes, is_told):
+def test_routes_select_the_receivers_and_every_alert_has_one(routes, is_told):
     policy = NotificationPolicy(routes=routes)
     assert decide(START, policy=policy) == [
         SEND if is_told else (DROPPED, "routed to other receivers")
@@ -264,17 +262,21 @@ def test_routes_choose_who_is_told_and_nothing_falls_between_them(routes, is_tol
     assert decide(END, **OVER, **TOLD, policy=policy) == [SEND]  # who was told hears of the end
 
 
-def test_one_message_an_incident_with_what_fires_of_it():
+def test_each_incident_has_one_message_with_its_firing_alerts():
     other = replace(START, dedup_key="other", incident="j", alert="Other")
     first, second = compose_messages(
         [START, other], situation(START, SEGMENT, other, told=(SEGMENT,))
     )
-    assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
-    assert (second.incident, second.changes, second.firing) == ("j", (other,), (other,))
+    assert first.incident == "i"
+    assert first.changes == (START,)
+    assert first.firing == (START, SEGMENT)
+    assert second.incident == "j"
+    assert second.changes == (other,)
+    assert second.firing == (other,)
     assert not second.is_update
 
 
-LATER = SLOT + timedelta(hours=1)
+LATER = SLOT + HOUR
 GAPS: dict[str, Any] = {"value": 0.3, "normal": 0.5}
 FRENCH = replace(START, segment="country=FR", dedup_key="fr", slot=LATER, users=100)
 SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
@@ -322,15 +324,17 @@ start     other 20 %  -
 
 @pytest.mark.parametrize(("told", "joins", "worse"), cells(JOINS))
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
-    first, later = JOINING[told], JOINING[joins]
+    first = JOINING[told]
+    later = JOINING[joins]
     (message,) = compose_messages([later], situation(first, later, told=(first,)))
     assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
     assert message.is_update is (worse == "-")
-    assert (message.wake_ups_before, message.wake_ups) == (1, 1 if worse == "-" else 2)
+    assert message.wake_ups_before == 1
+    assert message.wake_ups == (1 if worse == "-" else 2)
     assert message.firing == (first, later)
 
 
-def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
+def test_an_incident_wakes_up_again_for_twice_the_users_for_most_users_and_for_a_severity():
     grows = tuple(
         replace(
             START,
@@ -357,7 +361,9 @@ def test_users_that_double_page_once_more_and_most_users_and_a_severity_again():
     ]
     # A receiver that was sent nothing before has nothing that became worse.
     (message,) = compose_messages(starts, situation(*starts))
-    assert (message.wake_ups, message.wake_ups_before, message.worse) == (4, 0, None)
+    assert message.wake_ups == 4
+    assert message.wake_ups_before == 0
+    assert message.worse is None
     assert message.severity is Severity.CRITICAL
 
 
@@ -367,7 +373,7 @@ BEGINNINGS = st.tuples(st.integers(0, 20), st.sampled_from([ALL, "a=1", "b=1"]),
 
 
 @given(st.lists(BEGINNINGS, min_size=1, max_size=12), st.integers(0, 20))
-def test_a_fault_that_does_not_grow_pages_at_most_twice_and_what_was_paged_stays_so(drawn, hours):
+def test_a_fault_that_does_not_grow_wakes_up_at_most_twice_and_the_count_never_falls(drawn, hours):
     starts = []
     for hour, segment, series, severity in sorted(drawn):
         names = dict(zip(("metric", "statistic"), series.split(), strict=True))
@@ -380,7 +386,7 @@ def test_a_fault_that_does_not_grow_pages_at_most_twice_and_what_was_paged_stays
     assert count_wake_ups(earlier).count <= count_wake_ups(starts).count <= 2
 
 
-def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again():
+def test_another_kind_of_fault_and_a_run_without_any_lists_wake_up_again():
     missing = replace(
         ANOTHER,
         kind=RuleKind.COVERAGE,
@@ -390,7 +396,8 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
         users=1000,
     )
     (message,) = compose_messages([missing], situation(START, missing, told=(START,)))
-    assert (message.wake_ups, message.worse) == (2, "another fault joined: users get no list")
+    assert message.wake_ups == 2
+    assert message.worse == "another fault joined: users get no list"
     first, all_users = (
         replace(missing, segment=name, value=0.04, users=500) for name in ("country=UK", ALL)
     )
@@ -401,16 +408,15 @@ def test_a_fault_of_another_kind_and_a_run_that_fails_for_everybody_page_again()
     everybody, _ = begin(LATER, alert="FailedLists")
     fails = replace(condition("error"), alert="Stale", slot=LATER)
     _, (outage,) = named((replace(everybody, value=1.0, users=500), fails), before=(lasting,))
-    assert (outage.incident, outage.users) == (lasting.incident, 500)
+    assert outage.incident == lasting.incident
+    assert outage.users == 500
     hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
     (page,) = compose_messages([outage], situation(hundred, outage, told=(hundred,)))
     assert page.worse == GROWN.format("5.0")
 
 
 @pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])
-def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alone_fell(
-    mean_of_part, leads
-):
+def test_all_users_lead_their_segments_unless_only_one_segment_fell(mean_of_part, leads):
     whole = replace(START, value=0.46, normal=0.5, users=1000)
     parts = [
         replace(FRENCH, value=mean_of_part, normal=0.5),
@@ -441,7 +447,7 @@ def named(*moves, before=(), group_for=GROUP_FOR):
     return assign_incidents(states, changes, before, judging)
 
 
-def test_what_begins_in_one_run_is_one_incident_whatever_its_severity_and_so_it_is_when_judged_again():
+def test_alerts_of_one_run_are_one_incident_also_when_the_run_is_judged_again():
     run = (
         begin(SLOT),
         begin(SLOT, segment="a=1"),
@@ -483,8 +489,9 @@ def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_d
     assert stale.incident not in {old.incident, new.incident}
 
 
-def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_succeeds():
-    drift, alone = opened(), opened(alert="NoData", **CONDITION)
+def test_no_data_joins_drift_and_staleness_joins_no_data():
+    drift = opened()
+    alone = opened(alert="NoData", **CONDITION)
     assert opened(SLOT + HOUR, drift, alert="NoData", **CONDITION).incident == drift.incident
     assert opened(SLOT + HOUR, alone, alert="Stale", **CONDITION).incident == alone.incident
 
@@ -516,11 +523,12 @@ def test_an_outage_joins_failed_lists_and_what_began_with_it():
     assert len({change.incident for change in together}) == 1
 
 
-def test_what_is_pending_has_no_incident():
+def test_a_pending_alert_has_no_incident():
     pending = transition(from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
     state = replace(begin(SLOT)[0], state=State.PENDING, dedup_key=None)
     states, changes = named((state, pending))
-    assert (states[0].incident, changes[0].incident) == (None, None)
+    assert states[0].incident is None
+    assert changes[0].incident is None
 
 
 MATCHED = {
@@ -562,7 +570,7 @@ def test_a_matcher_matches_the_whole_value(matches):
         assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
 
 
-def test_what_is_no_matcher_is_refused_with_how_to_write_one():
+def test_an_invalid_matcher_is_rejected_and_the_error_shows_how_to_write_one():
     for text in ("", "=x", "1a=x", "a b=c", "x=" + "y" * 1000):
         with pytest.raises(ConfigError, match="is no matcher: write name=value"):
             Matcher.parse(text)
@@ -580,5 +588,5 @@ def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels():
     assert matches_all([], alert)
 
 
-def test_no_expression_takes_for_ever_on_a_name_of_a_megabyte():
+def test_an_expression_on_a_name_of_a_megabyte_ends_soon():
     assert not Matcher.parse("segment=~(a+)+b").matches({"segment": "a" * 1_000_000})

@@ -1,18 +1,19 @@
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import factories
-from factories import DAY, SLOT, comparison, rule, transition
+from factories import DAY, SECOND, SLOT, comparison, rule, transition
 from monitor.alerts.state_machine import INSTALLATION_LABEL, Evaluation, advance, retire_alerts
 from monitor.model.alerts import Outcome, State, Verdict
 from monitor.model.rules import Severity
 from tables import cells
 
-QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
+QUIET = State.QUIET
+PENDING = State.PENDING
+FIRING = State.FIRING
 BAND = rule(threshold=0.35, resolve_at=0.4, for_runs=2)
 HELD = replace(BAND, resolve_after=2)
 
@@ -32,9 +33,7 @@ VERDICTS = {
 
 def look(day, segment="all"):
     slot = SLOT + day * DAY
-    return Evaluation(
-        comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5)
-    )
+    return Evaluation(comparison="home-feed", segment=segment, slot=slot, at=slot + 5 * SECOND)
 
 
 def walk(*verdicts, by=BAND):
@@ -72,7 +71,8 @@ CELLS = [
 @pytest.mark.parametrize(("start", "verdict", "cell"), CELLS)
 def test_each_state_meets_each_verdict(start, verdict, cell):
     before = walk(*STARTS[start], by=HELD)[0] if STARTS[start] else None
-    was, now = before.state if before else QUIET, look(5)
+    was = before.state if before else QUIET
+    now = look(5)
     is_end_unseen = verdict == "given_up" and was is not QUIET
     is_half_way = (start, verdict) == ("firing", "ok")
     more = (
@@ -84,19 +84,20 @@ def test_each_state_meets_each_verdict(start, verdict, cell):
     after, transition = advance(HELD, VERDICTS[verdict], before, now)
 
     state = State(cell.partition(" ")[0])
-    assert (f"{after.state} {after.streak}", after.judged_slot) == (cell, now.slot)
-    assert (after.outcome, after.reason, after.value, after.users) == (
-        given.outcome,
-        given.reason,
-        given.value,
-        given.users,
-    )
+    assert f"{after.state} {after.streak}" == cell
+    assert after.judged_slot == now.slot
+    assert after.outcome == given.outcome
+    assert after.reason == given.reason
+    assert after.value == given.value
+    assert after.users == given.users
     assert (after.dedup_key is not None) == (state is FIRING)
     assert after.since == (before.since if before and state is was else now.slot)
     assert (transition is None) == (state is was)
     if transition is not None:
-        assert (transition.from_state, transition.to_state) == (was, state)
-        assert (transition.slot, transition.at) == (now.slot, now.at)
+        assert transition.from_state == was
+        assert transition.to_state == state
+        assert transition.slot == now.slot
+        assert transition.at == now.at
         assert transition.reason == given.reason
 
 
@@ -120,19 +121,25 @@ def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page():
     after, transition = advance(changed, replace(BREACH, value=0.05), before, look(2))
     ended, end = advance(changed, OK, after, look(3))
 
-    assert (transition, after.threshold) == (None, 0.1)
+    assert transition is None
+    assert after.threshold == 0.1
     assert after.state is FIRING
-    assert (after.since, after.dedup_key) == (before.since, before.dedup_key)
-    assert (after.severity, ended.severity) == (Severity.CRITICAL, Severity.INFO)
+    assert after.since == before.since
+    assert after.dedup_key == before.dedup_key
+    assert after.severity == Severity.CRITICAL
+    assert ended.severity == Severity.INFO
     assert end is not None
-    assert (end.severity, end.dedup_key) == (Severity.CRITICAL, before.dedup_key)
+    assert end.severity == Severity.CRITICAL
+    assert end.dedup_key == before.dedup_key
 
 
 def test_a_for_lowered_while_pending_fires_at_the_next_breach():
     before, _ = walk(BREACH, BREACH, by=rule(for_runs=9))
-    assert (before.state, before.streak) == (PENDING, 2)
+    assert before.state == PENDING
+    assert before.streak == 2
     after, transition = advance(rule(for_runs=2), BREACH, before, look(2))
-    assert (after.state, after.streak) == (FIRING, 0)
+    assert after.state == FIRING
+    assert after.streak == 0
     assert transition is not None
     assert transition.since == SLOT
 
@@ -142,13 +149,14 @@ def test_a_for_lowered_while_pending_fires_at_the_next_breach():
     st.integers(1, 3),
     st.integers(1, 3),
 )
-def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(
+def test_starts_and_ends_alternate_with_the_same_key_and_old_slots_change_nothing(
     verdicts, for_runs, resolve_after
 ):
     watched = replace(BAND, for_runs=for_runs, resolve_after=resolve_after)
     state, transitions = walk(*verdicts, by=watched)
     announced = [transition for transition in transitions if transition.is_announced]
-    starts, ends = announced[::2], announced[1::2]
+    starts = announced[::2]
+    ends = announced[1::2]
     assert all(start.is_start for start in starts)
     assert all(end.is_end for end in ends)
     assert [(start.dedup_key, start.slot) for start in starts[: len(ends)]] == [
@@ -181,15 +189,17 @@ def test_the_last_attempt_of_the_newest_slot_decides_and_no_breach_counts_twice(
     earlier = earlier.split()
     before, _ = walk(*(VERDICTS[each] for each in earlier), by=HELD)
     after, transition = advance(HELD, VERDICTS[again], before, look(len(earlier) - 1))
-    assert (after.state, after.streak, after.outcome) == (state, int(streak), again)
+    assert after.state == state
+    assert after.streak == int(streak)
+    assert after.outcome == again
     assert (transition is None) == (before.state is after.state)
 
 
-NOW = SLOT + timedelta(days=3)
+NOW = SLOT + 3 * DAY
 
 
 def state(**changes):
-    return factories.state(**{"state": FIRING, "dedup_key": "key", **changes})
+    return factories.state(**{"state": FIRING, "dedup_key": "key"} | changes)
 
 
 def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause():
@@ -202,18 +212,23 @@ def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_c
 
     (end,) = retire_alerts([state()], causes, [comparison(rules=())], at=NOW)
 
-    assert (end.from_state, end.to_state, end.is_announced) == (FIRING, QUIET, True)
-    assert (end.dedup_key, end.metric, end.labels) == ("key", "rbo(p=0.9)", {"team": "x"})
+    assert end.from_state == FIRING
+    assert end.to_state == QUIET
+    assert end.is_announced
+    assert end.dedup_key == "key"
+    assert end.metric == "rbo(p=0.9)"
+    assert end.labels == {"team": "x"}
     assert end.severity is Severity.CRITICAL
-    assert (end.slot, end.at, end.since, end.value) == (NOW, NOW, SLOT, None)
+    assert end.slot == NOW
+    assert end.at == NOW
+    assert end.since == SLOT
+    assert end.value is None
     assert end.reason == "rule removed from the configuration"
 
 
-def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_unannounced():
-    pending, quiet = (
-        state(segment="country=UK", state=PENDING, dedup_key=None),
-        state(segment="x=y", state=QUIET),
-    )
+def test_a_removed_comparison_ends_its_alerts_in_order_and_its_pending_alerts_silently():
+    pending = state(segment="country=UK", state=PENDING, dedup_key=None)
+    quiet = state(segment="x=y", state=QUIET)
     ends = retire_alerts([state(), pending, quiet], [], [comparison(name="other")], at=NOW)
     assert [(end.segment, end.from_state, end.is_announced) for end in ends] == [
         ("all", FIRING, True),

@@ -48,7 +48,7 @@ def test_one_value_has_one_name_however_it_is_written(written, name):
     assert name_segment(written) == name
 
 
-def test_rules_that_name_the_same_absent_segment_are_told_once_with_what_is_near_or_there():
+def test_rules_on_the_same_absent_segment_are_reported_once_with_similar_names():
     rules = (
         rule(alert="Low", segments=("all", "country=no")),
         rule(alert="Lower", segments=("country=no",)),
@@ -76,7 +76,7 @@ zone=a                        no alert has zone=a
 
 
 @pytest.mark.parametrize(("matchers", "said"), cells(ROUTES))
-def test_a_route_is_held_against_every_alert_that_there_can_be(matchers, said):
+def test_a_route_is_compared_with_every_possible_alert(matchers, said):
     rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
     selectors = {"routes[0]": tuple(matchers.split())}
     found = find_unmatched(comparison(rules=rules, selectors=selectors), PRESENT)
@@ -85,7 +85,7 @@ def test_a_route_is_held_against_every_alert_that_there_can_be(matchers, said):
     assert told == ("" if said == "-" else f"nothing matches routes[0]: {said}")
 
 
-def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one():
+def test_a_route_that_another_comparison_may_match_is_not_reported():
     both = [
         comparison(name=name, rules=(rule(alert="Low", segments="each"),))
         for name in ("feed", "shop")
@@ -100,7 +100,7 @@ def test_a_route_that_another_comparison_may_match_is_not_held_against_this_one(
     }
 
 
-def test_a_silence_is_held_against_the_alerts_that_were_judged():
+def test_a_silence_is_compared_with_the_alerts_that_were_judged():
     states = [state(comparison="feed", alert="Low", segment="country=NO")]
     rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
     known = {name: comparison(name=name, rules=rules) for name in ("feed", "new")}

@@ -76,7 +76,9 @@ def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name)
     ):
         found = change(name, BEFORE, present)
         membership, _, length = amounts(found, arm)
-        assert (membership, length, amounts(found, other)) == (0.0, 0.0, (0.0, 0.0, 0.0))
+        assert membership == 0.0
+        assert length == 0.0
+        assert amounts(found, other) == (0.0, 0.0, 0.0)
 
 
 def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand():
@@ -148,7 +150,7 @@ KINDS = """
 
 
 @pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
-def test_a_pair_is_of_the_kind_that_a_person_would_say(pair, kind):
+def test_a_pair_has_the_expected_kind_of_change(pair, kind):
     assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
@@ -171,7 +173,7 @@ def test_groups_that_grew_come_before_groups_that_were_always_there():
     ]
 
 
-def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_of_all():
+def test_users_without_parts_do_not_count_and_groups_of_some_rows_show_rows_of_all():
     replaced = kinds(*[Change.REPLACED] * 4)
     (found,) = group_users(
         replaced,
@@ -179,7 +181,9 @@ def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_
         np.array([3, 1]),
         show=show,
     )
-    assert (found.users, found.share, found.examples) == (1, 0.5, (show(3),))
+    assert found.users == 1
+    assert found.share == 0.5
+    assert found.examples == (show(3),)
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
     hit = np.array([False, False, True, False])
     (found,) = group_users(
@@ -213,7 +217,8 @@ def measure(fault, day, past, shop=SHOP):
 @cache
 def past(shop=SHOP, begins=BEGINS):
     """What healthy days leave."""
-    healthy, found = Fault(kind=Kind.NOISE, begins=begins), Memory()
+    healthy = Fault(kind=Kind.NOISE, begins=begins)
+    found = Memory()
     for day in range(begins - HEALTHY, begins):
         result = measure(healthy, day, found, shop)
         assert result.split is not None, result.reason
@@ -231,7 +236,7 @@ def explain(fault, past, shop=SHOP):
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind):
+def test_the_planted_fault_is_named_and_the_causes_sum_to_the_drop(kind):
     found, wrong = explain(draw_fault(kind, 5, begins=BEGINS), past())
     assert wrong == []
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
@@ -258,20 +263,20 @@ TRUNCATED 9124 9124 13
 
 @pytest.mark.integration  # for its CPU
 @pytest.mark.parametrize("line", BESIDE.strip().splitlines())
-def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line):
+def test_other_changes_of_the_lists_do_not_hide_the_planted_fault(line):
     kind, *numbers = line.split()
     seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
     assert explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1] == []
 
 
-def test_lists_that_are_identical_by_chance_are_as_usual():
+def test_lists_that_are_identical_by_chance_are_no_finding():
     shop = draw_shop(57024)  # a tenth of its lists always are, and on day 10 more than ever before
     found = measure(Fault(kind=Kind.NOISE, begins=99), 10, past(shop, 8), shop).explanation
     assert found.finding is None
 
 
-def test_whole_lists_that_turned_are_their_first_three_items_if_many_kept_these():
+def test_turned_lists_are_reported_as_a_change_of_the_first_items():
     shop = draw_shop(57024)
     fault = draw_fault(Kind.TOP_SHUFFLED, 57030, begins=8)
     lists = measure(fault, 9, past(shop, 8), shop).lists
@@ -281,7 +286,7 @@ def test_whole_lists_that_turned_are_their_first_three_items_if_many_kept_these(
 
 
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
-def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind):
+def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others(kind):
     lists = past().last_lists
     assert lists is not None
     rows = np.arange(0, SHOP.users, 2)
@@ -293,9 +298,10 @@ def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind):
     assert wrong == []
 
 
-def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told():
+def test_users_who_share_a_list_since_different_days_are_all_counted():
     """On each day next to nobody comes to share one, and the others have the list that they had the day before."""
-    fault, grown = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS), past()
+    fault = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS)
+    grown = past()
     for day in range(BEGINS, BEGINS + 4):
         lists = measure(fault, day, grown).lists
         grown = replace(grown, last_lists=lists, former_lists=lists)
@@ -319,9 +325,10 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
     ("kind", "told"),
     [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)],
 )
-def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind, told):
+def test_a_fault_that_both_arms_show_is_named_without_earlier_lists(kind, told):
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
-    assert (found.finding.kind, found.before) == (told, None)
+    assert found.finding.kind == told
+    assert found.before is None
     assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
@@ -329,7 +336,9 @@ class Planted:
     """Arms give some users other lists, made of the other arm's list and of their own."""
 
     def __init__(self, share, change, arms=(Arm.CANDIDATE,)):
-        self.share, self.change, self.arms = share, change, arms
+        self.share = share
+        self.change = change
+        self.arms = arms
 
     def lists(self, shop, arm, day):
         of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
@@ -339,15 +348,17 @@ class Planted:
         return of_day[arm]
 
 
-def test_one_item_first_in_both_arms_is_told_and_not_that_the_arms_became_alike():
+def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arms():
     def put_first(_, own):
         return [1000, 1001, 1002, *own[:-3]]
 
     found = measure(Planted(0.5, put_first, tuple(Arm)), BEGINS, past()).explanation.finding
-    assert (found.kind, found.arms, found.users) == (FaultKind.ITEMS_RISEN, tuple(Arm), 400)
+    assert found.kind == FaultKind.ITEMS_RISEN
+    assert found.arms == tuple(Arm)
+    assert found.users == 400
 
 
-def test_lists_that_are_nearly_the_other_arms_are_told_in_a_rise():
+def test_lists_nearly_like_the_other_arms_lists_are_named_in_a_rise():
     def swap(baseline, _):
         return [*baseline[:-2], baseline[-1], baseline[-2]]
 
@@ -370,9 +381,10 @@ def with_common(counts):
     )
 
 
-def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
+def test_if_all_lists_became_a_little_more_similar_all_users_are_named():
     """One to four common items are usual, and now all users have three or four."""
-    before, now = with_common([1, 2, 3, 4] * 30), with_common([3, 4] * 60)
+    before = with_common([1, 2, 3, 4] * 30)
+    now = with_common([3, 4] * 60)
     is_known = np.ones(120, dtype=bool)
     own = {
         arm: OwnLists(
@@ -403,7 +415,7 @@ def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift)
     assert (told in found.sentence) is is_shift
 
 
-def test_four_users_with_one_popular_list_are_told_if_nothing_else_is():
+def test_four_users_with_one_popular_list_are_named_if_there_is_no_other_fault():
     found = measure(Planted(0.005, lambda *_: list(range(SHOP.k))), BEGINS, past()).explanation
     assert found.sentence.startswith(
         "4 of 800 users (0.5 %) get one and the same list from the candidate: the most popular items."
@@ -420,7 +432,7 @@ def lists(text):
     )
 
 
-def test_users_lie_in_the_bins_that_a_person_would_say():
+def test_users_are_in_the_expected_bins():
     """The same list, one turned round, one with three of seven other items, one whose first three are turned: 3 of 21 pairs."""
     own = lists("1234567:1234567 1234567:7654321 1234567:1234089 1234567:3214567")
     found = bin_lists(own, np.array([True, *[False] * 3]))
@@ -437,7 +449,7 @@ def test_users_lie_in_the_bins_that_a_person_would_say():
     }
 
 
-def test_a_list_without_its_best_item_and_one_with_another_in_front_are_seen_by_their_first_items():
+def test_a_lost_best_item_and_a_new_first_item_are_seen():
     own = lists("12345:23456 12345:01234 12345:12345")
     found = bin_lists(own, np.zeros(3, dtype=bool))
     assert found[Habit.FIRST_GONE].tolist() == [1, 0, 0]
@@ -463,12 +475,13 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_outlying_bins(now, USUAL)
     assert found is not None
-    assert (found.least, found.usual) == (6, 0.0)
+    assert found.least == 6
+    assert found.usual == 0.0
     assert (found.hit_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outlying_bins(nothing, USUAL) is None
 
 
-def test_a_training_that_is_worse_by_a_half_is_usual_still():
+def test_a_training_that_changes_half_more_is_still_usual():
     for n in (10, 1000, 100_000):
         assert find_outlying_bins(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None

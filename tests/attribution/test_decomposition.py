@@ -35,7 +35,7 @@ def changes_of(membership, order=0.0):
 
 
 def decompose(distance, changes, segments):
-    found = decompose_drop(distance, changes, {"all": np.arange(len(distance)), **segments})
+    found = decompose_drop(distance, changes, {"all": np.arange(len(distance))} | segments)
     assert found is not None
     return found
 
@@ -82,7 +82,7 @@ def test_without_segments_the_drop_is_that_of_all_whatever_a_dimension_is_called
     assert {fall.segment: fall.whole for fall in named.falls} == pytest.approx({"all=x": 0.2})
 
 
-def test_users_of_no_segment_are_taken_together_with_those_of_one_that_bears_the_name():
+def test_users_without_a_segment_are_counted_with_the_segment_of_the_same_name():
     segments = {"c=DE": np.array([0]), f"c={OTHER_SEGMENTS}": np.array([1])}
     found = decompose(np.ones(4), changes_of(np.array([0.0, 1.0, 1.0, 0.0])), segments)
     assert {fall.segment: fall.share for fall in found.falls} == {
@@ -117,19 +117,22 @@ def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_mor
     drop = decompose(0.3 + change, changes_of(change), segments)
     assert (drop.leader.segment if drop.leader else "nobody") == leads
     if drop.leader:
-        assert (drop.leader, drop.is_clear) == (drop.falls[0], drop.amount > 0)
+        assert drop.leader == drop.falls[0]
+        assert drop.is_clear == (drop.amount > 0)
 
 
 def test_a_few_users_who_fell_by_chance_lead_nothing():
     change = np.random.default_rng(3).normal(size=200)
     segments = {f"c={value}": np.flatnonzero(np.arange(200) % 20 == value) for value in range(20)}
     drop = decompose(np.ones(200), changes_of(change), segments)
-    assert (drop.leader, drop.is_clear) == (None, False)
+    assert drop.leader is None
+    assert not drop.is_clear
 
 
 N = 1000
 PLACES = np.arange(N)
-COUNTRY, ACTIVITY = PLACES % 5, PLACES // 250
+COUNTRY = PLACES % 5
+ACTIVITY = PLACES // 250
 SEGMENTS = {
     "all": PLACES,
     **{f"country={value}": np.flatnonzero(value == COUNTRY) for value in range(5)},
@@ -154,11 +157,13 @@ SEGMENTS = {
         (COUNTRY == 2, 0.6, "country=2"),
     ],
 )
-def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(hit, usual, named):
+def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_better(
+    hit, usual, named
+):
     assert find_place(hit, usual, SEGMENTS) == named
 
 
-def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two():
+def test_a_place_is_parsed_even_if_a_name_contains_the_word_and():
     segments = {
         "all": np.arange(4),
         "genre=rock and pop": np.array([1, 2]),

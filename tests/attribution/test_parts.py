@@ -70,7 +70,7 @@ def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
 
 
 @pytest.mark.parametrize("pair", [":12", ":"])
-def test_lists_without_a_baseline_have_no_parts(pair):
+def test_pairs_without_a_baseline_list_have_no_parts(pair):
     assert np.isnan(split_one("rbo", pair)).all()
 
 
@@ -95,7 +95,8 @@ DRAWN = reference.draw(120, 3, even=False, lengths=range(1, 9))
 )
 def test_parts_sum_to_what_the_score_lost(name):
     """For every measure, those that need scores and weights too: they follow the walk."""
-    metric, batch = parse(name), known_pairs.batch(DRAWN)
+    metric = parse(name)
+    batch = known_pairs.batch(DRAWN)
     same = known_pairs.batch([(baseline, baseline) for baseline, _ in DRAWN])
     lost = score_of(metric, same) - score_of(metric, batch)
     whole = split(name, batch).total
@@ -157,7 +158,7 @@ def test_every_step_agrees_with_lists_built_one_by_one(name):
         )
 
 
-def test_a_weight_goes_with_its_item():
+def test_a_weight_stays_with_its_item():
     seen = []
 
     def watch(batch):
@@ -185,7 +186,8 @@ def test_exposure_moves_as_by_hand():
 
     8 comes in its place, and 9 swaps places with 5 in the other list.
     """
-    before, after = codes([[7, 1], [9, 5]]), codes([[8, 1], [5, 9]])
+    before = codes([[7, 1], [9, 5]])
+    after = codes([[8, 1], [5, 9]])
     found = compare_exposure(before, after, 10)
     moved = [*found.gained, *found.lost]
     second = 1 / math.log2(3)
@@ -193,8 +195,10 @@ def test_exposure_moves_as_by_hand():
     assert [item.after - item.before for item in moved] == pytest.approx(
         [0.5, (1 - second) / 2, -0.5, (second - 1) / 2]
     )
-    assert (found.entered, found.left) == (1, 1)
-    assert (found.lost[0].share_before, found.lost[0].share_after) == (0.5, 0)
+    assert found.entered == 1
+    assert found.left == 1
+    assert found.lost[0].share_before == 0.5
+    assert found.lost[0].share_after == 0
     first = compare_exposure(before, after, 1)
     assert [item.item for item in (*first.gained, *first.lost)] == ["8", "7"]
 
@@ -210,6 +214,6 @@ def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
     assert first.startswith("2: in 28 % of baseline lists, 100 % of candidate lists")
 
 
-def test_equals_go_by_code():
+def test_items_with_equal_exposure_are_ordered_by_code():
     found = compare_exposure(codes([[1], [2], [3]]), codes([[6], [5], [4]]), 2)
     assert [item.item for item in (*found.gained, *found.lost)] == ["4", "5", "1", "2"]

@@ -15,8 +15,8 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
-from pipeline.owed_run import store_run
-from pipeline.test_delivery import REFUSED, FakeReceiver, outlet
+from pipeline.alerting_run import store_run
+from pipeline.test_delivery import REFUSED, FakeReceiver, open_sender
 from servers.webhook import answer
 from service.lists_world import write_world
 
@@ -182,7 +182,7 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
     muted = NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")}))
     with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:
         store_run(store, 0.1, to=("fake", "other"))
-        outlet(store, receiver, clock, policy=muted).deliver_due()
+        open_sender(store, receiver, clock, policy=muted).deliver_due()
         waits, untried = read_json("notify ls")
         names = ("receiver", "status", "attempts", "reason")
         assert [waits[name] for name in names] == ["fake", "held", 0, "dry run"]
@@ -194,7 +194,7 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(world):
         assert [untried[name] for name in names] == ["other", "pending", 0, None]
 
         clock.pass_by(60)
-        outlet(store, receiver, clock).deliver_due()
+        open_sender(store, receiver, clock).deliver_due()
         assert read_json("notify ls fake") == []
         assert re.search("(?s)fake answered 401.*", table := rankwatch("notify ls --all").stdout)
         assert table.index("dead") < table.index("pending")

@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from factories import DAY, SLOT, comparison, rule
+from factories import DAY, SECOND, SLOT, comparison, rule
 from monitor.model.alerts import Outcome
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
@@ -15,9 +15,10 @@ from monitor.pipeline.backfill import backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
-from storage.worked import record
+from storage.worked import execute_sql, record
 
-NDCG, RECALL = "ndcg(arm=candidate, gain=linear)", "recall(arm=candidate)"
+NDCG = "ndcg(arm=candidate, gain=linear)"
+RECALL = "recall(arm=candidate)"
 
 
 def watched(**changes):
@@ -29,10 +30,11 @@ def watched(**changes):
         "relevance_within": 7 * DAY,
         "min_paired_share": 0.1,
     }
-    return comparison(**{**base, **changes})
+    return comparison(**base | changes)
 
 
-LISTS, OTHERS = "a:123 b:456 c:78", "a:912 b:564 c:87"
+LISTS = "a:123 b:456 c:78"
+OTHERS = "a:912 b:564 c:87"
 
 
 def ran(store, what, slot=SLOT, known=None):
@@ -73,17 +75,18 @@ def means(store, run_id):
 BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
 
 
-def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
-    late, early = watched(name="late"), watched(name="early")
-    at_once, run_id = ran(store, early, known={SLOT: BOUGHT}), ran(store, late)
-    assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (
-        False,
-        True,
-    )
+def test_late_relevance_gives_the_same_scores_as_relevance_that_is_there_at_once(store):
+    late = watched(name="late")
+    early = watched(name="early")
+    at_once = ran(store, early, known={SLOT: BOUGHT})
+    run_id = ran(store, late)
+    assert ("all", NDCG) not in means(store, run_id)
+    assert ("all", NDCG) in means(store, at_once)
 
     (found,) = filled(store, late, CannedRelevance({SLOT: BOUGHT}))
 
-    assert (found.run.id, found.reason) == (run_id, None)
+    assert found.run.id == run_id
+    assert found.reason is None
     assert means(store, run_id) == means(store, at_once)
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
@@ -100,18 +103,22 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store):
     )
 
 
-def test_nobody_asks_before_all_has_arrived(store):
-    what, source = watched(relevance_after=2 * DAY), CannedRelevance({SLOT: BOUGHT})
+def test_relevance_is_not_requested_before_its_delay_is_over(store):
+    what = watched(relevance_after=2 * DAY)
+    source = CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
-    assert filled(store, what, source, SLOT + 2 * DAY - timedelta(seconds=1)) == []
+    assert filled(store, what, source, SLOT + 2 * DAY - SECOND) == []
     (found,) = filled(store, what, source)
-    assert (found.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
+    assert found.run.id == run_id
+    assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
 
 
-def test_what_has_not_arrived_is_waited_for(store):
-    what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
-    first, second = ran(store, what), ran(store, what, SLOT + DAY)
+def test_a_run_waits_until_its_relevance_arrives(store):
+    what = watched()
+    source = CannedRelevance({SLOT + DAY: BOUGHT})
+    first = ran(store, what)
+    second = ran(store, what, SLOT + DAY)
     found = [
         (each.run.id, bool(each.summaries), each.reason) for each in filled(store, what, source)
     ]
@@ -120,8 +127,9 @@ def test_what_has_not_arrived_is_waited_for(store):
     assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
 
 
-def test_two_that_fill_at_once_store_the_same_once(store, monkeypatch):
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
+def test_two_processes_that_add_the_same_relevance_store_it_once(store, monkeypatch):
+    what = watched()
+    source = CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
     listed = store.runs.awaiting_relevance(what.name, since=SLOT)
     filled(store, what, source)
@@ -137,27 +145,29 @@ def troubles(found):
     return [(each.run.slot, each.reason) for each in found]
 
 
-def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store):
+def test_damaged_lists_are_reported_and_do_not_block_the_next_run(store):
     what = watched()
-    broken, _ = ran(store, what), ran(store, what, SLOT + DAY)
-    with store.database.write() as connection:
-        connection.execute(
-            kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise")
-        )
+    broken = ran(store, what)
+    _ = ran(store, what, SLOT + DAY)
+    execute_sql(
+        store, kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"x")
+    )
 
     first, second = troubles(
         filled(store, what, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}))
     )
 
-    assert (first[0], second) == (SLOT, (SLOT + DAY, None))
+    assert first[0] == SLOT
+    assert second == (SLOT + DAY, None)
     assert f"stored lists of run {broken} are damaged" in str(first[1])
 
 
-def test_nothing_is_asked_where_no_metric_needs_relevance(store):
+def test_relevance_is_not_requested_if_no_metric_needs_it(store):
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
     for what in (watched(metrics=("overlap",)), watched(relevance_within=None)):
-        assert (filled(store, what, source), source.asked) == ([], [])
+        assert filled(store, what, source) == []
+        assert source.asked == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +179,7 @@ def test_nothing_is_asked_where_no_metric_needs_relevance(store):
     ],
     ids=["unreadable", "away", "hung"],
 )
-def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_is_away_is_asked_once(
+def test_an_unreadable_slot_does_not_block_the_next_and_an_unreachable_source_is_requested_once(
     store, trouble, said, goes_on
 ):
     what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
@@ -185,31 +195,31 @@ def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_
     assert len(source.asked) == len(found)
 
 
-def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and_so_are_slots_after_the_end(
-    store,
-):
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
-    run_id, _ = ran(store, what), ran(store, what, SLOT + DAY)
+def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(store):
+    what = watched()
+    source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
+    run_id = ran(store, what)
+    _ = ran(store, what, SLOT + DAY)
     assert filled(store, what, source, SLOT + 9 * DAY) == []
     assert [
         each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)
     ] == [run_id]
 
 
-def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store):
+def test_adding_relevance_twice_adds_nothing_and_changes_no_alert_and_no_delivery(store):
     def alerts():
         changes = store.alerts.transitions(comparison=None, limit=None)
         return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
 
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
-    run_id, before = ran(store, what), alerts()
+    what = watched()
+    source = CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what)
+    before = alerts()
     filled(store, what, source)
     once = record(store, run_id).summaries
 
-    assert (filled(store, what, source), record(store, run_id).summaries, source.asked) == (
-        [],
-        once,
-        [SLOT],
-    )
+    assert filled(store, what, source) == []
+    assert record(store, run_id).summaries == once
+    assert source.asked == [SLOT]
     assert alerts() == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}

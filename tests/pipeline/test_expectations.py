@@ -20,22 +20,16 @@ N = 10_000
 
 def drop(**changes):
     return rule(
-        **{
-            "learned": Learning.DROP,
-            "threshold": -1.0,
-            "resolve_at": -1.0,
-            "for_runs": 1,
-            **changes,
-        }
+        **{"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1} | changes
     )
 
 
 def watched(*rules, **changes):
-    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alert": 90.0, **changes})
+    return comparison(**{"rules": rules or (drop(),), "runs_per_false_alert": 90.0} | changes)
 
 
 def measured(mean, **changes):
-    return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
+    return summary(**{"mean": mean, "n": N, "standard_error": 0.0001} | changes)
 
 
 def history(found):
@@ -57,10 +51,11 @@ def look(past, now, what=None):
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
 
 
-def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_budget_leaves():
+def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_of_the_budget():
     found = look(history(MEANS), 0.52)
 
-    spread, h = float(np.std(MEANS, ddof=1)), len(MEANS)
+    spread = float(np.std(MEANS, ddof=1))
+    h = len(MEANS)
     share = 1 / (SAFETY * 90)  # one rule on one segment has the whole budget
     limit = np.mean(MEANS) - scipy.stats.t.isf(share, h - 1) * spread * np.sqrt(1 + 1 / h)
     assert found.expected == pytest.approx(np.mean(MEANS), abs=1e-9)
@@ -68,10 +63,12 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
     assert found.opposite == pytest.approx(2 * np.mean(MEANS) - limit, rel=1e-3)
     p = scipy.stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
     assert found.z == pytest.approx(-scipy.stats.norm.ppf(p), rel=1e-3)
-    assert (found.runs, found.evidence, found.fault) == (h, None, None)
+    assert found.runs == h
+    assert found.evidence is None
+    assert found.fault is None
 
 
-def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone():
+def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_of_a_segment_only_from_it():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     each = watched(drop(segments="each"), frozen, rule(alert="Absolute"))
     seen = (measured(0.5), measured(0.5, segment="country=DE"))
@@ -89,17 +86,19 @@ def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a
 
 def test_limits_stay_in_the_range_of_the_metric():
     found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(scores=(-1.0, 1.0))))
-    assert (found.limit, found.opposite) == (-1.0, 1.0)
+    assert found.limit == -1.0
+    assert found.opposite == 1.0
     shares = look(
         history(below(share, 100) for share in (0.1, 0.9, 0.2, 0.8, 0.1)),
         below(0.5, 100),
         watched(FAR),
     )
-    assert (shares.limit, shares.opposite) == (1.0, 0.0)
+    assert shares.limit == 1.0
+    assert shares.opposite == 0.0
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_a_fault_among_the_first_runs_teaches_nothing(place):
+def test_rules_do_not_learn_from_a_fault_in_the_first_runs(place):
     means = MEANS[:4]
     means.insert(place, -0.4)
     past, _ = told([*means, *MEANS[4:]], watched())
@@ -115,16 +114,16 @@ def below(share, n=N):
     return measured(0.5, n=n, statistics={"share_below(0)": share})
 
 
-def test_a_share_is_judged_as_an_angle_and_told_as_a_share():
+def test_a_share_is_judged_as_an_angle_and_shown_as_a_share():
     found = look(
         history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR)
     )
     assert found.expected == pytest.approx(0.065, abs=2e-3)
-    assert 0.08 < (found.limit or 0) < 0.2
-    assert (found.z or 0) > 3
+    assert 0.08 < found.limit < 0.2
+    assert found.z > 3
 
 
-def test_too_few_users_neither_teach_nor_are_judged():
+def test_rules_neither_learn_from_nor_judge_too_few_users():
     past = history(measured(mean, n=20) for mean in MEANS)
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
@@ -140,18 +139,17 @@ def told(means, what):
     return past, expected
 
 
-def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop():
+def test_small_falls_add_up_to_a_trend_but_none_of_them_is_a_drop():
     rng = np.random.default_rng(3)
     what = watched(drop(), drop(alert="Trend", learned=Learning.TREND))
-    healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
+    healthy = 0.5 + 0.03 * rng.normal(size=30)
+    falling = 0.45 + 0.01 * rng.normal(size=20)
     _, expected = told([*healthy, *falling], what)
 
     trends = [trend for _, trend in expected]
-    assert all(
-        each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30]
-    )
-    assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
-    assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
+    assert not any(each.evidence and each.evidence >= each.evidence_limit for each in trends[:30])
+    assert any(each.evidence >= each.evidence_limit for each in trends[30:])
+    assert all(each.judged >= each.limit for each, _ in expected[30:])
 
 
 def test_a_segment_is_assumed_to_correlate_over_time_as_the_other_segments_do():
@@ -197,11 +195,11 @@ ITEMS_GONE = """
 def test_a_fault_after_twelve_runs_is_a_trend_before_it_is_taken_for_normal():
     what = watched(drop(alert="Trend", learned=Learning.TREND), runs_per_false_alert=4032.0)
     _, expected = told([float(mean) for mean in ITEMS_GONE.split()], what)
-    trends = [(each.runs, (each.evidence or 0) >= 20_160) for (each,) in expected]
-    assert trends[12:] == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
+    trends = [(each.runs, each.evidence >= 20_160) for (each,) in expected[12:]]
+    assert trends == [(12, False), *[(13, False)] * 2, *[(12, False)] * 2, (12, True)]
 
 
-def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
+def test_rules_learn_from_a_run_that_nearly_was_a_drop_only_after_three_more_runs():
     what = watched(
         drop(), runs_per_false_alert=1e6
     )  # so rarely that evidence of a trend casts no suspicion
@@ -213,7 +211,7 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen():
     assert after_three >= first + 3
 
 
-def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
+def test_a_drift_does_not_become_normal_before_its_alert_or_while_it_fires():
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
     *past, last = told(
@@ -222,7 +220,7 @@ def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires():
 
     found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
-    assert 0 < (found.evidence or 0) < 100
+    assert 0 < found.evidence < 100
     assert found.fault == last.lessons["Trend"].numbers[2, 0]
 
 
@@ -245,15 +243,17 @@ def random_run(rng, segments):
     return found
 
 
-def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
+def test_lessons_give_the_same_expectations_as_the_summaries_of_the_same_runs():
     """The slow reference: every value measured anew from every summary of every past run."""
     rng = np.random.default_rng(11)
     trend = drop(alert="Trend", learned=Learning.TREND)
     watches = (drop(alert="Mean"), drop(alert="Tail", statistic="p05"), trend, FAR)
     what = watched(*(replace(each, segments="each", min_users=30) for each in watches))
-    fast, slow = list[PastRun](), list[PastRun]()
+    fast = list[PastRun]()
+    slow = list[PastRun]()
     for day in range(30):
-        slot, run = SLOT + day * DAY, random_run(rng, ["all", "x=1", "x=2", f"x={day // 20 + 3}"])
+        slot = SLOT + day * DAY
+        run = random_run(rng, ["all", "x=1", "x=2", f"x={day // 20 + 3}"])
         found = expect(what, slot, run, fast)
         assert found == expect(what, slot, run, slow)
         states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
@@ -264,8 +264,9 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach():
     assert sum(each.limit is not None for each in found) >= 8
 
 
-def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries():
-    past, other = told(MEANS, watched())[0], watched(drop(statistic="p50"))
+def test_a_rule_whose_statistic_changed_learns_from_the_summaries():
+    past = told(MEANS, watched())[0]
+    other = watched(drop(statistic="p50"))
     quantiles = [
         measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1})
         for mean in MEANS
@@ -276,19 +277,20 @@ def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summari
         0.5,
         other,
     )
-    assert (look(past, 0.5, other).runs, full.runs) == (0, len(MEANS))
+    assert look(past, 0.5, other).runs == 0
+    assert full.runs == len(MEANS)
     assert full.expected == pytest.approx(np.mean(MEANS), abs=1e-3)
 
 
 @pytest.mark.parametrize("share", [0.0003, 0.07])
-def test_a_share_that_falls_is_judged_by_the_users_outside_of_it(share):
+def test_a_falling_share_is_judged_by_the_users_outside_of_it(share):
     near = replace(FAR, alert="Near", limit=drop(direction=Direction.BELOW).limit)
     shares = [share + change for change in (0, 0.0001, 0, 0.0002, 0, 0.0001)]
     risen = look(history(map(below, shares)), below(0.1), watched(FAR))
     outside = [below(1 - each) for each in shares]
     fallen = look(history(outside), below(0.9), watched(near))
-    assert fallen.limit == pytest.approx(1 - (risen.limit or 0))
-    assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - (risen.expected or 0)))
+    assert fallen.limit == pytest.approx(1 - risen.limit)
+    assert (fallen.z, fallen.expected) == pytest.approx((risen.z, 1 - risen.expected))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -306,9 +308,9 @@ def test_a_rollback_to_the_level_before_a_new_normal_is_no_alert(sign):
     back = expect(what, slot, [measured(0.52)], past)[rule_of_return]
     beyond = expect(what, slot, [measured(0.52 + sign * 0.28)], past)[rule_of_return]
     assert back.expected == pytest.approx(0.52 - sign * 0.2, abs=0.01)
-    assert (back.z or 0) < 1
-    assert (beyond.z or 0) > 5
-    assert 0.03 < sign * ((back.limit or 0) - 0.52) < 0.28
+    assert back.z < 1
+    assert beyond.z > 5
+    assert 0.03 < sign * (back.limit - 0.52) < 0.28
 
 
 def test_lists_are_not_compared_with_those_of_a_holiday():
@@ -318,5 +320,7 @@ def test_lists_are_not_compared_with_those_of_a_holiday():
     what = watched(drop(), shifted, holidays=((last, last + DAY),))
     scores = [ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shifted_list", value=0.2, n=N)]
     of_mean, of_shifts = expect(what, last + DAY, [measured(0.5)], past, arm_scores=scores)
-    assert (of_mean.runs, of_mean.note) == (13, "")
-    assert (of_shifts.runs, of_shifts.note) == (0, AFTER_HOLIDAY)
+    assert of_mean.runs == 13
+    assert of_mean.note == ""
+    assert of_shifts.runs == 0
+    assert of_shifts.note == AFTER_HOLIDAY

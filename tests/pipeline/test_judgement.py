@@ -11,11 +11,22 @@ import numpy as np
 import pytest
 
 import published
-from factories import DAY, HOUR, SLOT, changed, comparison, rankings, rule, summary, transition
+from factories import (
+    DAY,
+    HOUR,
+    SLOT,
+    changed,
+    comparison,
+    coverage_row,
+    rankings,
+    rule,
+    summary,
+    transition,
+)
 from monitor.model.alerts import Expectation, Outcome, State, accepted_level
 from monitor.model.memory import PastRun
 from monitor.model.model_versions import follow_models
-from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rankings import Arm, Coverage
 from monitor.model.rules import Learning
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import FinishedRun, KeptLists, RunStatus, Scores
@@ -35,20 +46,14 @@ def watched(*rules):
 
 def measured(mean, **changes):
     return summary(
-        **{
-            "mean": None if mean is None else float(mean),
-            "n": 1000,
-            "standard_error": 0.001,
-            **changes,
-        }
+        **{"mean": None if mean is None else float(mean), "n": 1000, "standard_error": 0.001}
+        | changes
     )
 
 
 def record(day, *summaries, status=RunStatus.OK, **changes):
     found = published.record(SLOT + day * DAY, *summaries, status=status, **changes)
-    whole = Coverage(
-        rows=(CoverageRow(segment="all", asked=1000, paired=1000, users_by_reason={}),)
-    )
+    whole = Coverage(rows=(coverage_row(1000),))
     return replace(found, coverage=None if status is RunStatus.FAILED else whole)
 
 
@@ -71,11 +76,12 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     same = days([1.0] * 8, standard_error=0.0)
     assert state(same).outcome is Outcome.OK
     dropped = state([*same, record(200.25, measured(0.999, standard_error=0.0))])
-    assert (dropped.state, dropped.since) == (State.FIRING, SLOT + 200.25 * DAY)
+    assert dropped.state == State.FIRING
+    assert dropped.since == SLOT + 200.25 * DAY
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
-def test_any_number_of_users_is_judged_by_what_it_can_tell():
+def test_a_low_mean_breaches_only_if_it_has_enough_users():
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
     before = judged(days(MEANS, n=5_000, standard_error=0.0044))
     for users in (1, 2, 10, 5_000, 10**7):
@@ -91,7 +97,7 @@ def with_segment(day, mean):
     return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment="x=new"))
 
 
-def test_a_segment_that_appears_learns_by_itself():
+def test_a_new_segment_learns_from_its_own_runs():
     def judged_new(*records):
         each = watched(replace(DROP, segments="each"))
         return judged([*days(MEANS), *records], each).states["SimilarityLow", "x=new"]
@@ -101,7 +107,7 @@ def test_a_segment_that_appears_learns_by_itself():
     assert judged_new(*later, with_segment(13, 0.1)).state is State.FIRING
 
 
-def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_returns():
+def test_a_changed_configuration_learns_again_and_the_old_reference_returns_with_the_old_configuration():
     before = days(MEANS)
     changed = [record(7 + day, measured(0.9), config_hash="other") for day in range(3)]
 
@@ -118,7 +124,7 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
         (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),)),
     ],
 )
-def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
+def test_runs_that_are_not_ok_keep_every_state_and_rules_do_not_learn_from_them(
     status, outcome, found
 ):
     reasons = (RunReason(kind=RunReasonKind.ERROR, text="connection refused"),)
@@ -126,14 +132,15 @@ def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_te
     for day in range(7, 14):
         held.append(record(day, *found, status=status, reasons=reasons))
     quiet = state(held)
-    assert (quiet.state, quiet.outcome) == (State.QUIET, outcome)
+    assert quiet.state == State.QUIET
+    assert quiet.outcome == outcome
     assert quiet.reason == "connection refused"
     abandoned = record(14, status=RunStatus.ABANDONED)
     assert state([*held, abandoned]) == quiet  # it does not even tell
     assert "after 7 healthy runs" in state([*held, abandoned, record(15, measured(0.5))]).reason
 
 
-def test_a_slot_that_was_judged_before_moves_nothing():
+def test_judging_a_slot_again_changes_nothing():
     rng = np.random.default_rng(9)
     records = days(
         [*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5]
@@ -172,7 +179,8 @@ def judge(means, accepted=None):
         for day, at in (accepted or {}).items()
     ]
     rejudging = replace(deepcopy(after_healthy()), accepted=tuple(levels))
-    fires, ends = [False] * 20, []
+    fires = [False] * 20
+    ends = []
     for record in days([*HEALTHY[:20], *means])[20:]:
         ends += [change.reason for change in rejudging.judge(record) if change.is_end]
         fires.append(any(state.state is State.FIRING for state in rejudging.states.values()))
@@ -183,14 +191,14 @@ def starts(fires):
     return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
 
 
-def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then():
+def test_a_fault_of_ten_days_ends_within_three_healthy_runs_also_at_a_new_level():
     for moved in (0.0, -0.06):
         fires, _ = judge(ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
         assert all(fires[20:30])
         assert not any(fires[32:])
 
 
-def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for_rounding():
+def test_a_slow_loss_keeps_firing_and_rounding_after_a_trend_does_not_fire():
     assert all(judge([0.42 - 0.02 * day for day in range(20)])[0][20:])
     equal = days([0.5] * 20 + [0.4] * 10 + [0.5 - 1e-17] * 12)
     rejudging = judged(equal[:30], watched(DROP, TREND))
@@ -199,19 +207,21 @@ def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for
         assert {state.state for state in rejudging.states.values()} == {State.QUIET}
 
 
-def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse():
+def test_a_lasting_level_becomes_the_new_normal_and_fires_again_when_it_becomes_worse():
     fires, (end, *_) = judge(ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
-    assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
+    assert starts(fires) == [20, 45]
+    assert fires[20:34] == [True] * 13 + [False]
     assert end.endswith(
         "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
         "(rankwatch accept home-feed --since 2024-01-28T00:00:00Z) or roll back"
     )
 
 
-def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other():
+def test_accepting_a_level_ends_its_alert_in_the_next_run_and_makes_only_this_level_normal():
     fires, ends = judge(ILL[:12], {20: 23})
 
-    assert (starts(fires), fires.index(False, 20)) == ([20], 24)
+    assert starts(fires) == [20]
+    assert fires.index(False, 20) == 24
     assert "new normal" not in ends[0]
     for accepted, days_told in (
         ({20: 23}, [20]),
@@ -220,12 +230,13 @@ def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_
         assert starts(judge(ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
 
 
-def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on():
+def test_runs_on_holidays_are_not_judged_and_not_learned_and_alerts_keep_firing():
     what = changed(
         watched(DROP, TREND),
         holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)),
     )
-    rejudging, said = Rejudgement(comparison=what), []
+    rejudging = Rejudgement(comparison=what)
+    said = []
     for record in days(
         HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]
     ):
@@ -241,7 +252,7 @@ def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_o
     assert "was expected after 27 healthy runs" in said[32].reason
 
 
-def test_what_kept_lists_cannot_give_comes_from_kept_scores_also_where_lists_give_the_rest():
+def test_metrics_that_kept_lists_cannot_give_come_from_kept_scores():
     lists = rankings({"u1": ["i1"], "u2": ["i2"]})
     rows = {"all": np.arange(2)}
     scores = Scores(users=lists.users, by_metric={"floor(extended_tau)": np.array([0.2, 0.4])})
@@ -252,8 +263,7 @@ def test_what_kept_lists_cannot_give_comes_from_kept_scores_also_where_lists_giv
     metrics = ("overlap", "floor(extended_tau)")
     rules = [rule(alert=name, metric=name, statistic="p50") for name in metrics]
     stored = published.record(SLOT, measured(0.3, metric=metrics[1], n=2, statistics={}))
-    paired = CoverageRow(segment="all", asked=2, paired=2, users_by_reason={})
-    stored = replace(stored, coverage=Coverage(rows=(paired,)))
+    stored = replace(stored, coverage=Coverage(rows=(coverage_row(2),)))
     completed, lacking = add_missing_summaries(comparison(rules=tuple(rules)), stored, history)
     assert lacking == ()
     medians = {found.metric: found.value("p50") for found in completed.summaries}
@@ -286,7 +296,7 @@ def expected(alert, level, segment="all"):
     return Expectation(alert=alert, segment=segment, runs=9, expected=level)
 
 
-def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and_what_has_no_value_neither():
+def test_a_mean_and_a_share_have_an_interval_and_a_condition_has_none():
     """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
     share = transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)
     nothing = transition(metric="condition", statistic="no_data", value=None)
@@ -297,7 +307,7 @@ def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and
     assert scales(recent=past(0.5)).add_to([nothing]) == (neither,) == (nothing,)
 
 
-def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series():
+def test_the_normal_value_comes_from_the_rule_or_from_another_rule_on_the_same_series():
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
     (told,) = scales(
         comparison=learned, expectations=(expected("SimilarityLow", 0.51),), recent=past(0.9)
@@ -315,7 +325,7 @@ def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expect
     assert told.normal == 0.52
 
 
-def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_alert():
+def test_without_a_learning_rule_the_normal_value_is_the_mean_of_the_newest_runs_without_the_alert():
     before = (
         *past(*[0.9] * 5),
         *past(0.1, alarmed=True),
@@ -331,7 +341,8 @@ Versions = str | Mapping[str, int] | None
 
 def days_of(versions, means):
     """Runs in which the candidate answered by these versions, each of 100 users where it is one alone."""
-    found, models = list[FinishedRun](), None
+    found = list[FinishedRun]()
+    models = None
     for day, (version, mean) in enumerate(zip(versions, means, strict=True)):
         users = {version: 100} if isinstance(version, str) else version or {}
         models = follow_models(models, {Arm.CANDIDATE: users}, SLOT + day * DAY)
@@ -361,7 +372,7 @@ a:1,b:1,c:1,d:1,e:1,f:1                          None  None    None
 
 
 @pytest.mark.parametrize("row", cells(ANSWERED))
-def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row):
+def test_the_model_is_the_last_version_that_answered_two_thirds_of_the_users(row):
     by_run = []
     for text in row[0].split():
         users = dict(each.split(":") for each in text.split(",") if ":" in each)
@@ -392,33 +403,40 @@ half v13         0.50 0.30            too_few  not judged by what was normal bef
 
 
 @pytest.mark.parametrize(("versions", "means", "outcome", "said"), cells(AFTER_OLD))
-def test_a_run_is_judged_by_what_is_normal_of_its_model(versions, means, outcome, said):
+def test_a_run_is_judged_by_the_normal_values_of_its_model(versions, means, outcome, said):
     after = [UNCLEAR.get(version, version) for version in versions.split()]
     found, _ = judged_by([*OLD, *after], [*MEANS, *map(float, means.split())])
-    assert (found.outcome, found.state is State.FIRING) == (outcome, outcome == "breach")
+    assert found.outcome == outcome
+    assert (found.state is State.FIRING) == (outcome == "breach")
     assert said in found.reason
 
 
-def test_runs_before_the_first_known_version_count_and_a_model_is_news_for_a_while_only():
+def test_runs_without_a_version_count_and_a_model_change_is_mentioned_only_for_a_while():
     known, _ = judged_by([None, None, *OLD[2:], UNCLEAR["half"], "v12"], [*MEANS, 0.50, 0.52])
-    assert (known.outcome, "after 8 healthy runs" in known.reason) == (Outcome.OK, True)
+    assert known.outcome == Outcome.OK
+    assert "after 8 healthy runs" in known.reason
     later, _ = judged_by(
         [*OLD, *["v13"] * 20], [*MEANS, *[0.30 + mean / 10 for mean in MEANS * 3][:20]]
     )
-    assert (later.outcome, "new normal" in later.reason) == (Outcome.OK, False)
+    assert later.outcome == Outcome.OK
+    assert "new normal" not in later.reason
 
 
-def test_what_fires_when_the_model_changes_ends_as_the_new_normal():
+def test_an_alert_ends_as_the_new_normal_after_the_model_changed():
     means = [*MEANS, 0.30, 0.30, 0.31]
     assert judged_by([*OLD, "v12", "v13"], means[:-1])[0].state is State.FIRING
     ended, changes = judged_by([*OLD, "v12", "v13", "v13"], means)
     assert ended.state is State.QUIET
     start, end = (each for each in changes if each.alert == WATCH[0])
-    assert (start.slot, start.is_start, start.is_new_normal) == (SLOT + 7 * DAY, True, False)
-    assert (end.slot, end.is_start, end.is_new_normal) == (SLOT + 9 * DAY, False, True)
+    assert start.slot == SLOT + 7 * DAY
+    assert start.is_start
+    assert not start.is_new_normal
+    assert end.slot == SLOT + 9 * DAY
+    assert not end.is_start
+    assert end.is_new_normal
 
 
-def test_evidence_of_a_trend_begins_anew_with_a_model():
+def test_evidence_of_a_trend_starts_again_with_a_new_model():
     falling = [0.515, 0.509, 0.503, 0.497, 0.491]
     for version, least, most in (("v12", 2, 9), ("v13", 0, 1)):
         rejudging = Rejudgement(comparison=BY_MODEL)
@@ -433,7 +451,7 @@ def test_evidence_of_a_trend_begins_anew_with_a_model():
         assert least < float(evidence[1]) < most
 
 
-def test_a_change_is_told_in_messages_for_a_week():
+def test_a_change_of_the_model_is_mentioned_in_messages_for_a_week():
     models = days_of(["v12", "v13"], [0.5] * 2)[-1].models
     (now,), (later,), never = (write_models(models, SLOT + day * DAY) for day in (1, 7, 8))
     assert now == "The candidate's model changed with this run, v12 → v13."

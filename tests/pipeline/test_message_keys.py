@@ -1,6 +1,6 @@
-"""A message that may have arrived is repeated as it was, with its key.
+"""A message that may have arrived is repeated unchanged and with its key.
 
-What joined goes into the next one.
+Alerts that join are in the next message.
 """
 
 import pytest
@@ -14,7 +14,7 @@ BOTH = ("all", "a=1")
 
 
 class KeptMessages(FakeReceiver):
-    """Keeps each message that it reads, also one that it does not answer."""
+    """Keeps each message that it reads, also a message that it does not answer."""
 
     def send(self, message, *, now):
         error = self.errors.pop(0) if self.errors else None
@@ -25,7 +25,7 @@ class KeptMessages(FakeReceiver):
 
 
 def messages_of(scene):
-    """The messages that were read: their keys, and segments of what changes or fires."""
+    """Return the messages that were read: the key, and the segments that change or fire."""
     return [
         (each.key, sorted(change.segment for change in each.changes or each.firing))
         for each in scene.receiver.sent
@@ -37,12 +37,10 @@ def scene(store):
     return Scene(store, receiver=KeptMessages())
 
 
-def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene):
+def test_alerts_that_join_do_not_change_a_message_that_may_have_arrived(scene):
     scene.receiver.errors = [SILENT, SILENT]
-    scene.fire()
-    scene.deliver()
-    scene.fire(HOUR, segments=BOTH)
-    scene.deliver()
+    scene.fire_and_deliver()
+    scene.fire_and_deliver(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
 
     (key, _), *again = messages_of(scene)
@@ -51,13 +49,12 @@ def test_what_joins_does_not_change_a_message_that_may_have_arrived(scene):
     scene.end(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
     assert messages_of(scene)[-1][1] == ["a=1", "all"]
-    assert scene.owed() == 0
+    assert scene.waiting() == 0
 
 
-def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
+def test_a_message_that_was_not_sent_is_composed_again_with_the_alerts_that_joined(scene):
     scene.receiver.errors = [DOWN]
-    scene.fire()
-    scene.deliver()
+    scene.fire_and_deliver()
     scene.fire(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
 
@@ -67,11 +64,9 @@ def test_a_message_that_never_left_is_composed_again_with_what_joined(scene):
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_part_that_ended_or_is_silenced_is_repeated_with_the_rest(scene, ends):
     scene.receiver.errors = [SILENT]
-    scene.fire(segments=BOTH)
-    scene.deliver()
+    scene.fire_and_deliver(segments=BOTH)
     if ends:
-        part = [("SimilarityLow", "a=1")]
-        scene.store.alerts.resolve("home-feed", part, reason="resolved", at=scene.clock.at)
+        scene.resolve("a=1")
     else:
         scene.silence("segment=a=1")
     scene.deliver(after=HOUR)
@@ -84,12 +79,12 @@ def test_a_part_that_ended_or_is_silenced_is_repeated_with_the_rest(scene, ends)
     assert messages_of(scene)[2][1] == ["a=1", "all"]
 
 
-def test_a_sender_that_died_is_followed_under_the_same_key(scene):
+def test_after_a_sender_died_the_next_one_uses_the_same_key(scene):
     scene.receiver.errors = [KeyboardInterrupt()]
     scene.fire()
     with pytest.raises(KeyboardInterrupt):
         scene.deliver()
-    assert scene.deliver().sent == 0  # as long as the lease of the one that died lasts
+    assert scene.deliver().sent == 0  # until the claim of the dead process expires
     (left,) = scene.store.outbox.deliveries(receiver="fake", given_up_limit=0, limit=9)
     scene.fire(HOUR, segments=BOTH)
     scene.deliver(after=HOUR)
@@ -99,18 +94,17 @@ def test_a_sender_that_died_is_followed_under_the_same_key(scene):
 
 def test_a_repetition_that_may_have_arrived_keeps_its_key_until_it_has(scene):
     scene.receiver.treatment = Treatment(repeat_every_s=DAY.total_seconds())
-    scene.fire()
-    scene.deliver()
+    scene.fire_and_deliver()
     scene.receiver.errors = [SILENT, DOWN]
-    sender = scene.outlet()
+    sender = scene.open_sender()
     for pause in (DAY, HOUR, HOUR):
-        scene.clock.pass_by(pause.total_seconds())
+        scene.wait(pause)
         if scene.receiver.errors:
             with pytest.raises(DeliveryError):
                 sender.repeat_due()
         else:
             sender.repeat_due()
-    scene.clock.pass_by((DAY + MINUTE).total_seconds())
+    scene.wait(DAY + MINUTE)
     sender.repeat_due()
 
     start, first, same, next_day = (key for key, _ in messages_of(scene))

@@ -1,9 +1,8 @@
 """A changed spelling of ids is a cause of its own, and a segment that is absent is no_data: nothing is left out silently."""
 
 from dataclasses import replace
-from datetime import timedelta
 
-from factories import changed, comparison, pull, rule
+from factories import DAY, changed, comparison, pull, rule
 from monitor.model.alerts import State
 from monitor.model.explanation import FaultKind
 from monitor.model.memory import Memory
@@ -34,11 +33,7 @@ def explained(*args):
     return run(*args).explanation
 
 
-def kind_of(found):
-    return None if found.finding is None else found.finding.kind
-
-
-def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_the_alert_and_the_run():
+def test_a_changed_spelling_of_ids_is_named_in_the_explanation_the_alert_and_the_run():
     result = run(AFTER, after(run(BEFORE)))
 
     found = result.explanation
@@ -46,13 +41,13 @@ def test_a_changed_spelling_is_named_with_an_example_of_each_in_the_explanation_
         "80 of 80 users (100 %) get items from the candidate whose ids are spelled differently "
         "than before: SKU-"
     )
-    assert kind_of(found) is FaultKind.RESPELLED
+    assert found.finding.kind is FaultKind.RESPELLED
     assert found.sentence.startswith(said)
     setting = 'set item_ids: [{prefix: "SKU-"}, {prefix: "sku_"}] for both arms.'
     assert f"(now). If the new ids are wanted, {setting}" in found.sentence
-    assert said in (result.transitions[0].explanation or "")
+    assert said in result.transitions[0].explanation
     assert [each.kind for each in found.id_mismatches] == [MismatchKind.PREFIX]
-    assert (result.reason or "").startswith(
+    assert result.reason.startswith(
         "no item is in both arms: the ids differ in their prefix, such as 'SKU-"
     )
 
@@ -62,13 +57,15 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     result = run(half, after(run(BEFORE)))
 
     found = result.explanation
-    assert (kind_of(found), found.segment) == (FaultKind.RESPELLED, "country=DE")
+    assert found.finding.kind is FaultKind.RESPELLED
+    assert found.segment == "country=DE"
     assert "exactly the users in country=DE, get items from the candidate" in found.sentence
     # Half of the items are in both arms.
-    assert (found.id_mismatches, result.reason) == ((), None)
+    assert found.id_mismatches == ()
+    assert result.reason is None
 
 
-def test_a_first_run_in_which_nothing_meets_says_why():
+def test_a_first_run_without_common_ids_names_the_reason():
     assert explained(AFTER).sentence.startswith(
         "80 of 80 users (100 %) get items whose ids are spelled differently by baseline and "
         "candidate: SKU-"
@@ -85,12 +82,12 @@ def test_an_alert_says_that_an_item_fills_up_lists():
     )
 
 
-def test_where_items_are_hidden_no_id_is_named():
+def test_if_items_are_hidden_no_id_is_named():
     hidden = changed(WATCHED, shows_items=False)
     result = run(AFTER, after(run(BEFORE)), hidden)
 
     assert "SKU-1" not in result.explanation.sentence
-    assert "sku_" not in (result.reason or "").partition("Set item_ids")[0]
+    assert "sku_" not in result.reason.partition("Set item_ids")[0]
 
 
 LISTS = {name: [1, 2, 3] for name in NAMES[:40]}
@@ -115,14 +112,14 @@ def watch(what, countries, candidate, states=()):
 
 def later(states):
     """The states as of an earlier run."""
-    return tuple(replace(each, judged_slot=each.judged_slot - timedelta(days=1)) for each in states)
+    return tuple(replace(each, judged_slot=each.judged_slot - DAY) for each in states)
 
 
 def moves(result):
     return {(each.alert, each.segment): (each.to_state, each.reason) for each in result.transitions}
 
 
-def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_data():
+def test_a_run_names_rules_on_absent_segments_and_no_data_fires():
     result = watch(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
 
     assert (
@@ -133,7 +130,7 @@ def test_a_rule_on_a_segment_that_is_absent_is_named_by_the_run_and_fires_no_dat
     assert moves(result) == {("NoData", "country=no"): (State.FIRING, said)}
 
 
-def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segment_is_back():
+def test_no_data_fires_for_a_vanished_segment_with_an_alert_until_the_segment_is_back():
     what = watched(segments="each")
     fired = watch(what, ["NO"] * 20 + ["SE"] * 20, OTHER)
     assert moves(fired)["Low", "country=SE"][0] is State.FIRING
@@ -142,13 +139,14 @@ def test_an_alert_that_fires_in_a_segment_that_vanishes_says_so_until_the_segmen
     assert list(moves(gone)) == [("NoData", "country=SE")]
     assert "no user of the panel belongs to country=SE" in moves(gone)["NoData", "country=SE"][1]
     (stuck,) = [each for each in gone.states if (each.alert, each.segment) == ("Low", "country=SE")]
-    assert (stuck.state, stuck.outcome) == (State.FIRING, "no_data")
+    assert stuck.state == State.FIRING
+    assert stuck.outcome == "no_data"
 
     back = watch(what, ["NO"] * 20 + ["SE"] * 20, OTHER, later(gone.states))
     assert moves(back)["NoData", "country=SE"][0] is State.QUIET
 
 
-def test_no_data_ends_where_nothing_waits_for_the_segment_any_more():
+def test_no_data_ends_if_no_rule_names_the_segment_any_more():
     first = watch(watched(segments=("country=no",)), ["NO"] * 40, LISTS)
     second = watch(watched(segments=("country=NO",)), ["NO"] * 40, LISTS, later(first.states))
 

@@ -2,14 +2,13 @@
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
 from math import nan
 from typing import Any
 
 import numpy as np
 import pytest
 
-from factories import SLOT, changed, comparison, pull, rule
+from factories import DAY, SECOND, SLOT, changed, comparison, pull, rule
 from monitor.model.alerts import Outcome
 from monitor.model.errors import SourceError
 from monitor.model.memory import Memory
@@ -34,7 +33,7 @@ def means(result):
     return {(each.segment, each.metric): each.mean for each in result.summaries}
 
 
-def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user():
+def test_the_noise_floor_and_the_excess_are_measured_for_each_user():
     asked = users("a", "b", "c", country=["UK", "DE", "UK"])
     second_baseline = Canned(pull("a:4321 b:5679"))  # nothing of c, whose excess is not known
     result = ran(
@@ -46,7 +45,8 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     )
 
     found = means(result)
-    assert (result.status, result.reason) == (RunStatus.OK, None)
+    assert result.status == RunStatus.OK
+    assert result.reason is None
     assert found["all", "overlap"] == pytest.approx((0.75 + 0.5 + 1) / 3)
     assert found["all", "floor(overlap)"] == pytest.approx((1 + 0.75) / 2)
     assert found["all", "over_floor(overlap)"] == pytest.approx((0.25 + 0.25) / 2)
@@ -62,7 +62,10 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
         for each in result.summaries
         if (each.segment, each.metric) == ("all", "over_floor(overlap)")
     )
-    assert (told.n, told.n_undefined, told.histogram.low, told.histogram.high) == (2, 1, -1.0, 1.0)
+    assert told.n == 2
+    assert told.n_undefined == 1
+    assert told.histogram.low == -1.0
+    assert told.histogram.high == 1.0
 
 
 @pytest.mark.parametrize(
@@ -83,13 +86,11 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     ],
     ids=["unreadable", "hung"],
 )
-def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
+def test_a_missing_input_removes_only_the_metrics_that_need_it_and_the_run_names_it(
     monkeypatch, answer, reason
 ):
     monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
-    watched = changed(
-        WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1)
-    )
+    watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=SECOND)
     more: dict[str, Any] = {
         "second_baseline": Canned(answer),
         "weights": CannedWeights(answer),
@@ -114,17 +115,14 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run():
         segments={"all": np.array([0, 1])},
     )
 
-    first, later = ran(watched, now, now), ran(watched, now, now, memory=Memory(last_lists=last))
+    first = ran(watched, now, now)
+    later = ran(watched, now, now, memory=Memory(last_lists=last))
 
-    assert (first.reason, later.reason) == (
-        "noise_floor: no earlier run has stored its lists",
-        None,
-    )
+    assert first.reason == "noise_floor: no earlier run has stored its lists"
+    assert later.reason is None
     # The candidate is nearer than the baseline's last lists.
-    assert (means(later)["all", "floor(overlap)"], means(later)["all", "over_floor(overlap)"]) == (
-        0.5,
-        -0.5,
-    )
+    assert means(later)["all", "floor(overlap)"] == 0.5
+    assert means(later)["all", "over_floor(overlap)"] == -0.5
     assert {each.n for each in later.summaries if each.metric != "overlap"} == {1}
 
 
@@ -145,13 +143,15 @@ def arm_values(result, segment="all"):
     }
 
 
-def test_a_run_measures_each_arm_as_a_whole_by_segment():
-    asked, weights = users(*NAMES, country=["UK", "DE"]), CannedWeights({1: 8.0, 2: 4.0, 3: 2.0})
+def test_arm_metrics_are_measured_for_each_arm_and_segment():
+    asked = users(*NAMES, country=["UK", "DE"])
+    weights = CannedWeights({1: 8.0, 2: 4.0, 3: 2.0})
     result, sized = (
         ran(changed(WIDE, catalogue_size=size), "a:12 b:12", "a:12 b:34", asked, weights=weights)
         for size in (None, 100)
     )
-    assert (result.catalogue_size, sized.catalogue_size) == (4, 100)
+    assert result.catalogue_size == 4
+    assert sized.catalogue_size == 100
     assert str(result.reason).startswith(
         "item_weights: 1 of 4 listed items have no weight, so metrics that need weights leave out 1 of 2 "
         "users"
@@ -172,31 +172,28 @@ def test_the_last_runs_lists_give_churn_and_novelty():
         WIDE, pull({"a": ["2", "7"], "c": ["1", "9"]}), "a:12 c:21", users("a", "c"), memory=memory
     )
     found = arm_values(result)
-    assert (found["self_churn", "baseline"], found["self_churn", "candidate"]) == (
-        (0.5, 1),
-        (0.0, 1),
-    )
+    assert found["self_churn", "baseline"] == (0.5, 1)
+    assert found["self_churn", "candidate"] == (0.0, 1)
     # 7 and 9 of 2, 7, 1, 9.
-    assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
+    assert found["novelty", "baseline"] == (0.5, 2)
+    assert found["novelty", "candidate"] == (0.0, 2)
 
 
 NDCG = "ndcg(arm=candidate)"
 LABELLED = comparison(
-    k=2,
-    rules=(),
-    metrics=(OVERLAP, NDCG),
-    keep_lists=Keep.ALL,
-    relevance_within=timedelta(days=7),
+    k=2, rules=(), metrics=(OVERLAP, NDCG), keep_lists=Keep.ALL, relevance_within=7 * DAY
 )
 
 
-def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive():
+def test_a_run_with_only_relevance_metrics_has_no_evidence_before_labels_arrive():
     only = changed(LABELLED, metrics=(NDCG,))
     result = ran(only, "a:12", "a:21", relevance=CannedRelevance())
-    assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
+    assert result.status == RunStatus.OK
+    assert result.summaries == ()
+    assert result.evidence == ()
 
 
-def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for():
+def test_a_run_without_readable_relevance_skips_its_metrics_and_waits_for_labels():
     unreadable = SourceError("bought.parquet has no column 'grades'")
     waits: list[tuple[Any, str | None]] = [
         ({}, None),
@@ -204,10 +201,12 @@ def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited
     ]
     for known, reason in waits:
         result = ran(LABELLED, "a:12", "a:21", relevance=CannedRelevance(known))
-        assert (result.status, result.reason) == (RunStatus.OK, reason)
+        assert result.status == RunStatus.OK
+        assert result.reason == reason
         assert {summary.metric for summary in result.summaries} == {"overlap"}
-        assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
-        assert result.lists is not None
+        assert not result.is_labelled
+        assert result.labels_until == SLOT + 7 * DAY
+        assert result.lists
 
 
 PLACES = np.arange(500)
@@ -232,7 +231,8 @@ def answers(*, last=4, changed=0, came=PLACES, age=nan, ids=nan):
 
 
 def measured(first, second, candidate=None, overlaps=()):
-    asked, memory = candidate or answers(last=9), Memory(floor_overlaps=overlaps)
+    asked = candidate or answers(last=9)
+    memory = Memory(floor_overlaps=overlaps)
     return ran(SERVED, first, asked, users(*MANY), memory=memory, second_baseline=Canned(second))
 
 
@@ -268,25 +268,24 @@ plain          plain        0.91 0.95 0.97   -
 
 
 @pytest.mark.parametrize(("first", "second", "overlaps", "told"), cells(UNTRUSTED))
-def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_without_chance_in_it_is(
+def test_a_noise_floor_of_repeated_answers_is_not_judged_and_one_of_a_deterministic_baseline_is(
     first, second, overlaps, told
 ):
     before = tuple(map(float, overlaps.strip("-").split()))
     result = measured(answers(**ANSWERS[first]), answers(**ANSWERS[second]), overlaps=before)
     (state,), reason = result.states, str(result.reason)
     if told == "-":
-        assert (result.reason, state.outcome) == (None, Outcome.BREACH)
+        assert result.reason is None
+        assert state.outcome == Outcome.BREACH
     else:
         assert reason.startswith("noise_floor is untrusted: ")
         assert told in reason
-        assert (state.outcome, {each.metric for each in result.summaries}) == (
-            Outcome.NO_DATA,
-            {"overlap"},
-        )
+        assert state.outcome == Outcome.NO_DATA
+        assert {each.metric for each in result.summaries} == {"overlap"}
         assert reason.startswith(str(state.reason))
 
 
-def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be():
+def test_an_arm_that_answers_from_a_cache_is_named_and_the_noise_floor_is_kept():
     before = measured(answers(age=300.0), answers(came=PLACES + 9))
     assert (
         before.reason

@@ -56,12 +56,8 @@ ndcg                    ndcg overlap                     overlap
 """
 
 
-def finding_of(explanation):
-    return None if explanation is None else explanation.finding
-
-
 @pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
+def test_the_explained_metric_is_that_of_the_first_rule_or_else_the_first_metric(
     watched, measured, explained
 ):
     rules = tuple(rule(metric=name) for name in watched.split())
@@ -71,14 +67,18 @@ def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else
     )
 
 
-def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
+def test_the_first_run_explains_the_distance_and_no_drop():
     found = explained(OTHER)
     assert found.sentence == (
         "No earlier lists to compare with. The distance from identical lists is 1.0000: items "
         "replaced 100 %."
     )
-    assert (found.before, found.drop, found.paired, found.arm) == (None, 0.0, 0, None)
-    assert (found.causes, found.falls) == ((), ())
+    assert found.before is None
+    assert found.drop == 0.0
+    assert found.paired == 0
+    assert found.arm is None
+    assert found.causes == ()
+    assert found.falls == ()
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
     unseen = explained(OTHER, changed(TWO, evidence_users=0))
@@ -87,8 +87,11 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop():
 
 def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users():
     found = explained(OTHER, memory=after(run(SAME), run(SAME)))
-    assert (found.paired, found.before, found.now) == (80, 0.0, 1.0)
-    assert (found.segment, found.arm) == ("country=DE", Arm.CANDIDATE)
+    assert found.paired == 80
+    assert found.before == 0.0
+    assert found.now == 1.0
+    assert found.segment == "country=DE"
+    assert found.arm == Arm.CANDIDATE
     assert found.sentence == (
         "About 40 of 80 users (50 %), most of them in country=DE, get lists from the candidate "
         "that look random: no user had such lists before. It concerns 100 % of the users in "
@@ -96,9 +99,12 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     )
     falls = {fall.segment: fall.whole for fall in found.falls}
     assert falls == {"country=DE": 1.0, "country=UK": 0.0}
-    assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
+    assert found.causes[0].part == "membership"
+    assert found.causes[0].amount == 1.0
     (group,) = found.groups
-    assert (group.change, group.users, group.share_before) == ("replaced", 40, 0.0)
+    assert group.change == "replaced"
+    assert group.users == 40
+    assert group.share_before == 0.0
     assert [example.user for example in group.examples] == ["u0", "u1"]
 
 
@@ -118,11 +124,9 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     before = after(run({name: [7, 8, 9] for name in NAMES}, above))
     result = run(SAME, above, before)
     found = result.explanation
-    assert (found.finding.kind, found.finding.arms, found.finding.explained) == (
-        FaultKind.IDENTICAL,
-        (Arm.CANDIDATE,),
-        None,
-    )
+    assert found.finding.kind == FaultKind.IDENTICAL
+    assert found.finding.arms == (Arm.CANDIDATE,)
+    assert found.finding.explained is None
     sentence = (
         "80 of 80 users (100 %) get the baseline's list from the candidate: both lists are "
         "identical. Is the experiment applied? The similarity of all users rose by 2.0000. The "
@@ -130,14 +134,14 @@ def test_lists_that_became_identical_are_a_rise_with_a_cause_of_its_own():
     )
     assert found.sentence == sentence
     (alert,) = result.transitions
-    assert (alert.explanation or "").startswith(sentence)
+    assert alert.explanation.startswith(sentence)
     half = {name: SAME[name] if name in NAMES[:40] else [7, 8, 9] for name in NAMES}
     assert explained(half, above, before).sentence.startswith(
         "40 of 80 users (50 %), exactly the users in country=DE, get the baseline's list"
     )
 
 
-def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
+def test_lists_with_duplicates_are_named_as_the_cause():
     found = explained({name: [1, 1, 2] for name in NAMES}, memory=after(run(SAME)))
     assert found.sentence.startswith(
         "80 of 80 users (100 %) get lists with duplicates from the candidate: 2 different items "
@@ -145,7 +149,7 @@ def test_lists_that_are_shorter_without_their_duplicates_are_called_so():
     )
 
 
-def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual():
+def test_missing_users_are_a_cause_only_if_their_usual_share_is_known_for_the_same_metric():
     what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
@@ -153,7 +157,8 @@ def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_ar
         explained({name: SAME[name] for name in NAMES[::2]}, what, memory)
         for memory in (Memory(), other, before)
     )
-    assert (first.finding, changed_metric.finding) == (None, None)
+    assert first.finding is None
+    assert changed_metric.finding is None
     assert known.sentence.startswith(
         "40 of 80 users (50 %) got no list from the candidate (0 % before)."
     )
@@ -187,11 +192,11 @@ def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, 
     starts = [each for each in result.transitions if each.to_state is not State.QUIET]
     assert starts
     for alert in starts:
-        assert (alert.explanation or "").startswith(said)
+        assert alert.explanation.startswith(said)
         assert cause_of(alert) == said.rstrip(".")
 
 
-def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_no_count_of_them():
+def test_users_without_a_list_explain_the_alert_on_no_data_but_not_the_alert_on_their_count():
     what = changed(TWO, min_paired_share=0.9, rules=LOST)
     result = run({name: SAME[name] for name in NAMES[::2]}, what)
     said = {alert.alert: alert.explanation for alert in result.transitions}
@@ -201,9 +206,11 @@ def test_users_without_a_list_in_all_segments_explain_that_there_is_no_data_and_
     }
 
 
-def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_explanation_and_alerts_all_the_same():
+def test_a_run_that_cannot_be_explained_has_no_split_and_no_explanation_but_still_alerts():
     thin = run({"u0": [1, 2, 3]})
-    assert (thin.status, thin.split, thin.explanation) == (RunStatus.INSUFFICIENT, None, None)
+    assert thin.status == RunStatus.INSUFFICIENT
+    assert thin.split is None
+    assert thin.explanation is None
     related = changed(
         TWO,
         metrics=("rbo_min(p=0.9)",),
@@ -213,10 +220,11 @@ def test_a_run_that_is_not_ok_or_cannot_be_explained_leaves_neither_split_nor_ex
     assert [(each.to_state, each.explanation) for each in result.transitions] == [
         (State.FIRING, None)
     ]
-    assert (result.split, result.explanation) == (None, None)
+    assert result.split is None
+    assert result.explanation is None
 
 
-def test_an_alert_says_why_and_what_its_segment_fell_by():
+def test_an_alert_has_the_explanation_and_the_fall_of_its_segment():
     each = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
     result = run(OTHER, each, after(run(SAME)))
     said = {alert.segment: alert.explanation for alert in result.transitions}
@@ -231,43 +239,58 @@ def test_an_alert_says_why_and_what_its_segment_fell_by():
     }
 
 
-def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came():
+def test_a_late_alert_names_the_fault_of_the_run_in_which_the_fault_began():
     came = run(OTHER, memory=after(run(SAME)))
     late = replace(after(came), explained=((SLOT, came.explanation),))
-    told, unchanged = (
+    recalled, without_rules = (
         explained(OTHER, changed(TWO, rules=rules), late) for rules in (TWO.judging.rules, ())
     )
     since = f"Since the run of {format_instant(SLOT)}: "
-    recalled = f"{since}{came.explanation.sentence}"
-    assert told == replace(came.explanation, sentence=recalled, is_recalled=True)
-    assert unchanged.finding is None
-    (alert,) = add_explanations(
-        (transition(metric="coverage", statistic="unchanged_list"),), told, UNMEASURED
-    )
+    sentence = f"{since}{came.explanation.sentence}"
+    assert recalled == replace(came.explanation, sentence=sentence, is_recalled=True)
+    assert without_rules.finding is None
+    (alert,) = add_explanations((ALERTS["unchanged"],), recalled, UNMEASURED)
     assert str(alert.explanation).startswith(f"Measured by extended_tau: {since}")
-    stale, vague = (
-        replace(
-            came.explanation,
-            finding=replace(came.explanation.finding, kind=kind, explained=explained),
-        )
-        for kind, explained in ((FaultKind.STALE, 0.1), (FaultKind.REPLACED, None))
-    )
-    assert recall_fault(stale, late.explained, (alert,)) == stale
-    assert recall_fault(unchanged, [(SLOT, vague)], (alert,)) == unchanged
-    reordered = replace(stale, finding=replace(stale.finding, kind=FaultKind.REORDERED))
-    order = transition(metric="coverage", statistic="top_reversed(candidate)")
-    later = replace(reordered, finding=replace(reordered.finding, users=1))
-    both = [(SLOT, later), (SLOT, reordered)]
-    assert finding_of(recall_fault(unchanged, both, (order,))) == reordered.finding
-    assert recall_fault(unchanged, [(SLOT, reordered)], (order, alert)) == unchanged
-    gone = replace(stale, finding=replace(stale.finding, kind=FaultKind.ITEMS_GONE))
-    assert finding_of(recall_fault(unchanged, [(SLOT, gone)], (alert,))) == gone.finding
-    identical = replace(vague, finding=replace(vague.finding, kind=FaultKind.IDENTICAL))
-    assert recall_fault(unchanged, [(SLOT, identical)], (alert,)) == unchanged
-    rise = transition(metric="extended_tau", statistic="mean", direction=Direction.ABOVE)
-    assert finding_of(recall_fault(unchanged, [(SLOT, identical)], (rise,))) == identical.finding
-    few = replace(gone, finding=replace(gone.finding, kind=FaultKind.SHARED_LIST, users=1))
-    assert finding_of(recall_fault(unchanged, [(SLOT, few)], (alert,))) == few.finding
+
+
+ALERTS = {
+    "order": transition(metric="coverage", statistic="top_reversed(candidate)"),
+    "unchanged": transition(metric="coverage", statistic="unchanged_list"),
+    "rise": transition(direction=Direction.ABOVE),
+}
+RECALLED = """
+# this run    earlier runs                        alerts           recalled
+stale 40 0.1  noise 40 1                          unchanged        -
+-             replaced 40 -                       unchanged        -
+-             reordered 1 0.1, reordered 40 0.1   order            1
+-             reordered 40 0.1                    order unchanged  -
+-             items_gone 40 0.1                   unchanged        0
+-             identical 40 -                      unchanged        -
+-             identical 40 -                      rise             0
+# A fault is the only reason why users get the same list, however few users they are.
+-             shared_list 1 0.1                   unchanged        0
+"""
+"""Findings: kind, users, and the explained share of the drop."""
+
+
+def with_finding(found, text):
+    kind, users, share = text.split()
+    explained = None if share == "-" else float(share)
+    finding = replace(found.finding, kind=FaultKind(kind), users=int(users), explained=explained)
+    return replace(found, finding=finding)
+
+
+@pytest.mark.parametrize(("now", "earlier", "alerts", "recalled"), cells(RECALLED))
+def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts(
+    now, earlier, alerts, recalled
+):
+    found = explained(OTHER, memory=after(run(SAME)))
+    current = replace(found, finding=None) if now == "-" else with_finding(found, now)
+    past = [with_finding(found, each) for each in earlier.split(", ")]
+    starts = [ALERTS[name] for name in alerts.split()]
+    result = recall_fault(current, [(SLOT, each) for each in past], starts)
+    assert result is not None
+    assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
 
 
 def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explains_it():
@@ -294,11 +317,9 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
     assert name_similar(nothing, (drop,)) == nothing
 
 
-def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained():
-    coverage, end = (
-        transition(metric="coverage", statistic="missing"),
-        transition(from_state=State.FIRING, to_state=State.QUIET),
-    )
+def test_without_a_fault_alerts_on_coverage_and_ends_have_no_explanation_and_other_metrics_name_the_explained_metric():
+    coverage = transition(metric="coverage", statistic="missing")
+    end = transition(from_state=State.FIRING, to_state=State.QUIET)
     alerts = (
         coverage,
         end,
@@ -315,7 +336,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_m
     assert {alert.explanation for alert in add_explanations(alerts, None, UNMEASURED)} == {None}
 
 
-def test_items_bear_their_titles_where_a_catalogue_knows_them():
+def test_items_have_the_titles_of_the_catalogue():
     titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
     result = run(OTHER, titles=titles)
     assert [(item.item, item.title) for item in result.explanation.gained] == [

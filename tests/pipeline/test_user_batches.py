@@ -68,7 +68,8 @@ def lists_of(seed, spell, asked):
             lists[user] = [spell(int(item)) for item in rng.integers(0, 40, count)]
     answer = pull(lists, failures)
     scores = np.sort(rng.integers(0, 9, len(answer.rankings.items)))[::-1].astype(np.float64)
-    notes, versions = dict.fromkeys(failures.values(), "why"), {"v1": len(lists) - seed, "v2": seed}
+    notes = dict.fromkeys(failures.values(), "why")
+    versions = {"v1": len(lists) - seed, "v2": seed}
     return replace(
         answer, rankings=replace(answer.rankings, scores=scores), notes=notes, versions=versions
     )
@@ -89,7 +90,6 @@ def world(spell):
         relevance=CannedRelevance({SLOT: grades}),
     )
     first = measured(asked, Memory())
-    assert first.run.split is not None
     return asked, Memory(last_lists=first.run.lists, splits=(first.run.split,))
 
 
@@ -122,7 +122,8 @@ NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 
 def require_same(found, whole, *but):
-    assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
+    assert found.left_out == whole.left_out
+    assert found.notes == whole.notes
     for each in fields(MeasuredRun):
         if each.name not in {*NOT_FOUND, *but}:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), (
@@ -130,7 +131,9 @@ def require_same(found, whole, *but):
             )
 
 
-NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
+NUMBERS = int
+TEXTS = "item-{}".format
+NUMBERS_AS_TEXT = "{}".format
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
 )
 def test_one_batch_and_many_find_the_same_to_the_last_bit(parts, floor, spell):
     whole = measure(len(ASKED), len(ASKED), spell, floor)
-    assert whole.run.models is not None
+    assert whole.run.models
     require_same(measure(-(-len(ASKED) // parts), len(ASKED), spell, floor), whole)
 
 
@@ -154,7 +157,8 @@ class MeasuredThere:
 
     def __init__(self, asked, plan):
         answers = pull_all(plan, asked, draw_panel(plan, asked, SLOT, 9), SLOT, 9)
-        self.asked, self._batches = answers.asked, answers.batches
+        self.asked = answers.asked
+        self._batches = answers.batches
 
     def read(self, request):
         return nullcontext(self)
@@ -174,14 +178,16 @@ def test_bytes_that_hold_no_part_are_refused():
             unpack_part(data, SummaryAccumulator((), {}))
 
 
-def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():
-    whole, found, second_baseline = (
+def test_explanations_of_many_users_use_a_seeded_sample_and_name_it():
+    whole, found, again = (
         measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100))
     )
 
-    assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
-    require_same(second_baseline, found, "scores")
-    explained, split = found.run.explanation, found.run.split
+    assert found.run.summaries == whole.run.summaries
+    assert found.coverage == whole.coverage
+    require_same(again, found, "scores")
+    explained = found.run.explanation
+    split = found.run.split
     assert 70 < split.asked < 130
     assert explained.sentence.endswith(f"(seen in a sample of {split.asked} of 300 users)")
     assert "sample" not in str(whole.run.explanation)
@@ -199,7 +205,6 @@ HIDING = Pseudonyms(b"k" * 32)
 
 
 def hidden(asked):
-    assert asked.relevance is not None
     return replace(asked, relevance=HiddenRelevance(asked.relevance, HIDING), pseudonyms=HIDING)
 
 
@@ -212,7 +217,7 @@ def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it():
         assert jefe.find(user) == jefe.hide([user, "other"])[0] != HIDING.find(user)
 
 
-def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left():
+def test_with_pseudonyms_the_same_is_measured_and_no_id_is_left():
     asked, memory = world(TEXTS)
     lists = memory.last_lists
     kept = {
@@ -250,10 +255,8 @@ def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run():
         scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
         return {user for batch in scores or () for user in batch.users}
 
-    fixed, more = (
-        users_kept(SampleOptions(fixed=60)),
-        users_kept(SampleOptions(fixed=60, rotating=150)),
-    )
+    fixed = users_kept(SampleOptions(fixed=60))
+    more = users_kept(SampleOptions(fixed=60, rotating=150))
     assert set() != fixed <= more  # a rotating user takes the place of a fixed one without a list
     assert len(more) <= 60
 

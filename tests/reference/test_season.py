@@ -43,12 +43,12 @@ def test_two_phases_by_hand():
     assert moved.effect_variance == pytest.approx([1 / 3])
 
 
-def test_a_week_that_does_not_show_is_left_in():
+def test_a_week_without_an_effect_is_not_removed():
     values, day = weekly(56, 500, 0.0)
     assert np.mean(remove_seasons(values, [Phases(past=day, now=0)]).used_freedom > 0) < 0.1
 
 
-def test_what_is_not_known_well_enough_is_no_season():
+def test_cycles_that_are_not_known_well_are_not_removed():
     for runs, now in ((14, 0), (42, 9)):  # two weeks; a day never seen before
         values, day = weekly(runs, 50, 5.0)
         assert np.array_equal(remove_seasons(values, [Phases(past=day, now=now)]).values, values)
@@ -60,7 +60,8 @@ def test_what_is_not_known_well_enough_is_no_season():
 
 def test_hours_and_days_are_removed_one_after_the_other():
     run = np.arange(24 * 28)
-    hour, day = run % 24, run // 24 % 7
+    hour = run % 24
+    day = run // 24 % 7
     values = (np.sin(hour / 4) + (day < 5))[:, np.newaxis] + 0.1 * draw(len(run), 20)
     cycles = [Phases(past=hour, now=0), Phases(past=day, now=0)]
     assert np.median(compute_reference(values, 0 * values, phases=cycles).spread) == pytest.approx(
@@ -86,7 +87,7 @@ def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
 
 
 @pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])
-def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_the_first_whenever_it_began(
+def test_a_pattern_is_known_after_two_recurrences_with_an_alert_and_a_weekend_after_one(
     first, pages
 ):
     values, alarms = alarmed(weekends(first + 33, first))
@@ -100,7 +101,7 @@ def test_a_pattern_is_known_once_two_recurrences_were_in_alarm_a_weekend_with_th
 
 
 @pytest.mark.parametrize("days", [1, 7])
-def test_a_day_under_way_teaches_nothing_about_itself(days):
+def test_a_day_in_progress_is_not_learned(days):
     """Today two runs of 24 were ill, and healed.
 
     A fault in the same hours of the days before changes that as little.
@@ -137,7 +138,7 @@ def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():
         )
 
 
-def test_a_phase_that_varies_more_is_granted_more():
+def test_a_phase_that_varies_more_has_wider_limits():
     values, day = weekly(56, 200, 3.0, noise=0.1)
     values[6::7] += draw(8, 200)
     sunday, monday = (
@@ -150,7 +151,8 @@ def test_a_phase_that_varies_more_is_granted_more():
 
 def test_the_rate_holds_with_a_season():
     values, day = weekly(35, 40_000, 0.5)
-    past, now = values[:-1], values[-1]
+    past = values[:-1]
+    now = values[-1]
     p = compute_p_values(
         compute_reference(past, 0 * past, phases=[Phases(past=day[:-1], now=int(day[-1]))]),
         now,

@@ -69,7 +69,7 @@ def test_half_goes_to_all_and_the_rest_to_the_others_alike():
 
 def looking(**changes):
     return DropSearch(
-        **{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes}
+        **{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9} | changes
     )
 
 

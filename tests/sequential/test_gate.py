@@ -62,19 +62,17 @@ VERDICTS = """
 
 
 @pytest.mark.parametrize("row", cells(VERDICTS))
-def test_so_many_equal_scores_and_missing_users_are_a_verdict_or_say_why_not(row):
+def test_equal_scores_and_missing_users_give_this_verdict_and_reason(row):
     value, users, missing, margin = map(float, row[:4])
     found = gate_sample(sample(np.full(int(users), value), int(missing)), margin, 0.01)
     assert [found.verdict.value, found.reason.value] == row[4:]
     if users:
-        best, worst = (
-            value * users / (users + missing),
-            (value * users + missing) / (users + missing),
-        )
+        best = value * users / (users + missing)
+        worst = (value * users + missing) / (users + missing)
         assert (found.mean_best, found.mean_worst) == pytest.approx((best, worst))
 
 
-def test_the_bounds_hold_every_value_that_the_missing_may_have():
+def test_the_bounds_contain_every_value_of_the_missing_users():
     values = np.random.default_rng(1).random(300)
     with_missing = gate_sample(sample(values, missing=30), 0.5, 0.01)
     for fill in (0.0, 0.3, 1.0):
@@ -85,7 +83,7 @@ def test_the_bounds_hold_every_value_that_the_missing_may_have():
 
 @settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(0, 5))
-def test_missing_filled_in_by_hand_is_the_same(values, missing):
+def test_missing_users_count_as_their_best_and_worst_values(values, missing):
     found = gate_sample(sample(values, missing), 0.4, 0.05)
     worst, best = (count_scores(np.array(values + [fill] * missing)) for fill in (1.0, 0.0))
     assert found.evidence_safe * math.log(10) == pytest.approx(log_capital(worst, 0.4))
@@ -106,18 +104,19 @@ def test_e_bh_by_hand():
 
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself():
-    enough, few = sample(np.zeros(100)), sample(np.zeros(10))
-    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {
-        gate.GateVerdict.SAFE
-    }
-    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [
-        gate.GateReason.DECIDED,
-        gate.GateReason.TOO_FEW,
-    ]
+    """If all of them are safe, more segments do not need more evidence."""
+    alone = [gate_sample(sample(np.zeros(users)), 0.1, 0.01).verdict for users in range(99)]
+    just_enough = sample(np.zeros(alone.index("safe")))
+    found = gate_each([just_enough] * 3, 0.1, 0.01)
+    assert {each.verdict for each in found} == {gate.GateVerdict.SAFE}
+    decided, few = gate_each([sample(np.zeros(100)), sample(np.zeros(10))], 0.1, 0.01)
+    assert decided.reason is gate.GateReason.DECIDED
+    assert few.reason is gate.GateReason.TOO_FEW
 
 
-def test_one_bad_segment_among_many_has_to_show_more_evidence():
-    bad, good = sample(np.ones(9)), sample(np.full(200, 0.5))
+def test_one_bad_segment_among_many_needs_more_evidence():
+    bad = sample(np.ones(9))
+    good = sample(np.full(200, 0.5))
     assert gate_sample(bad, 0.5, 0.1).verdict is gate.GateVerdict.BREACH
     assert gate_each([bad, *[good] * 30], 0.5, 0.1)[0].verdict is gate.GateVerdict.INCONCLUSIVE
 
@@ -158,14 +157,14 @@ def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at
         assert np.mean(np.exp(logs)) <= 1 + 1e-12
 
 
-def test_bounds_say_what_the_capital_at_them_says():
+def test_the_capital_at_the_bounds_is_one_over_alpha():
     scores = count_scores(np.random.default_rng(3).beta(2, 5, 500))
     low, high = bound_mean(scores, scores, 0.05)
     assert log_capital(scores, high) == pytest.approx(math.log(20), abs=1e-4)
     assert log_capital(scores.flipped(), 1 - low) == pytest.approx(math.log(20), abs=1e-4)
 
 
-def test_scores_too_many_to_hold_apart_widen_the_bounds_by_less_than_a_step(monkeypatch):
+def test_rounding_many_scores_widens_the_bounds_by_less_than_a_step(monkeypatch):
     monkeypatch.setattr(gate, "_GRID", 2**8)
     many = count_scores(np.random.default_rng(4).beta(2, 5, 1000))
     low, high = bound_mean(many, many, 0.01)
@@ -183,7 +182,7 @@ def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look():
         assert once[1] - once[0] < high - low < 2.6 * (once[1] - once[0])
 
 
-def test_what_is_no_error_rate_no_range_or_no_score_in_it_is_refused():
+def test_invalid_error_rates_ranges_and_scores_are_rejected():
     for alpha in (0.0, 1.0, math.nan):
         with pytest.raises(InputError, match="no error rate: write one between 0 and 1"):
             bound_mean(count_scores(np.zeros(1)), count_scores(np.zeros(1)), alpha)
@@ -195,7 +194,7 @@ def test_what_is_no_error_rate_no_range_or_no_score_in_it_is_refused():
             Scale(*ends)
 
 
-def test_a_scale_maps_its_range_and_takes_rounding_for_its_ends():
+def test_a_scale_maps_its_range_and_accepts_rounding_at_its_ends():
     scale = Scale(-2.0, 2.0)
     assert scale.to_unit(np.array([-2 - 1e-12, 0.0, 2.0])).tolist() == [0.0, 0.5, 1.0]
     assert scale.margin(0.05) == pytest.approx(0.5125)

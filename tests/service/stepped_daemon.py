@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from clocks import set_scheduler_clock
+from factories import SECOND
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import KEPT_MARK, RunStatus
 from monitor.service.daemon.daemon import Daemon
@@ -81,9 +82,7 @@ class Watched:
                 return None
             return None if self.is_at_work(run.comparison) else run
 
-        run = wait_for(look, f"run of {slot}")
-        assert run is not None
-        return run
+        return wait_for(look, f"run of {slot}")
 
     def is_at_work(self, job):
         threads = self.daemon._scheduler.executor.threads
@@ -92,7 +91,7 @@ class Watched:
     def let_pass(self, time):
         self.clock.let_pass(time)
 
-    def pass_until(self, look, what, step=timedelta(seconds=10)):
+    def pass_until(self, look, what, step=10 * SECOND):
         """Let time pass by steps until it is seen."""
 
         def seen():

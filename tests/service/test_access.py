@@ -22,7 +22,8 @@ from service.stepped_daemon import watching
 
 pytestmark = pytest.mark.integration  # certificates are made by openssl
 
-KIM, JOE = ("kim", "old password"), ("joe", "new password")
+KIM = ("kim", "old password")
+JOE = ("joe", "new password")
 FILES = {"cert_file": "web.crt", "key_file": "web.key"}
 
 
@@ -37,7 +38,8 @@ class World:
     """A configuration, and its web configuration file beside it."""
 
     def __init__(self, folder, url):
-        self.folder, self.web = folder, folder / "web.yaml"
+        self.folder = folder
+        self.web = folder / "web.yaml"
         self.config = write_world(folder, url, every="1d")
         self.config.write_text(f"web_config_file: web.yaml\n{self.config.read_text()}")
 
@@ -57,7 +59,7 @@ def world(tmp_path, url, server_pair):
     return world
 
 
-def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads_good_and_bad(
+def test_a_scraper_with_password_and_certificate_can_read_before_and_after_good_and_bad_reloads(
     world, authority, client_pair, monkeypatch
 ):
     strict = {
@@ -69,10 +71,8 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     with watching(world.config) as watched, requests.Session() as session:
         session.trust_env = False  # the authority is the one given below
         session.headers["Connection"] = "close"
-        session.verify, session.cert = (
-            str(authority.cert),
-            (str(client_pair.cert), str(client_pair.key)),
-        )
+        session.verify = str(authority.cert)
+        session.cert = (str(client_pair.cert), str(client_pair.key))
 
         def page(user):
             return session.get(f"{watched.daemon.url}/metrics", auth=user, timeout=10)
@@ -113,7 +113,7 @@ def end_of(certificate):
     )
 
 
-def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(
+def test_check_warns_of_certificates_that_expire_soon_and_rejects_expired_ones(
     world, client_pair, monkeypatch
 ):
     world.write(KIM)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from factories import SLOT
+from factories import HOUR, SECOND, SLOT
 from monitor.service.commands.one_shot import open_one_shot
 from service.lists_world import APART, write_lists, write_world
 
@@ -26,6 +26,4 @@ def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
 
     (alert, *_) = json.loads(collector.requests[0].body)
     ends_in = datetime.fromisoformat(alert["endsAt"]) - before
-    assert (
-        timedelta(hours=hours) - timedelta(seconds=1) <= ends_in < timedelta(hours=hours, minutes=5)
-    )
+    assert hours * HOUR - SECOND <= ends_in < timedelta(hours=hours, minutes=5)

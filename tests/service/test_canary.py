@@ -195,7 +195,7 @@ def broken(text):
     }
 
 
-def test_no_output_of_a_daemon_holds_a_secret(stage):
+def test_no_output_of_a_daemon_contains_a_secret(stage):
     sung = {name: owners for name, output in stage.outputs.items() if (owners := owners_in(output))}
     assert sung == {}
     assert {"page /", "page /metrics", "page /c/http-refuse"} < set(stage.outputs)
@@ -230,13 +230,11 @@ def loaded(stage, way, patch):
 
 
 @pytest.mark.parametrize("way", get_args(Way))
-def test_every_option_that_can_hold_a_secret_holds_one_here_and_no_other_does(
-    stage, monkeypatch, way
-):
+def test_every_option_for_a_secret_has_one_in_this_configuration(stage, monkeypatch, way):
     assert singing_fields(loaded(stage, way, monkeypatch)) == secret_fields(Settings)
 
 
-def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage, monkeypatch):
+def test_no_repr_and_no_dump_of_settings_and_parts_contains_a_secret(stage, monkeypatch):
     settings = loaded(stage, "file", monkeypatch)
     shown = [
         text
@@ -260,9 +258,7 @@ def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage, monkeyp
     assert owners_in("\n".join(shown)) == set()
 
 
-def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at(
-    stage, monkeypatch
-):
+def test_no_error_of_a_receiver_or_source_contains_a_secret(stage, monkeypatch):
     settings = loaded(stage, "file", monkeypatch)
     with closing(open_wiring(settings)) as wiring:
         told = {
@@ -273,10 +269,7 @@ def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at
             told[name] = error_of(partial(watched.arms.candidate.pull, asked))
     assert {name for name, text in told.items() if "Error" in text} >= {
         f"hook-{way}" for way in REFUSING
-    } | {
-        "sql-wrong",
-        "sql-odd",
-    }
+    } | {"sql-wrong", "sql-odd"}
     assert {name: owners for name, text in told.items() if (owners := owners_in(text))} == {}
 
 
@@ -303,7 +296,7 @@ def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage, tmp_p
             assert owners_in(f"{done.stdout}{done.stderr}") == set(), name
 
 
-def test_a_command_that_tries_all_says_no_secret(stage, monkeypatch):
+def test_commands_that_use_everything_print_no_secret(stage, monkeypatch):
     loaded(stage, "file", monkeypatch)
     for name in ("check", "notify test", "runs", "show feed", "alerts ls"):
         done = said(name, stage.configs["file"])

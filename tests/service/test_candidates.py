@@ -32,11 +32,9 @@ class World:
     """A baseline and three candidates that really serve, and a folder whose configurations ask them."""
 
     def __init__(self, folder, servers):
-        self.folder, self.baseline, self.candidates = (
-            folder,
-            servers[0],
-            dict(zip(STATUS, servers[1:], strict=True)),
-        )
+        self.folder = folder
+        self.baseline = servers[0]
+        self.candidates = dict(zip(STATUS, servers[1:], strict=True))
         (folder / "users.csv").write_text("user\n" + "\n".join(USERS))
         (folder / "users.key").write_text("0123456789abcdef0123456789abcdef\n")
         for place, server in enumerate(servers):
@@ -84,7 +82,7 @@ def world(tmp_path, monkeypatch):
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world):
+def test_three_candidates_need_one_pull_of_the_baseline_and_score_like_three_comparisons(world):
     world.configure({"feed": world.several})
     together = read_json(f"run-once feed --slot {AT}")
     assert world.baseline.attempts == dict.fromkeys(
@@ -108,7 +106,7 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world):
+def test_pairs_of_candidates_are_compared_without_another_pull(world):
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
     found = read_json(f"run-once feed --slot {AT}")
     assert [each["comparison"] for each in found] == [
@@ -119,7 +117,7 @@ def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_any
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_commands_take_one_candidate_or_all_of_them(world):
+def test_commands_accept_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     world.configure({"other": world.several, "feed": own})
     # Users of candidate, baseline and noise floor
@@ -136,8 +134,9 @@ def test_commands_take_one_candidate_or_all_of_them(world):
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world):
-    world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
+def test_in_a_daemon_a_candidate_that_hangs_or_fails_does_not_affect_the_others(world):
+    world.candidates["a"].otherwise = "slow"
+    world.candidates["b"].otherwise = "server_error"
     config = world.configure({"feed": world.several}, users=", sample: 10")
     with watching(config) as watched:
         ended = [
@@ -158,7 +157,8 @@ LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
 def family(baseline, asked, *candidates):
     """The pulls of two candidates' runs."""
     b, c = candidates or (Canned(LISTS), Canned(LISTS))
-    shared, opened = SharedAnswers(), replace(arms(None, None, asked), baseline=baseline)
+    shared = SharedAnswers()
+    opened = replace(arms(None, None, asked), baseline=baseline)
     named = [
         replace(comparison(name=name), family="feed", arms=("v1", name))
         for name in ("feed.b", "feed.c")
@@ -175,8 +175,10 @@ def family(baseline, asked, *candidates):
     ]
 
 
-def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_keeps_step_with_it():
-    baseline, b, c = Canned(threading.Event()), Canned(LISTS), Canned(LISTS)
+def test_a_run_that_starts_during_a_pull_of_the_baseline_waits_for_the_same_answer():
+    baseline = Canned(threading.Event())
+    b = Canned(LISTS)
+    c = Canned(LISTS)
     runs = [BackgroundCall(run, name="run") for run in family(baseline, users("u1", "u2"), b, c)]
     wait_for(lambda: baseline.requests, "a pull")
     baseline.answer.set()
@@ -185,7 +187,7 @@ def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_ke
     assert {each.together for each in (*b.requests, *c.requests)} == {baseline.requests[0].together}
 
 
-def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew():
+def test_a_failed_pull_fails_all_candidates_and_the_next_run_pulls_again():
     baseline = Canned(SourceError("the table is gone", permanent=True))
     run_b, run_c = family(baseline, users("u1", "u2"))
     for run in run_b, run_c:
@@ -199,8 +201,9 @@ def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew():
         assert len(baseline.requests) == pulls
 
 
-def test_lists_of_other_users_are_no_answer():
-    baseline, asked = Canned(LISTS), users("u1", "u2")
+def test_lists_of_other_users_are_not_shared():
+    baseline = Canned(LISTS)
+    asked = users("u1", "u2")
     run_b, run_c = family(baseline, asked)
     run_b()
     asked.names = ("u1", "u3")  # of which b reads anew, and so c

@@ -1,13 +1,11 @@
-"""A database that is away, cut, silent, slow or full: who notices, who is told what, and that work goes on by itself."""
+"""A database that is away, cut off, silent or slow: who is notified, and that the daemon continues."""
 
 import json
-from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import make_url
 
-from factories import HOUR, HeldClock
+from factories import HOUR, MINUTE, SECOND, HeldClock
 from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DatabaseAway
@@ -30,8 +28,6 @@ from servers.proxy import Proxy, proxying
 from service.lists_world import write_world
 from service.stepped_daemon import watching
 from service.test_clock import NOON
-
-MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -64,9 +60,7 @@ def is_away(watched):
     return watched.value("database_up") == 0 and watched.status_of("/-/ready") == 503
 
 
-def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of_it_once_until_it_is_back(
-    config, proxy, collector
-):
+def test_the_daemon_waits_for_a_database_that_is_away_and_notifies_once(config, proxy, collector):
     proxy.refuse()
     with watching(config) as watched:
         assert is_away(watched)
@@ -85,7 +79,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of
 
 
 @pytest.mark.parametrize("fault", [Proxy.cut, Proxy.hang])
-def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself_also_slowly(
+def test_after_a_fault_of_the_database_the_slot_runs_once_and_the_daemon_continues(
     config, proxy, fault, monkeypatch
 ):
     monkeypatch.setattr(jobs, "PROBE_LIMIT", 2 * SECOND)
@@ -113,22 +107,16 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
         proxy.resume()
 
 
-def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path, postgres_url):
-    url = (
-        make_url(postgres_url)
-        .set(database="no_such_database")
-        .render_as_string(hide_password=False)
-    )
-    daemon = Daemon(write_world(tmp_path, url))
+def test_a_permanent_error_of_the_database_ends_the_start(tmp_path, postgres_url):
+    url = make_url(postgres_url).set(database="no_such_database")
+    daemon = Daemon(write_world(tmp_path, url.render_as_string(hide_password=False)))
     with pytest.raises(DatabaseError) as caught:
         daemon.start()
     assert caught.value.permanent
 
 
 @pytest.mark.integration
-def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(
-    tmp_path, url
-):
+def test_a_database_with_another_schema_is_away_until_it_is_upgraded(tmp_path, url):
     with watching(write_world(tmp_path, url, every="1h")) as watched:
         refused = 'database_errors_total{reason="schema"}'
         watched.await_run(NOON)
@@ -146,123 +134,119 @@ AWAY = DatabaseError(
 )
 
 
-def heard(receiver):
-    return [(each.status, each.is_repetition) for each in receiver.sent]
-
-
-@dataclass
 class World:
-    clock: HeldClock
-    database: OutageMonitor
-    alert: OutageAlert
-    publisher: PrometheusPublisher
+    """A monitor of the database, and a receiver that gets its alert."""
 
-    def after(self, seconds, receiver):
+    def __init__(self):
+        self.clock = HeldClock()
+        self.pager = FakeReceiver("pager")
+        self.publisher = PrometheusPublisher(version="1")
+        self.publisher.register([], receivers=["pager"])
+        self.database = OutageMonitor(clock=self.clock, publisher=self.publisher)
+        self.alert = OutageAlert(
+            database=self.database, location="x", alert_after=lambda: 2 * MINUTE
+        )
+
+    def fail(self):
+        self.database.failed(AWAY)
+
+    def after(self, seconds):
         self.clock.pass_by(seconds)
-        self.alert.notify(receiver)
+        self.alert.notify(self.pager)
+
+    @property
+    def heard(self):
+        return [(each.status, each.is_repetition) for each in self.pager.sent]
 
 
 @pytest.fixture
 def world():
-    clock = HeldClock()
-    publisher = PrometheusPublisher(version="1")
-    publisher.register([], receivers=["pager"])
-    database = OutageMonitor(clock=clock, publisher=publisher)
-    two_minutes = timedelta(minutes=2)
-    alert = OutageAlert(database=database, location="x", alert_after=lambda: two_minutes)
-    return World(clock, database, alert, publisher)
+    return World()
 
 
-def test_a_database_that_was_not_read_for_a_minute_is_said_to_be_away_before_anybody_knows_why(
-    world,
-):
+def test_a_database_that_was_not_read_for_a_minute_is_reported_as_away(world):
     now = world.clock.now()
     assert outage.database_away(None, None, now) is None
     assert outage.database_away(None, now - MINUTE, now) is None
     unread = now - MINUTE - SECOND
-    assert outage.database_away(None, unread, now) == DatabaseAway(
-        since=unread, reason=None, read_at=unread
-    )
-    world.database.failed(AWAY)
-    assert outage.database_away(world.database.outage, None, now) == DatabaseAway(
-        since=now, reason=str(AWAY), read_at=None
-    )
+    away = DatabaseAway(since=unread, reason=None, read_at=unread)
+    assert outage.database_away(None, unread, now) == away
+    world.fail()
+    away = DatabaseAway(since=now, reason=str(AWAY), read_at=None)
+    assert outage.database_away(world.database.outage, None, now) == away
 
 
-FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
+FIRING = (MessageStatus.FIRING, False)
+RESOLVED = (MessageStatus.RESOLVED, False)
 
 
-def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(
+def test_an_outage_is_reported_after_two_minutes_and_every_four_hours_and_its_end_after_a_calm_minute(
     world,
 ):
-    pager = FakeReceiver("pager")
-    world.database.failed(AWAY)
-    world.after(119, pager)
-    assert heard(pager) == []
-    world.after(2, pager)
-    world.after(REPEAT_S - 10, pager)
-    assert heard(pager) == [FIRING]
-    world.after(11, pager)
-    assert heard(pager) == [FIRING, (MessageStatus.FIRING, True)]
+    world.fail()
+    world.after(119)
+    assert world.heard == []
+    world.after(2)
+    world.after(REPEAT_S - 10)
+    assert world.heard == [FIRING]
+    world.after(11)
+    assert world.heard == [FIRING, (MessageStatus.FIRING, True)]
     world.database.answered()
-    world.after(CALM_S - 5, pager)
-    assert len(heard(pager)) == 2
-    world.after(6, pager)
-    assert heard(pager)[2:] == [RESOLVED]
-    keys = {
-        (each.incident, *(change.dedup_key for change in each.changes or each.firing))
-        for each in pager.sent
-    }
-    assert len(keys) == 1
-    world.after(REPEAT_S, pager)
-    assert len(heard(pager)) == 3
+    world.after(CALM_S - 5)
+    assert len(world.heard) == 2
+    world.after(6)
+    assert world.heard[2:] == [RESOLVED]
+    sent = world.pager.sent
+    assert len({each.incident for each in sent}) == 1
+    assert len({change.dedup_key for each in sent for change in each.changes or each.firing}) == 1
+    world.after(REPEAT_S)
+    assert len(world.heard) == 3
 
 
-def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world):
-    alertmanager = FakeReceiver("pager", treatment=Treatment(resend_every_s=60))
-    world.database.failed(AWAY)
+def test_a_receiver_that_needs_resends_gets_them_at_its_interval(world):
+    world.pager.treatment = Treatment(resend_every_s=60)
+    world.fail()
     for seconds in (121, 61, 61, 61):
-        world.after(seconds, alertmanager)
-    assert len(heard(alertmanager)) == 4
+        world.after(seconds)
+    assert len(world.heard) == 4
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(SILENT, [RESOLVED]), (DOWN, [])], ids=["may have arrived", "never told"]
+    ("error", "sent"),
+    [(SILENT, [RESOLVED]), (DOWN, [])],
+    ids=["may have arrived", "did not arrive"],
 )
-def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(
-    world, error, told
-):
-    pager = FakeReceiver("pager", errors=[error])
-    world.database.failed(AWAY)
-    world.after(121, pager)
+def test_the_end_of_an_outage_is_sent_only_if_its_start_may_have_arrived(world, error, sent):
+    world.pager.errors = [error]
+    world.fail()
+    world.after(121)
     world.database.answered()
-    world.after(CALM_S + 1, pager)
-    assert heard(pager) == told
+    world.after(CALM_S + 1)
+    assert world.heard == sent
 
 
 def test_the_end_of_an_outage_that_may_have_arrived_is_repeated_with_its_key(world):
-    pager = KeptMessages("pager")
-    world.database.failed(AWAY)
-    world.after(121, pager)
+    world.pager = KeptMessages("pager")
+    world.fail()
+    world.after(121)
     world.database.answered()
-    pager.errors = [SILENT]
-    world.after(CALM_S + 1, pager)
-    world.after(121, pager)
+    world.pager.errors = [SILENT]
+    world.after(CALM_S + 1)
+    world.after(121)
 
-    _, end, same = pager.sent
-    assert (end.key, end.changes) == (same.key, same.changes)
+    _, end, same = world.pager.sent
+    assert end.key == same.key
+    assert end.changes == same.changes
 
 
-def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
-    world,
-):
-    pager = FakeReceiver("pager", errors=[DOWN, SILENT])
-    world.database.failed(AWAY)
+def test_every_attempt_to_report_an_outage_is_counted(world):
+    world.pager.errors = [DOWN, SILENT]
+    world.fail()
     for _ in range(3):
-        world.after(121, pager)
+        world.after(121)
 
     page = world.publisher.render()[0].decode()
-    assert heard(pager) == [FIRING]
+    assert world.heard == [FIRING]
     for line in (
         'rankwatch_delivery_errors_total{reason="unreachable",receiver="pager"} 1.0',
         'rankwatch_delivery_errors_total{reason="no_answer",receiver="pager"} 1.0',
@@ -272,26 +256,24 @@ def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_
         assert line in page.splitlines()
 
 
-def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
-    pager = FakeReceiver("pager", errors=[REFUSED])
-    world.database.failed(AWAY)
-    world.after(121, pager)
-    world.after(REFUSED_PAUSE_S - 10, pager)
-    assert heard(pager) == []
-    world.after(11, pager)
-    assert heard(pager) == [FIRING]
+def test_a_receiver_that_rejects_the_message_is_tried_again_after_a_long_pause(world):
+    world.pager.errors = [REFUSED]
+    world.fail()
+    world.after(121)
+    world.after(REFUSED_PAUSE_S - 10)
+    assert world.heard == []
+    world.after(11)
+    assert world.heard == [FIRING]
 
 
-def test_writers_that_give_way_to_each_other_are_no_outage(world):
-    world.database.failed(
-        DatabaseError("gave way", permanent=False, kind=DatabaseErrorKind.CONFLICT)
-    )
+def test_a_conflict_between_writers_is_no_outage(world):
+    conflict = DatabaseErrorKind.CONFLICT
+    world.database.failed(DatabaseError("gave way", permanent=False, kind=conflict))
     assert world.database.outage is None
 
 
-def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world):
-    world.database.failed(AWAY)
-    assert world.database.outage is not None
+def test_databases_of_one_name_are_distinguished_by_the_installation(world):
+    world.fail()
     starts = [
         outage.compose_outage_start(world.database.outage, world.clock.now(), "x", name)
         for name in (None, "a", "b")
@@ -301,20 +283,20 @@ def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_na
 
 
 def test_a_database_that_comes_and_goes_is_one_outage_until_a_minute_of_calm(world, monkeypatch):
-    pager, lines = FakeReceiver("pager"), captured(monkeypatch, outage)
+    lines = captured(monkeypatch, outage)
     for _ in range(3):
-        world.database.failed(AWAY)
-        world.after(30, pager)
+        world.fail()
+        world.after(30)
         world.database.answered()
-        world.after(CALM_S / 2, pager)
+        world.after(CALM_S / 2)
     for _ in range(2):
-        world.database.failed(AWAY)
-    world.after(10, pager)
-    assert heard(pager) == [FIRING]
+        world.fail()
+    world.after(10)
+    assert world.heard == [FIRING]
     world.database.answered()
-    world.after(CALM_S + 1, pager)
-    assert heard(pager) == [FIRING, RESOLVED]
+    world.after(CALM_S + 1)
+    assert world.heard == [FIRING, RESOLVED]
     assert [line["event"] for line in lines.entries].count("database away") == 4
-    world.database.failed(AWAY)  # the next one
-    world.after(100, pager)
-    assert len(heard(pager)) == 2
+    world.fail()  # the next one
+    world.after(100)
+    assert len(world.heard) == 2

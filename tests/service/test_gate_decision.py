@@ -1,4 +1,4 @@
-"""A gate over stored runs whose true scores are known: what is judged, what is left out, and why there is no verdict."""
+"""A gate over stored runs with known scores: what it judges, what it ignores, and why there is no verdict."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from factories import DAY, SLOT, HeldClock, changed
 from monitor.measures.sampling import draw_users
 from monitor.model.errors import InputError, MonitorError
 from monitor.model.gate import LeftOut
-from monitor.model.rankings import Coverage, CoverageRow, UserTable
+from monitor.model.rankings import Coverage, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
@@ -45,14 +45,10 @@ def sampled(**changes):
 
 
 def people(count=1000):
-    """Users u0000 and on, every fourth in DE and the others in UK."""
+    """Users u0000, u0001 and so on. Every fourth is in DE, the others are in UK."""
     names = [f"u{number:04}" for number in range(count)]
     country = pd.Categorical(["DE" if number % 4 == 0 else "UK" for number in range(count)])
     return UserTable(users=pd.Index(names, dtype="str"), segments={"country": country})
-
-
-def constant(value):
-    return lambda names: np.full(len(names), value)
 
 
 @dataclass
@@ -65,33 +61,30 @@ class Gated:
     users: UserTable = field(default_factory=people)
     day: int = 0
 
-    def run(self, score, *, without=lambda _: False, series=OVER, keeps_lists=False, **changes):
-        """Store the next day's run: the drawn users scored, but for those ``without``, who are missing."""
+    def run(
+        self, score=-0.4, *, without=lambda _: False, series=OVER, keeps_lists=False, **changes
+    ):
+        """Store the run of the next day. The drawn users have this score, except for the missing ones."""
         slot = SLOT + self.day * DAY
         self.day += 1
         panel = draw_users(self.users, self.comparison, slot)
         names = [name for name in panel.users if not without(name)]
+        values = score(names) if callable(score) else np.full(len(names), score)
         scores = Scores(
-            users=pd.Index(names, dtype="str"), by_metric={series: score(names)} if series else {}
+            users=pd.Index(names, dtype="str"), by_metric={series: values} if series else {}
         )
         paired = set(names)
         rows = tuple(
-            CoverageRow(
-                segment=segment,
-                asked=len(places),
-                paired=sum(panel.users[place] in paired for place in places),
-                users_by_reason={},
+            factories.coverage_row(
+                len(places), sum(panel.users[place] in paired for place in places), segment
             )
             for segment, places in panel.segments.items()
         )
         if keeps_lists:
             changes["lists"] = _lists(panel, names)
-        told = {
-            "config_hash": self.comparison.config_hash,
-            "coverage": Coverage(rows=rows),
-            **changes,
-        }
-        run(self.store, slot, comparison=self.comparison.name, scores=scores, summaries=(), **told)
+        changes = {"config_hash": self.comparison.config_hash} | changes
+        parts = {"scores": scores, "coverage": Coverage(rows=rows), "summaries": ()}
+        run(self.store, slot, comparison=self.comparison.name, **parts, **changes)
 
     def ask(self, *, margin=0.05, alpha=0.01, **asked):
         question = make_question(
@@ -105,7 +98,7 @@ class Gated:
 
 
 def _lists(panel, names):
-    """One item each; segments that nobody was compared of are left out, as a run does."""
+    """One item for each user. Like in a run, segments without a paired user are missing."""
     lists = factories.rankings({name: ["i1"] for name in names})
     rows = {
         segment: np.flatnonzero(np.isin(names, panel.users[places]))
@@ -131,20 +124,21 @@ def said(found):
     return found.verdict.value, found.reason.value
 
 
-def test_only_rotating_users_count_but_a_missing_fixed_one_is_taken_for_one_of_them(world):
-    fixed = _fixed_of(world)
+def test_only_rotating_users_count_but_missing_fixed_users_count_as_rotating(world):
+    only_fixed = changed(world.comparison, sample=SampleOptions(fixed=20))
+    fixed = list(draw_users(world.users, only_fixed, SLOT).users)
     for _ in range(2):
         world.run(lambda names: np.where(np.isin(names, fixed), 2.0, -0.4))
     found = world.ask()
     assert [run.users for run in found.runs] == [200, 200]
     assert found.segments[0].mean_best == pytest.approx(-0.4)
-    world.run(constant(-0.4), without=set(fixed[:3]).__contains__)
+    world.run(without=set(fixed[:3]).__contains__)
     assert (
         world.ask(since=SLOT + 2 * DAY).segments[0].missing == 3
     )  # each is taken for a rotating one
 
 
-def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store):
+def test_users_added_for_a_segment_do_not_count(store):
     world = Gated(store, sampled(sample=SampleOptions(fixed=20, rotating=200, minimum=100)))
     drawn = [set(draw_users(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
     for asked in drawn:
@@ -158,33 +152,24 @@ def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_e
     )
 
 
-def _fixed_of(world):
-    users = draw_users(
-        world.users, changed(world.comparison, sample=SampleOptions(fixed=20)), SLOT
-    ).users
-    return list(users)
-
-
-def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store):
+def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store):
     world = Gated(store, sampled(sample=SampleOptions(fixed=300)))
     for excess in (0.9, -0.4, -0.4):
-        world.run(constant(excess))
+        world.run(excess)
     found = world.ask(margin=0.05)
-    assert (said(found), found.looks, [run.users for run in found.runs]) == (
-        ("safe", "decided"),
-        3,
-        [300],
-    )
+    assert said(found) == ("safe", "decided")
+    assert found.looks == 3
+    assert [run.users for run in found.runs] == [300]
     assert found.sentence.endswith(
         "; each run asks for the same 300 users: the verdict is about these users"
     )
     world.comparison = sampled(sample=SampleOptions(fixed=2000))  # more than there are
-    world.run(constant(-0.4))
+    world.run()
     assert world.ask().runs[0].users == 1000
 
 
-def test_missing_users_are_set_to_their_worst_and_decide(world):
-    world.run(constant(-0.1), without=lambda name: name.endswith("7"))
+def test_missing_users_count_with_their_worst_score_and_decide(world):
+    world.run(-0.1, without=lambda name: name.endswith("7"))
     found = world.ask(margin=0.05)
     (segment,) = found.segments
     assert said(found) == ("inconclusive", "no_data")
@@ -194,14 +179,14 @@ def test_missing_users_are_set_to_their_worst_and_decide(world):
     assert "have no score, and their scores would decide" in found.sentence
 
 
-def test_an_undefined_score_is_a_missing_one(world):
-    world.run(lambda names: np.full(len(names), math.nan))
+def test_an_undefined_score_counts_as_missing(world):
+    world.run(math.nan)
     assert world.ask().segments[0].missing >= 200
 
 
 def run_over_few(world):
     world.users = people(150)
-    world.run(constant(-0.4))
+    world.run()
 
 
 LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing could be compared"
@@ -212,25 +197,25 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
     [
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
         (
-            lambda world: world.run(constant(-0.4), status=RunStatus.FAILED, reason=LOST),
+            lambda world: world.run(status=RunStatus.FAILED, reason=LOST),
             [LeftOut.FAILED],
             f"1 run with status failed (the newest of these: {LOST})",
         ),
         (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 run with all users in the sample"),
         (
-            lambda world: world.run(constant(-0.4), series=""),
+            lambda world: world.run(series=""),
             [LeftOut.NO_SCORES],
             "without stored scores of the judged metric",
         ),
         (
-            lambda world: world.run(constant(2.0), config_hash="earlier"),
+            lambda world: world.run(2.0, config_hash="earlier"),
             [LeftOut.OTHER_CONFIGURATION],
             "configuration",
         ),
     ],
     ids=["none", "failed", "few users", "no scores", "earlier configuration"],
 )
-def test_without_a_run_that_can_be_judged_it_is_said_why(world, act, left_out, words):
+def test_without_a_usable_run_the_sentence_has_the_reason(world, act, left_out, words):
     act(world)
     found = world.ask()
     assert said(found) == ("inconclusive", "no_data")
@@ -240,7 +225,7 @@ def test_without_a_run_that_can_be_judged_it_is_said_why(world, act, left_out, w
 
 def test_without_a_noise_floor_the_distance_from_identical_lists_or_the_reference_is_judged(store):
     world = Gated(store, sampled(noise_floor=None))
-    world.run(constant(0.7), series=METRIC)
+    world.run(0.7, series=METRIC)
     found = world.ask(margin=0.5)
     assert found.question.excess.yardstick is Yardstick.IDENTICAL
     assert found.segments[0].mean_best == pytest.approx(0.3)
@@ -252,14 +237,16 @@ def test_without_a_noise_floor_the_distance_from_identical_lists_or_the_referenc
     assert found.segments[0].mean_best == pytest.approx(0.1)
 
 
-def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
+def test_a_run_of_all_users_is_judged_alone_at_a_share_of_alpha(store):
     """Three runs: the third look may spend alpha/12, 1.08 in log10."""
     world = Gated(store, sampled(sample=None))
     for value in (2.0, 2.0, -0.4):
-        world.run(constant(value))
+        world.run(value)
     found = world.ask()
     assert said(found) == ("safe", "decided")
-    assert (found.looks, len(found.runs), found.runs[0].users) == (3, 1, 1000)
+    assert found.looks == 3
+    assert len(found.runs) == 1
+    assert found.runs[0].users == 1000
     assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
     assert found.level == pytest.approx(0.01 / 12)
     alone = world.ask(since=SLOT + 2 * DAY)
@@ -270,13 +257,13 @@ def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
 
 def test_a_census_that_decides_nothing_does_not_promise_that_more_runs_will(store):
     world = Gated(store, sampled(sample=None))
-    world.run(constant(0.05))
+    world.run(0.05)
     found = world.ask(margin=0.05)
     assert said(found) == ("inconclusive", "too_few")
     assert found.sentence.endswith("each run asks the same users, so only more users can decide")
 
 
-def test_segments_are_safe_together_only_where_each_is(world):
+def test_segments_are_safe_together_only_if_each_is_safe(world):
     for _ in range(3):
         world.run(
             lambda names: np.array([1.5 if int(name[1:]) % 4 == 0 else -0.4 for name in names])
@@ -292,17 +279,15 @@ def test_segments_are_safe_together_only_where_each_is(world):
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(
-    world, keeps_lists
-):
-    world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
+def test_missing_users_count_in_their_segment_even_if_it_was_not_kept(world, keeps_lists):
+    world.run(keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
     assert found["country=DE"][0] == found["country=DE"][1] > 30
     assert found["country=UK"][1] == 0
 
 
-def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world):
-    world.run(constant(-0.4))
+def test_an_unknown_segment_is_an_error_that_lists_the_segments(world):
+    world.run()
     with pytest.raises(
         InputError, match=r"no segment 'country=FR'.*other than all: country=DE, country=UK"
     ):
@@ -310,10 +295,8 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world)
 
 
 @pytest.mark.parametrize("keeps_lists", [False, True])
-def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guessed(
-    world, keeps_lists
-):
-    world.run(constant(-0.4), keeps_lists=keeps_lists)
+def test_segments_stay_known_with_kept_lists_and_are_not_guessed_without_them(world, keeps_lists):
+    world.run(keeps_lists=keeps_lists)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
     world.users = people(3000)
@@ -321,8 +304,7 @@ def test_segments_kept_with_the_lists_outlive_the_users_and_others_are_not_guess
         assert figures(world.ask(segments=("each",))) == expected
         return
     with pytest.raises(
-        InputError,
-        match=r"are lost, because the source's users have changed. Set keep_lists: all",
+        InputError, match=r"are lost, because the source's users have changed. Set keep_lists: all"
     ):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
@@ -348,7 +330,7 @@ PARTS = {"early": SampleOptions(fixed=9, stop_when="decided"), "temporal": Noise
 
 
 @pytest.mark.parametrize(("changes", "asked", "words"), cells(REFUSED))
-def test_a_question_that_can_have_no_answer_is_refused_in_words(changes, asked, words):
+def test_a_question_without_an_answer_is_rejected_with_the_reason(changes, asked, words):
     changes, asked = (yaml.safe_load(f"{{{text.strip('-')}}}") for text in (changes, asked))
     changed_to = {
         name: tuple(each) if isinstance(each, list) else PARTS.get(each, each)

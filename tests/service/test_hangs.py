@@ -1,4 +1,4 @@
-"""What hangs is noticed by the steady clock and begun anew, and costs the others nothing: which runs get a place."""
+"""Runs and jobs that hang are found by the monotonic clock and started again, and do not delay the others."""
 
 import threading
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 import published
-from factories import HOUR, MINUTE
+from factories import DAY, HOUR, MINUTE, SECOND
 from logs import captured
 from monitor.model.runs import RunStatus
 from monitor.service import runner
@@ -23,12 +23,8 @@ from tables import rows
 pytestmark = pytest.mark.usefixtures("url")
 
 
-def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
-    tmp_path, monkeypatch
-):
-    config = world(tmp_path)
-    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
-    with watching(config) as watched:
+def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_path, monkeypatch):
+    with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
         hung = watched.daemon._in_force.wiring.watched["feed"]
         monkeypatch.setattr(runner, "FINISHING_S", 0.0)
@@ -42,11 +38,9 @@ def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
         assert watched.daemon._in_force.wiring.watched["feed"] is not hung
 
 
-def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp_path, monkeypatch):
-    config = world(tmp_path)
-    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
+def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_path, monkeypatch):
     ended = threading.Event()
-    with watching(config) as watched:
+    with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
         store = watched.daemon.store
         finish = store.runs.finish
@@ -71,11 +65,12 @@ def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp
 
 
 def daily(call, limit_s=60.0):
-    return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=limit_s))
+    return JobPlan(call=call, when=Every(DAY), limit=limit_s * SECOND)
 
 
-def test_one_of_a_name_is_at_work_at_a_time_and_is_begun_again_after_its_end():
-    ended, count = threading.Event(), []
+def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
+    ended = threading.Event()
+    count = []
 
     def work():
         count.append(1)
@@ -91,8 +86,10 @@ def test_one_of_a_name_is_at_work_at_a_time_and_is_begun_again_after_its_end():
         wait_for(lambda: len(count) == 2, "its second begin")
 
 
-def test_a_job_that_hangs_is_left_behind_and_begun_again():
-    ended, count, hung = threading.Event(), [], []
+def test_a_job_that_hangs_is_abandoned_and_started_again():
+    ended = threading.Event()
+    count = []
+    hung = []
 
     def work():
         count.append(1)
@@ -105,8 +102,9 @@ def test_a_job_that_hangs_is_left_behind_and_begun_again():
     assert set(hung) == {"one"}
 
 
-def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
-    lines, count = captured(monkeypatch, scheduler_module), []
+def test_a_job_that_raises_is_logged_and_can_be_started_again(monkeypatch):
+    lines = captured(monkeypatch, scheduler_module)
+    count = []
 
     def fail():
         count.append(1)
@@ -120,12 +118,12 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch):
     assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
 
 
-def test_a_scheduler_that_looks_for_no_due_jobs_is_not_alive(monkeypatch):
+def test_a_scheduler_that_does_not_process_jobs_is_not_alive(monkeypatch):
     clock = SteppedClock()
     with scheduling(clock) as scheduler:
         assert scheduler.is_alive
         monkeypatch.setattr(scheduler, "_process_jobs", lambda: 1 / 0)
-        clock.let_pass(timedelta(seconds=SILENT_S))
+        clock.let_pass(SILENT_S * SECOND)
         assert not scheduler.is_alive
 
 
@@ -154,14 +152,15 @@ hs   | hhhhhhhhss | 8 | -
 
 
 @pytest.mark.parametrize(("queue", "held", "most", "admitted"), rows(ADMITTED))
-def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(queue, held, most, admitted):
+def test_healthy_and_suspect_runs_have_separate_places(queue, held, most, admitted):
     waiting = tickets(queue.strip("-"))
     found = next_runs(waiting, tickets(held.strip("-")), int(most), now_s=0.0)
     assert found == [waiting[int(place)] for place in admitted.strip("-").split()]
 
 
-def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more():
-    held, waiting = [ticket(begun_s=100.0), ticket(begun_s=101.0)], tickets("hh")
+def test_a_slow_run_does_not_keep_others_waiting():
+    held = [ticket(begun_s=100.0), ticket(begun_s=101.0)]
+    waiting = tickets("hh")
     assert next_runs(waiting, held, 2, now_s=111.9) == []
     assert next_runs(waiting, held, 2, now_s=112.0) == waiting[:1]
     slow_suspect = [ticket(is_suspect=True, begun_s=0.0)]
@@ -169,7 +168,8 @@ def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more():
 
 
 def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again():
-    run, deadline = published.run(), timedelta(seconds=4)
+    run = published.run()
+    deadline = 4 * SECOND
     assert took_whole_deadline(run, deadline)
     assert not took_whole_deadline(run, deadline + timedelta(microseconds=1))
     assert not took_whole_deadline(published.run(finished_at=None), deadline)
@@ -185,21 +185,26 @@ def taken(held, one, ended):
     return thread
 
 
-def test_who_waits_is_counted_and_begins_when_a_place_is_free():
-    now_s, ended = [0.0], threading.Event()
+def test_waiting_runs_are_counted_and_start_when_a_place_is_free():
+    now_s = [0.0]
+    ended = threading.Event()
     held = Places(lambda: 1, lambda: now_s[0])
-    second, third = ticket("second"), ticket("third")
+    second = ticket("second")
+    third = ticket("third")
     with held.taken(ticket("first")):
         waiting = [taken(held, second, ended)]
         wait_for(lambda: held.count_waiting() == 1, "the second")
         waiting.append(taken(held, third, ended))
         wait_for(lambda: held.count_waiting() == 2, "both")
     assert second.admitted.wait(60)
-    assert (second.begun_s, held.count_waiting()) == (0.0, 1)
+    assert second.begun_s == 0.0
+    assert held.count_waiting() == 1
     now_s[0] = 12.0
     held.look_again()
     assert third.admitted.wait(60)
-    assert (third.begun_s, held.running_s("third"), held.count_waiting()) == (12.0, 0.0, 0)
+    assert third.begun_s == 12.0
+    assert held.running_s("third") == 0.0
+    assert held.count_waiting() == 0
     ended.set()
     for thread in waiting:
         thread.join(60)

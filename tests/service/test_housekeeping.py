@@ -10,7 +10,7 @@ from structlog.testing import CapturingLogger
 import published
 from alerts.test_conditions import condition
 from export.page import scraped
-from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
+from factories import DAY, HOUR, MINUTE, SECOND, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.rules import Condition
@@ -27,7 +27,7 @@ from pipeline.canned import Canned
 from storage.worked import run
 from tables import rows
 
-HOUR, LOOK = timedelta(hours=1), timedelta(minutes=1)
+LOOK = MINUTE
 STALE = condition(Condition.STALE, alert="Stale")
 
 
@@ -35,10 +35,11 @@ class World:
     """One comparison, run every hour and watched every minute."""
 
     def __init__(self, store):
-        self.store, self.clock = store, HeldClock(seconds=5000.0)
+        self.store = store
+        self.clock = HeldClock(seconds=5000.0)
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
-        what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))
+        what = comparison(rules=(STALE, rule()), deadline=10 * MINUTE)
         self.watched = WatchedComparison(
             comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock()
         )
@@ -79,8 +80,8 @@ def world(store):
     return made
 
 
-def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over_restarts(world):
-    assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
+def test_a_comparison_is_stale_once_after_three_due_runs_also_over_restarts(world):
+    assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + 10 * MINUTE
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
     assert world.store.outbox.waiting(world.clock.at).keys() == {"hook"}
     world.restart()
@@ -88,19 +89,19 @@ def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended_and_once_over
     assert len(world.changes()) == 1
 
 
-def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(world):
+def test_failed_runs_do_not_count_and_an_ok_run_restarts_the_wait(world):
     world.watch(2 * HOUR)
     world.run(SLOT + HOUR)
     world.run(SLOT + 2 * HOUR, RunStatus.FAILED)
-    assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + timedelta(minutes=10)
+    assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + 10 * MINUTE
 
 
-def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_before_a_restart(world):
+def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
     reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
     database.failed(DatabaseError("away", permanent=False, kind=DatabaseErrorKind.UNREACHABLE))
-    world.watch(HOUR + timedelta(seconds=16))
+    world.watch(HOUR + 16 * SECOND)
     look_again(world.store, database)
     world.restart()
     world.watch(5 * HOUR)
@@ -122,7 +123,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_befor
     [(HOUR * 6, 0.0), (HOUR * 6, 6 * 3600.0), (-HOUR * 24 * 365, 0.0)],
     ids=["six hours set or slept", "six hours slept, the monotonic clock goes on", "a year back"],
 )
-def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_was_due(
+def test_a_set_clock_or_a_sleep_makes_nothing_stale_before_the_next_run_was_due(
     world, jump, slept_s
 ):
     world.watch(HOUR / 2)
@@ -130,25 +131,25 @@ def test_a_clock_that_is_set_or_a_sleep_makes_nothing_stale_before_another_run_w
     world.clock.seconds += slept_s
     assert not world.look()
     assert (
-        world.watch(timedelta(minutes=39)) is None
+        world.watch(39 * MINUTE) is None
     )  # 00:30 and so on: the next run is due at the hour, and has 10 minutes
     if jump == 6 * HOUR:
-        assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
+        assert world.watch(2 * MINUTE) == SLOT + 7 * HOUR + 10 * MINUTE
 
 
-def test_a_look_after_a_pause_begins_to_watch_anew(world):
+def test_the_wait_restarts_after_a_pause(world):
     world.clock.pass_by((10 * HOUR - LOOK).total_seconds())
     assert not world.look()
-    assert world.watch(timedelta(minutes=10)) is None
-    assert world.watch(timedelta(minutes=2)) is not None
+    assert world.watch(10 * MINUTE) is None
+    assert world.watch(2 * MINUTE) is not None
     assert LONGEST_LOOP_PAUSE_S < 10 * 3600
 
 
-def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world):
+def test_a_comparison_that_never_ran_is_stale_after_its_wait(world):
     world.watched = replace(
         world.watched, comparison=replace(world.watched.comparison, name="search")
     )
-    assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
+    assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + 10 * MINUTE
     assert world.changes()[0].comparison == "search"
 
 
@@ -162,11 +163,11 @@ def logs(monkeypatch):
     return found
 
 
-def test_what_is_deleted_is_counted_by_kind_and_logged(store, logs):
+def test_deleted_rows_are_counted_by_kind_and_logged(store, logs):
     publisher = PrometheusPublisher(version="1")
     for days in (0, 1, 48):  # the last one confirms the clock
         run(store, SLOT + days * DAY)
-    jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
+    jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=49 * DAY))
 
     shown = scraped(publisher)
     assert shown.value("pruned_rows_total", kind="scores") == 3
@@ -190,9 +191,7 @@ SKIPPED = """
 
 
 @pytest.mark.parametrize(("due_s", "ended_s", "counts"), rows(SKIPPED))
-def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
-    due_s, ended_s, counts
-):
+def test_skipped_slots_are_counted_as_overlap_busy_or_missed(due_s, ended_s, counts):
     newest = published.run(
         slot=START, started_at=START, finished_at=START + timedelta(seconds=int(ended_s))
     )

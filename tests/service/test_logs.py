@@ -4,13 +4,13 @@ import io
 import json
 import logging
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 
 import pytest
 import structlog
 import yaml
 
-from factories import SLOT
+from factories import MINUTE, SLOT
 from monitor.boundary.foreign_causes import ForeignCause
 from monitor.model.rules import Severity
 from monitor.service.logs import configure_logs
@@ -33,8 +33,10 @@ oauth2       auth: {oauth2: {token_url: URL/token, client_id: me, client_secret:
 @pytest.fixture
 def debug_log():
     """The stream that everything is logged to at level debug."""
-    stream, root = io.StringIO(), logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    level = root.level
     configure_logs("json", "debug", stream)
     yield stream
     root.handlers[:] = handlers
@@ -69,7 +71,7 @@ def test_no_secret_of_a_source_is_logged_at_debug(kind, options, debug_log, monk
 
 
 @pytest.mark.parametrize("library", ["botocore.auth", "a_library_of_next_year"])
-def test_a_library_is_logged_from_warnings_on(library, debug_log):
+def test_libraries_log_only_warnings_and_errors(library, debug_log):
     logger = logging.getLogger(library)
     logger.setLevel(logging.DEBUG)
     logger.info("info of a library")
@@ -92,7 +94,7 @@ class Sent:
     ("value", "written"),
     [
         (date(2024, 1, 8), "2024-01-08"),
-        (timedelta(minutes=1.5), 90.0),
+        (1.5 * MINUTE, 90.0),
         ({"b", "a"}, ["a", "b"]),
         ({Severity.INFO: (SLOT,)}, {"info": ["2024-01-08T00:00:00Z"]}),
         (Sent(at=SLOT), {"at": "2024-01-08T00:00:00Z"}),
@@ -100,7 +102,7 @@ class Sent:
     ],
 )
 @pytest.mark.parametrize("format_", ["json", "console"])
-def test_a_value_is_written_alike_on_the_console_and_in_json(value, written, format_, debug_log):
+def test_values_are_logged_alike_on_the_console_and_in_json(value, written, format_, debug_log):
     configure_logs(format_, "debug", debug_log)
     structlog.get_logger("monitor.test").info("seen", value=value)
 

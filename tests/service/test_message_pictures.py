@@ -19,7 +19,7 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service import message_pictures
 from monitor.service.message_pictures import MessagePictures
-from pipeline.owed_run import WATCHED, CountingPublisher, store_run
+from pipeline.alerting_run import WATCHED, CountingPublisher, store_run
 from servers.webhook import answer
 
 pytestmark = pytest.mark.integration  # certificates are made by openssl, and drawing costs seconds
@@ -31,7 +31,8 @@ def pictures(store):
     """Of a comparison that fires in the last of 22 runs, in segments of hostile names too."""
     message_pictures._draw_png.cache_clear()
     for day in range(22):
-        slot, mean = SLOT + timedelta(days=day - 21), 0.6 + day % 3 / 50 if day < 21 else 0.3
+        slot = SLOT + timedelta(days=day - 21)
+        mean = 0.6 + day % 3 / 50 if day < 21 else 0.3
         store_run(store, mean, slot=slot, to=["email", "apprise"], segments=["all", *NAMES])
     wiring: Any = SimpleNamespace(
         watched={"home-feed": SimpleNamespace(comparison=WATCHED)}, policy=None
@@ -64,14 +65,14 @@ def mailed(pictures, server):
     return message_from_bytes(mail.content, policy=default)
 
 
-def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures):
+def test_a_picture_is_drawn_once_for_all_receivers_with_any_names(pictures):
     drawn = pictures.draw(START)
     assert drawn is pictures.draw(replace(START, incident="another"))
     assert Image.open(io.BytesIO(drawn or b"")).size == (960, 322)
     assert pictures.draw(message(replace(FIRING, segment=NAMES[-1])))
 
 
-def test_a_mail_shows_the_chart_in_its_page_alone(pictures, mail_server):
+def test_a_mail_shows_the_chart_only_in_its_html(pictures, mail_server):
     text, related = mailed(pictures, mail_server).iter_parts()
     page, picture = related.iter_parts()
     assert [each.get_content_type() for each in (related, page, picture)] == [
@@ -80,13 +81,14 @@ def test_a_mail_shows_the_chart_in_its_page_alone(pictures, mail_server):
         "image/png",
     ]
     assert f'<img src="cid:{picture["Content-ID"][1:-1]}"' in page.get_content()
-    assert ("cid" in text.get_content(), picture.get_content_disposition()) == (False, "inline")
+    assert "cid" not in text.get_content()
+    assert picture.get_content_disposition() == "inline"
     drawn = Image.open(io.BytesIO(picture.get_content()))
     assert drawn.size == (960, 322)
     assert len(drawn.getcolors() or ()) > 20
 
 
-def test_who_rejects_a_picture_gets_the_text_alone(pictures, mail_server, collector):
+def test_a_receiver_that_rejects_the_picture_gets_only_the_text(pictures, mail_server, collector):
     mail_server.plan("CONTENT", "554 5.7.1 no pictures here")
     assert b"image/png" not in mailed(pictures, mail_server).as_bytes()
     collector.replies.append(answer(413))
@@ -105,7 +107,7 @@ def test_who_rejects_a_picture_gets_the_text_alone(pictures, mail_server, collec
         ("_LIBRARIES", ("none",), "pip install"),
     ],
 )
-def test_where_nothing_can_be_drawn_the_message_goes_out_and_the_log_says_why_once(
+def test_without_a_picture_the_message_is_sent_and_the_log_has_the_reason_once(
     pictures, mail_server, monkeypatch, name, value, said
 ):
     log = captured(monkeypatch, message_pictures)

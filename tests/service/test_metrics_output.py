@@ -43,9 +43,7 @@ def seen_at(url):
 
 
 @pytest.mark.integration
-def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(
-    folder,
-):
+def test_node_exporter_shows_the_runs_and_the_last_ok_run_after_a_failure(folder):
     (folder / "textfiles").mkdir()
     with running_node_exporter(folder / "textfiles") as url:
         assert run_once("--slot 2024-01-08 --textfile textfiles/all.prom") == 0
@@ -63,9 +61,7 @@ def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_wh
 
 
 @pytest.mark.integration
-def test_a_pushgateway_keeps_each_comparison_and_instance_in_a_group_of_its_own_and_drops_what_is_not_known_any_more(
-    folder,
-):
+def test_a_pushgateway_has_a_group_for_each_comparison_and_instance_and_drops_old_series(folder):
     with running_pushgateway() as url:
         for name in ("feed", "search"):
             assert run_once(f"{name} --slot 2024-01-08 --push {url}") == 0
@@ -89,9 +85,7 @@ def test_a_pushgateway_keeps_each_comparison_and_instance_in_a_group_of_its_own_
         )
 
 
-def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(
-    folder, collector
-):
+def test_a_rejected_push_ends_with_5_without_the_password_and_the_run_is_stored(folder, collector):
     collector.default = answer(400, body=b"bot:h@ll/")
     secret = collector.url.replace("//", "//bot:h%40ll%2F@")
     done = rankwatch("run-once --textfile all.prom", env={"RANKWATCH_PUSH": secret})
@@ -101,7 +95,8 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     )
     assert "h@ll" not in done.stderr
     (pushed,) = collector.requests
-    assert (pushed.method, pushed.path) == ("PUT", "/metrics/job/rankwatch/comparison/feed")
+    assert pushed.method == "PUT"
+    assert pushed.path == "/metrics/job/rankwatch/comparison/feed"
     assert "Basic Ym90OmhAbGwv" in pushed.headers.values()  # bot:h@ll/
     text = (folder / "all.prom").read_text()
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in text
@@ -109,9 +104,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
     assert "shows the password in --push: put the URL into RANKWATCH_PUSH" in by_option
 
 
-def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
-    monkeypatch, collector
-):
+def test_the_push_happens_even_if_the_textfile_cannot_be_written(monkeypatch, collector):
     monkeypatch.setattr("monitor.export.exposition.require_textfile", lambda path: path)
     assert run_once(f"--textfile gone/x.prom --push {collector.url}") == 74
     assert len(collector.requests) == 3
@@ -130,7 +123,7 @@ REFUSED = f"""
 
 
 @pytest.mark.parametrize(("option", "told"), rows(REFUSED))
-def test_what_cannot_be_left_is_refused_before_anything_runs(folder, option, told):
+def test_invalid_outputs_of_metrics_are_rejected_before_the_run(folder, option, told):
     done = rankwatch(f"run-once {option}")
     assert done.returncode == 2
     assert told in done.stderr
@@ -138,7 +131,7 @@ def test_what_cannot_be_left_is_refused_before_anything_runs(folder, option, tol
     assert not (folder / "rankwatch.db.lock").exists()  # nothing was opened
 
 
-def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr():
+def test_a_gateway_may_have_a_path_and_its_repr_has_no_credentials():
     gateway = gateway_at("https://bot:s3cret@metrics.internal/push/")
     assert gateway.url == "https://metrics.internal/push"
     assert "s3cret" not in repr(gateway)

@@ -166,7 +166,7 @@ def life(tmp_path_factory):
     return life
 
 
-def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(life):
+def test_no_id_is_stored_shown_sent_written_or_logged(life):
     assert len(life.outputs) > 2 * len(USERS)
     assert life.outputs["log"]
     holding = [
@@ -178,7 +178,7 @@ def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(li
     assert all(KEY not in content for content in life.outputs.values())
 
 
-def test_what_stands_for_users_does(life):
+def test_pseudonyms_are_stored_and_shown_instead(life):
     hidden = set(
         SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH)
     )  # longer ones are nobody
@@ -198,7 +198,7 @@ def test_what_stands_for_users_does(life):
         assert set() != told(name) <= hidden, name
 
 
-def test_a_user_is_found_by_the_id(life):
+def test_a_user_is_found_by_id(life):
     shown = [
         json.loads(body)
         for page, body in life.outputs.items()
@@ -209,13 +209,13 @@ def test_a_user_is_found_by_the_id(life):
     assert all(each["lists"] for each in shown)
 
 
-def test_hidden_items_stand_on_pages_and_in_no_message(life):
+def test_hidden_items_are_on_pages_and_in_no_message(life):
     assert life.messages
     assert all(ITEM.encode() not in body for body in life.messages)
     assert any(ITEM.encode() in body for page, body in life.outputs.items() if "/runs/" in page)
 
 
-def test_check_says_what_becomes_of_what_was_stored_before_and_that_others_may_read_the_key(life):
+def test_check_mentions_earlier_plain_ids_and_a_readable_key(life):
     said = life.outputs["command check"].decode()
     assert (
         "privacy: user ids are stored as keyed hashes. Plain ids that were stored before stay "

@@ -7,40 +7,38 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from factories import SLOT, comparison, pull
+from factories import SLOT
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.service.composition import PINGS_S
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
 from monitor.service.daemon.leadership import ANSWER_S
 from monitor.service.interrupts import interrupts_held, termination_raised
-from monitor.service.runner import Runner, WatchedComparison
-from monitor.settings.schedule import Every
 from monitor.storage import open_store
-from pipeline.canned import StillClock, arms, users
+from pipeline.canned import arms, users
 from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
+from service.single_runs import run_slot, runner, watch
 
 
 def watched(baseline):
-    lists = arms(baseline, pull({"a": [1]}), users("a"))
-    return WatchedComparison(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
+    return watch(arms(baseline, "a:1", users("a")))
 
 
 ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]
 
 
 @pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
-def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(number, ending, code):
-    done, before = [], signal.getsignal(number)
+def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_restored(number, ending, code):
+    done = []
+    before = signal.getsignal(number)
 
     def work():
         with termination_raised(), interrupts_held():
@@ -54,7 +52,7 @@ def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(numb
 
 
 @pytest.mark.parametrize(("step", "left"), [("claim", []), ("finish", ["ok"])])
-def test_an_interrupt_waits_for_the_end_of_a_transaction_and_a_slot_that_was_claimed_is_given_back(
+def test_an_interrupt_waits_for_the_end_of_a_transaction_and_releases_a_claimed_slot(
     store, monkeypatch, step, left
 ):
     work = getattr(store.runs, step)
@@ -64,13 +62,13 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_a_slot_that_was_cla
         return work(*args, **options)
 
     monkeypatch.setattr(store.runs, step, interrupt_and_work)
-    runner = Runner(store=store, clock=StillClock())
+    interrupted = runner(store)
     with pytest.raises(KeyboardInterrupt):
-        runner.run(watched(pull({"a": [1]})), SLOT, receivers=())
+        interrupted.run(watched("a:1"), SLOT, receivers=())
 
     assert [run.status for run in store.history.runs(comparison=None, limit=10)] == left
     assert store.runs.held_claim("home-feed", SLOT) is None
-    assert runner.claims == {}
+    assert interrupted.claims == {}
 
 
 class Ringing(threading.Event):
@@ -86,10 +84,10 @@ class Ringing(threading.Event):
 
 
 @pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
-def test_a_run_ended_in_its_middle_gives_its_slot_back(store, number, ending, code):
+def test_an_interrupted_run_releases_its_slot(store, number, ending, code):
     source = Ringing(number)
     with termination_raised(), pytest.raises(ending, match=code):
-        Runner(store=store, clock=StillClock()).run(watched(source), SLOT, receivers=())
+        run_slot(store, watched(source))
     source.set()
     assert store.history.runs(comparison=None, limit=10) == ()
 
@@ -104,12 +102,12 @@ def channel(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
-def test_without_systemd_nothing_happens(address, monkeypatch):
+def test_notifying_without_systemd_does_nothing(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     notify_systemd("READY=1")
 
 
-def test_the_watchdog_is_fed_at_half_its_time(monkeypatch):
+def test_the_watchdog_is_notified_at_half_its_interval(monkeypatch):
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     assert watchdog_interval_s() is None
     for value, seconds in (("10000000", 5.0), ("0", None), ("soon", None)):
@@ -117,7 +115,7 @@ def test_the_watchdog_is_fed_at_half_its_time(monkeypatch):
         assert watchdog_interval_s() == seconds
 
 
-def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel):
+def test_many_reload_signals_cause_one_reload_and_delay_neither_the_watchdog_nor_the_end(channel):
     reloads = []
     signals, sent = os.pipe()
 
@@ -137,7 +135,7 @@ def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_wa
     assert int(told[0][2]) > 0
 
 
-def test_systemd_is_fed_only_while_the_daemon_is_well(channel, monkeypatch):
+def test_systemd_is_notified_only_while_the_daemon_is_healthy(channel, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "20000")
     asked = []
     signals, sent = os.pipe()
@@ -159,7 +157,7 @@ def test_systemd_is_fed_only_while_the_daemon_is_well(channel, monkeypatch):
 
 
 @pytest.mark.integration
-def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_path, collector):
+def test_sigterm_during_a_hung_pull_ends_in_time_and_releases_the_slot(tmp_path, collector):
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     collector.default = hang
     config = write_world(tmp_path, url, every="1h")
@@ -177,7 +175,7 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_pat
 
 
 @pytest.mark.integration
-def test_threads_that_come_and_go_share_two_heaps():
+def test_short_threads_share_two_heaps():
     """As many as one a thread grow by what each keeps between its pieces.
 
     Counted by the C library itself.
@@ -230,7 +228,7 @@ print("ended")
 
 
 @pytest.mark.integration
-def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process():
+def test_a_hanging_name_server_does_not_delay_the_end_of_the_process():
     root = Path(daemon_module.__file__).parents[3]
 
     done = subprocess.run(
@@ -245,7 +243,7 @@ def test_a_name_server_that_hangs_does_not_hold_up_the_end_of_the_process():
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
-def test_a_stop_takes_less_than_compose_grants():
+def test_a_stop_takes_less_time_than_compose_allows():
     compose = Path(daemon_module.__file__).parents[3] / "deploy" / "compose.yaml"
 
     assert "stop_grace_period: 30s" in compose.read_text()

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 from contextlib import closing
-from datetime import timedelta
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
@@ -21,50 +20,45 @@ import pytest
 import structlog
 
 from commands import rankwatch
-from factories import SLOT, comparison, pull
+from factories import SECOND, SLOT, comparison, pull
 from monitor.boundary import temporary_database
 from monitor.model.errors import DatabaseError, OutputError
 from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.run_scores import RunScores
 from monitor.service import runner as runner_module
 from monitor.service.logs import configure_logs
-from monitor.service.runner import Runner, WatchedComparison
-from monitor.settings.schedule import Every
 from monitor.storage import open_store, score_spool
 from monitor.storage.score_spool import DuckSpool
-from pipeline.canned import StillClock, arms, users
+from pipeline.canned import arms, users
 from servers.healthchecks import CHECK, signals_of
 from service.lists_world import write_world
+from service.single_runs import run_slot, runner, watch
 
 
 def run(store, lists, ping):
-    """A run of four users of whom so many have lists."""
+    """A run of four users. So many of them have lists."""
     some = pull({user: [1] for user in "abcd"[:lists]})
-    opened = arms(some, some, users("a", "b", "c", "d"))
-    watched = WatchedComparison(
-        comparison=comparison(rules=()), arms=opened, schedule=Every(timedelta(days=1))
-    )
-    Runner(store=store, clock=StillClock(), pings=(ping,), patience_s=0.1).run(
-        watched, SLOT, receivers=()
-    )
+    watched = watch(arms(some, some, users(*"abcd")), comparison(rules=()))
+    run_slot(store, watched, pings=(ping,), patience_s=0.1)
 
 
 def failure(ping):
-    """Why the run failed whose start and end were pinged; None if it did not."""
+    """Why the run failed, or None. Its start and end were pinged."""
     assert [name for name, *_ in ping.mock_calls] == ["run_started", "run_finished"]
     reason: str | None = ping.run_finished.call_args.args[1]
     return reason
 
 
-def test_a_run_that_compared_too_little_has_failed_and_a_slot_that_was_run_is_not_heard_of(store):
-    first, second = Mock(), Mock()
+def test_an_insufficient_run_pings_a_failure_and_a_finished_slot_pings_nothing(store):
+    first = Mock()
+    second = Mock()
     run(store, 1, first)
     run(store, 4, second)
-    assert (failure(first) or "").startswith("insufficient: ")
+    assert failure(first).startswith("insufficient: ")
     assert second.mock_calls == []
 
 
-def test_a_result_that_cannot_be_stored_is_a_failure(store, monkeypatch):
+def test_a_result_that_cannot_be_stored_pings_a_failure(store, monkeypatch):
     monkeypatch.setattr(store.runs, "finish", Mock(side_effect=DatabaseError("the disk is full")))
     with pytest.raises(DatabaseError):
         run(store, 4, ping := Mock())
@@ -81,25 +75,21 @@ def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
 
 @pytest.fixture(autouse=True)
 def as_before():
-    root, level = list(logging.getLogger().handlers), logging.getLogger().level
+    root = list(logging.getLogger().handlers)
+    level = logging.getLogger().level
     yield
     logging.getLogger().handlers[:] = root
     logging.getLogger().setLevel(level)
     structlog.reset_defaults()
 
 
-def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(
-    store, monkeypatch
-):
+def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     configure_logs("json", "info")
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
-    watched = WatchedComparison(
-        comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True
-    )
+    opened = arms("a:12", "a:21")
     for _ in range(2):
-        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
+        run_slot(store, watch(opened, comparison(k=2), is_live=True), rerun=True)
 
     lines = map(json.loads, stream.getvalue().splitlines())
     logged = [(line["event"], line["attempt"], line["run"]) for line in lines]
@@ -131,7 +121,7 @@ def scores(names, **metrics):
 
 
 @pytest.mark.parametrize("held", [0, 3, 99])
-def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(held, spill):
+def test_scores_on_disk_are_read_in_order_with_every_metric_and_repeatedly(held, spill):
     with closing(RunScores(DuckSpool, held)) as gathered:
         gathered.add(scores("d a \u00fc", tau=[0.25, 0.5, np.nan]))
         gathered.add(scores("c Z b", tau=[1.0, 2.0, 3.0], Tau=[4.0, np.nan, 6.0]))
@@ -149,7 +139,7 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
 
 
 @pytest.mark.integration
-def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
+def test_scores_that_do_not_fit_on_disk_are_one_error(spill, monkeypatch):
     monkeypatch.setattr(score_spool, "SPOOL_MEMORY", "8MB")
     monkeypatch.setattr(temporary_database, "SPILL", "1MB")
     count = 10**6
@@ -174,21 +164,17 @@ class FullSpool(DuckSpool):
         raise OutputError(msg)
 
 
-def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
+def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     store, spill, monkeypatch
 ):
     monkeypatch.setattr(runner_module, "_open_spool", FullSpool)
     monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
     names = [f"user-{number:02}" for number in range(20)]
     lists = pull({name: [1, 2, 3] for name in names})
-    watched = WatchedComparison(
-        comparison=comparison(k=3),
-        arms=arms(lists, lists, users(*names)),
-        schedule=Every(timedelta(days=1)),
-    )
-    Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
+    run_slot(store, watch(arms(lists, lists, users(*names)), comparison(k=3)))
     (found,) = store.history.runs(comparison=None, limit=10)
-    assert (found.status, found.reason) == (RunStatus.FAILED, "the disk is full")
+    assert found.status == RunStatus.FAILED
+    assert found.reason == "the disk is full"
     assert store.history.run_scores(found.id, ["extended_tau"]).by_metric == {}
     assert list(spill.iterdir()) == []
 
@@ -201,24 +187,24 @@ def test_a_database_keeps_its_id(store):
     with closing(
         open_store(store.database.url.render_as_string(hide_password=False), create=False)
     ) as again:
-        assert (again.alerts.installation(create=False), len(found)) == (found, 32)
+        assert again.alerts.installation(create=False) == found
+        assert len(found) == 32
 
 
-def test_a_run_that_hangs_in_the_process_fails_at_its_deadline_and_is_counted(store, monkeypatch):
-    ended, renewed = threading.Event(), list[str]()
+def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatch):
+    ended = threading.Event()
+    renewed = list[str]()
     monkeypatch.setattr(runner_module, "execute", lambda *_: ended.wait())
     monkeypatch.setattr(runner_module, "FINISHING_S", 0.1)
-    lists = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
-    watched = WatchedComparison(
-        comparison=comparison(deadline=timedelta(seconds=0.2)),
-        arms=lists,
-        schedule=Every(timedelta(days=1)),
-    )
-    runner = Runner(store=store, clock=StillClock(), renew_sources=renewed.append)
-    result: Any = runner.run(watched, SLOT, receivers=())
+    watched = watch(arms("a:1", "a:1"), comparison(deadline=0.2 * SECOND))
+    hanging = runner(store, renew_sources=renewed.append)
+    result: Any = hanging.run(watched, SLOT, receivers=())
     ended.set()
     expected = (
         "the run did not end within its deadline of 200ms plus 0.1 s: its work was left behind"
     )
-    assert (result.status, result.reason) == (RunStatus.FAILED, expected)
-    assert (runner.left_behind, renewed, runner.claims) == (1, ["home-feed"], {})
+    assert result.status == RunStatus.FAILED
+    assert result.reason == expected
+    assert hanging.left_behind == 1
+    assert renewed == ["home-feed"]
+    assert hanging.claims == {}

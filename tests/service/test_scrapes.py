@@ -21,10 +21,8 @@ from storage.worked import run
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]
 """Values by series."""
-RELOADED_OK, RELOADED_AT = (
-    "config_last_reload_successful",
-    "config_last_reload_success_timestamp_seconds",
-)
+RELOADED_OK = "config_last_reload_successful"
+RELOADED_AT = "config_last_reload_success_timestamp_seconds"
 
 
 def scrape(watched):
@@ -62,9 +60,7 @@ def after_run_of(watched, comparison):
     return wait_for(look, f"the first run of {comparison}")
 
 
-def test_a_reload_takes_a_comparison_away_whole_and_ends_its_alert_and_leaves_the_others(
-    tmp_path, url, collector
-):
+def test_a_reload_removes_a_comparison_completely_and_ends_only_its_alert(tmp_path, url, collector):
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
 
     def write(*names):
@@ -93,7 +89,7 @@ def messages_to(collector):
     return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
 
 
-def test_a_reload_that_fails_whatever_the_reason_changes_one_value_and_a_mended_one_moves_its_time(
+def test_a_failed_reload_changes_one_value_and_the_next_good_reload_sets_its_time(
     tmp_path, url, monkeypatch
 ):
     def fail(_):
@@ -147,7 +143,7 @@ def slot_of(latest):
     return shown.slot if shown else None
 
 
-def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects(store, latest):
+def test_after_a_run_only_its_comparison_is_read(store, latest):
     before = latest.all
     failed(store, 1)
     latest.read("mail")
@@ -158,9 +154,7 @@ def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects
     assert latest.of("mail") is after[1]  # what is equal stays the same object too
 
 
-def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(
-    store, latest, monkeypatch
-):
+def test_a_refresh_reads_changes_that_a_failed_refresh_missed(store, latest, monkeypatch):
     failed(store, 1)
     with monkeypatch.context() as broken:
         broken.setattr(
@@ -172,9 +166,7 @@ def test_a_refresh_reads_what_changed_also_when_the_one_before_could_not(
     assert slot_of(latest) == SLOT + HOUR
 
 
-def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(
-    store, latest, monkeypatch
-):
+def test_a_slow_read_does_not_replace_a_newer_run(store, latest, monkeypatch):
     read = store.history.latest
 
     def read_late(*names, **until):

@@ -49,7 +49,7 @@ def what(config):
 def measured(mean, **changes):
     values = {"p01": mean - 0.8, "p05": mean - 0.6, "p10": mean - 0.5}
     return summary(
-        **{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values, **changes}
+        **{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values} | changes
     )
 
 
@@ -59,8 +59,7 @@ def put(store, what, day, *found, **changes):
         "config_hash": what.config_hash,
         "scores": None,
         "evidence": (),
-        **changes,
-    }
+    } | changes
     worked.run(store, SLOT + day * DAY, **whole)
 
 
@@ -80,12 +79,15 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     fill(store, what)
     found = propose(what, store)
 
-    share, h = 1 / (SAFETY * 90), len(MEANS)
+    share = 1 / (SAFETY * 90)
+    h = len(MEANS)
     limit = np.mean(MEANS) - scipy.stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(
         1 + 1 / h
     )
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
-    assert (found.runs, found.reason, found.caught) == (h, None, ())
+    assert found.runs == h
+    assert found.reason is None
+    assert found.caught == ()
     assert found.expected == pytest.approx(np.mean(MEANS))
     assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
     assert found.rule.min_users == USERS // 2
@@ -98,7 +100,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
         (0, len(MEANS), "learned from all runs, because alerts were active after most of them"),
     ],
 )
-def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
+def test_runs_with_alerts_are_not_learned_unless_hardly_any_run_was_quiet(
     what, store, alarm_day, runs, note
 ):
     for day, mean in enumerate(MEANS):
@@ -106,13 +108,15 @@ def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(
         begins = {"states": (state,), "transitions": (change,)} if day == alarm_day else {}
         put(store, what, day, measured(mean), **begins)
     found = propose(what, store)
-    assert (found.runs, found.note) == (runs, note)
+    assert found.runs == runs
+    assert found.note == note
 
 
-def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what, store):
+def test_without_enough_runs_nothing_is_proposed_and_the_reason_is_named(what, store):
     fill(store, what, MEANS[:4])
     found = propose(what, store)
-    assert (found.reason, found.caught) == ("there are 4 healthy runs, but 5 are needed", ())
+    assert found.reason == "there are 4 healthy runs, but 5 are needed"
+    assert found.caught == ()
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
     assert (
@@ -125,7 +129,7 @@ def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(wha
         propose(replace(what, config_hash="other"), store)
 
 
-def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what, store):
+def test_a_history_that_is_too_short_for_the_rate_names_the_possible_rate(what, store):
     fill(store, what, [0.1, 0.6, -0.2, 0.5, 0.0, 0.4])
     found = propose(what, store)
 
@@ -172,7 +176,7 @@ def plan(options):
 ERROR = 0.3 / math.sqrt(USERS)
 
 
-def test_plan_tells_users_runs_or_chance(what, store):
+def test_plan_gives_users_runs_or_chance(what, store):
     rng = np.random.default_rng(8)
     for day in range(40):
         mean = 0.5 + 0.01 * rng.normal() + ERROR * rng.normal()
@@ -187,9 +191,7 @@ def test_plan_tells_users_runs_or_chance(what, store):
     assert obstacle.startswith("no number of users is enough: the mean varies by 0.0")
 
 
-def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
-    config, what, store
-):
+def test_plan_for_a_share_of_users_names_the_first_rule_that_sees_it(config, what, store):
     """The mean wanders too far to show one user in a hundred.
 
     Hardly anybody's lists are ever far apart.
@@ -208,7 +210,9 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
     rules = "rules: [{alert: Low, metric: extended_tau, below: 0.3}]"
     config.write_text(CONFIG.replace(rules, "rules: default"))
     found = plan("home-feed --share 0.01")
-    assert (found["alert"], found["reason"], found["runs"]) == ("UsersBelowQuarter", None, 1)
+    assert found["alert"] == "UsersBelowQuarter"
+    assert found["reason"] is None
+    assert found["runs"] == 1
     chance = plan(f"home-feed --share 0.01 --users {found['users']} --runs 1")["chance"]
     assert chance == pytest.approx(0.9, abs=0.01)
     assert rankwatch("plan home-feed --share 0.01").stdout.startswith(
@@ -218,7 +222,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
 
 
 @pytest.mark.usefixtures("store", "config")
-def test_plan_works_without_history_and_says_what_it_lacks():
+def test_plan_works_without_runs_and_names_missing_options():
     assert plan("--drop 0.05 --sd 0.3 --wander 0 --learned 1000")["users"] > 100
     assert_refused("""
         plan --drop 0.1 | 2 | give --sd (over users) and --wander

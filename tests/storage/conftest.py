@@ -8,6 +8,7 @@ from sqlalchemy import text
 from monitor.storage import open_store, partitions
 from monitor.storage.tables.metadata import metadata
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
+from storage.worked import store_over
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def postgres_store(postgres_server):
 def sqlite_store(sqlite_template, tmp_path_factory):
     """The same over a SQLite file."""
     copy = shutil.copy(sqlite_template, tmp_path_factory.mktemp("store") / "rankwatch.db")
-    with closing(open_store(f"sqlite:///{copy}", create=False)) as store:
+    with store_over(copy) as store:
         yield store
 
 

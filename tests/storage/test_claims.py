@@ -1,4 +1,4 @@
-"""Who may run a slot, many at once: each goes to exactly one, also when a run hangs or a clock is set."""
+"""Claims of slots and deliveries: exactly one process gets each, also if a run hangs or a clock is set."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +7,12 @@ from typing import TypeVar
 
 import pytest
 
-from factories import HOUR, SLOT
+from factories import HOUR, SECOND, SLOT
 from monitor.model.alerts import State
 from monitor.model.runs import RunStatus
 from monitor.storage import open_store
 from storage.worked import (
+    HOOK,
     LATER,
     attempt,
     claimed,
@@ -20,62 +21,49 @@ from storage.worked import (
     lease,
     newest,
     resolved,
-    result,
     run,
     runs_of,
     transitions,
 )
 
-SECOND = timedelta(seconds=1)
-
 
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.FAILED])
-def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
-    store, status
-):
+def test_a_finished_slot_is_claimed_only_for_a_rerun_and_shows_its_results_meanwhile(store, status):
     finish(store, claimed(store), status=status, reason="why")
     before = newest(store)
 
     assert attempt(store, now=LATER) is None
-    again = claimed(
-        store, owner="b:2", now=LATER, until=LATER + HOUR, config_hash="other", rerun=True
-    )
+    again = claimed(store, owner="b:2", now=LATER, config_hash="other", rerun=True)
 
     assert again.attempt == 2
     shown = newest(store)
-    assert (shown.status, shown.reason, shown.started_at, shown.config_hash) == (
-        status,
-        "why",
-        SLOT,
-        "hash",
-    )
+    assert shown.status == status
+    assert shown.reason == "why"
+    assert shown.started_at == SLOT
+    assert shown.config_hash == "hash"
     assert shown.summaries == before.summaries
     assert attempt(store, owner="c:3", now=LATER, rerun=True) is None
     assert attempt(store, owner="c:3", now=LATER + HOUR, rerun=True) is not None
 
 
-def test_a_rerun_given_back_shows_the_earlier_results_and_can_be_claimed(store):
+def test_a_released_rerun_shows_the_earlier_results_and_can_be_claimed(store):
     finish(store, claimed(store))
     before = newest(store)
 
-    again = claimed(store, rerun=True, now=LATER, until=LATER + HOUR)
+    again = claimed(store, rerun=True, now=LATER)
     store.runs.release(again)
 
     after = newest(store)
-    assert (after.status, after.reason, after.finished_at) == (
-        "ok",
-        None,
-        before.finished_at,
-    )
+    assert after.status == "ok"
+    assert after.reason is None
+    assert after.finished_at == before.finished_at
     assert after.summaries == before.summaries
     assert claimed(store, rerun=True, now=LATER).attempt == 3
 
 
-def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one_taken_over_cannot_be_given_back(
-    store,
-):
+def test_a_released_second_attempt_is_abandoned_and_a_lost_claim_cannot_be_released(store):
     first = claimed(store)
-    second = claimed(store, owner="b:2", now=LATER, until=LATER + HOUR)
+    second = claimed(store, owner="b:2", now=LATER)
     store.runs.release(first)
     assert runs_of(store)[0].owner == "b:2"
     assert attempt(store, owner="c:3", now=LATER) is None
@@ -85,28 +73,26 @@ def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken_and_one
     assert claimed(store, now=LATER).attempt == 3
 
 
-def test_expired_runs_are_abandoned_once_and_say_why_but_not_one_whose_rerun_expired(store):
+def test_expired_runs_are_abandoned_once_with_a_reason_but_not_finished_runs(store):
     finish(store, claimed(store, SLOT - HOUR))
     claimed(store, SLOT - HOUR, rerun=True)
     claimed(store)
-    claimed(store, LATER, until=LATER + HOUR)
+    claimed(store, LATER)
 
     moments = (LATER - timedelta(microseconds=1), LATER, LATER)
     assert [store.runs.abandon_expired(now) for now in moments] == [0, 1, 0]
 
     running, abandoned, finished = runs_of(store)
-    assert [running.status, abandoned.status, finished.status] == [
-        RunStatus.RUNNING,
-        RunStatus.ABANDONED,
-        RunStatus.OK,
-    ]
+    assert running.status == RunStatus.RUNNING
+    assert abandoned.status == RunStatus.ABANDONED
+    assert finished.status == RunStatus.OK
     assert abandoned.finished_at == LATER
     assert abandoned.reason == "its claim expired: the process that ran it was stopped or hung"
     assert claimed(store, now=LATER).attempt == 2
     assert attempt(store, SLOT - HOUR, rerun=True) is not None
 
 
-def test_who_holds_a_slot_is_told_until_it_is_given_back_and_a_first_attempt_vanishes_then(store):
+def test_the_claim_of_a_slot_is_known_until_it_is_released(store):
     claim = claimed(store)
 
     assert [store.runs.held_claim("home-feed", slot) for slot in (SLOT, LATER)] == [claim, None]
@@ -119,24 +105,21 @@ WORKERS = 6
 T = TypeVar("T")
 
 
-def at_once(work):
-    """Results of calling this with 0 to `WORKERS` - 1, each from a thread of its own.
-
-    All start together.
-    """
+def at_once(stores, work):
+    """Call ``work`` with each store and its number in a thread of its own. All start together."""
     gate = threading.Barrier(WORKERS)
 
-    def start(number):
+    def start(*arguments):
         gate.wait(60)
-        return work(number)
+        return work(*arguments)
 
     with ThreadPoolExecutor(WORKERS) as pool:
-        return list(pool.map(start, range(WORKERS)))
+        return list(pool.map(start, stores, range(WORKERS)))
 
 
 @pytest.fixture
 def stores(store):
-    """Stores over one database, as different processes have them."""
+    """Stores over one database, as if in different processes."""
     others = [
         open_store(store.database.url.render_as_string(hide_password=False), create=False)
         for _ in range(WORKERS - 1)
@@ -152,51 +135,42 @@ def test_one_of_many_threads_gets_the_slot(stores, slot_is):
         claim = claimed(stores[0])
         if slot_is == "finished":
             finish(stores[0], claim)
-    now = LATER
-    claims = at_once(
-        lambda number: attempt(
-            stores[number], owner=f"p:{number}", now=now, until=now + HOUR, rerun=True
-        )
-    )
 
-    (winner,) = [claim for claim in claims if claim]
+    def claim_slot(store, number):
+        return attempt(store, owner=f"p:{number}", now=LATER, rerun=True)
+
+    (winner,) = filter(None, at_once(stores, claim_slot))
     (shown,) = runs_of(stores[0])
-    assert (shown.owner, shown.attempt) == (winner.owner, winner.attempt)
+    assert shown.owner == winner.owner
+    assert shown.attempt == winner.attempt
     assert winner.attempt == (1 if slot_is == "fresh" else 2)
 
 
 def test_each_delivery_is_claimed_by_one(stores):
-    for name in range(12):
-        run(
-            stores[0],
-            SLOT,
-            fired(SLOT, comparison=f"feed-{name}"),
-            comparison=f"feed-{name}",
-            receivers=("hook",),
-        )
+    for number in range(12):
+        name = f"feed-{number}"
+        run(stores[0], SLOT, fired(comparison=name), comparison=name, receivers=HOOK)
+    ids = list[int]()
 
-    def lease_all(number):
-        ids = []
-        while leased := lease(stores[number], LATER, owner=f"p:{number}"):
-            ids += [delivery.id for delivery in leased]
-        return ids
+    def lease_all(store, number):
+        while leased := lease(store, owner=f"p:{number}"):
+            ids.extend(delivery.id for delivery in leased)
 
-    ids = [each for of_one in [*at_once(lease_all), lease_all(0)] for each in of_one]
+    at_once(stores, lease_all)
+    lease_all(stores[0], 0)
     assert len(ids) == len({*ids}) == 12
 
 
 def test_runs_that_finish_at_once_start_one_firing(stores):
-    """All were judged on a quiet alert; which slot wins is open, that one wins is not."""
+    """The alert was quiet for all of them. Any slot may win, but only one."""
     store = stores[0]
-    results = []
-    for number in range(WORKERS):
-        slot = SLOT + number * HOUR
-        state, cause = fired(slot)
-        results.append(result(claimed(store, slot), states=(state,), transitions=(cause,)))
+    slots = [SLOT + number * HOUR for number in range(WORKERS)]
+    results = [(claimed(store, slot), fired(slot)) for slot in slots]
 
-    assert all(
-        at_once(lambda number: stores[number].runs.finish(results[number], receivers=("hook",)))
-    )
+    def finish_run(store, number):
+        return finish(store, *results[number], receivers=HOOK)
+
+    assert all(at_once(stores, finish_run))
     (stored,) = transitions(store)
     (state,) = store.alerts.states("home-feed")
     assert state.dedup_key == stored.dedup_key
@@ -211,7 +185,7 @@ def test_readers_do_not_wait_for_a_writer(store):
         assert newest(store).reason is None
 
 
-def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store):
+def test_runs_of_this_process_are_never_abandoned(store):
     mine = claimed(store)
     claimed(store, comparison="search")
 
@@ -224,9 +198,7 @@ def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_sa
     assert finish(store, mine)
 
 
-def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(
-    store,
-):
+def test_only_a_rewound_state_is_changed_by_an_earlier_slot(store):
     ahead = SLOT + 5 * HOUR
     firing = fired(ahead)
     run(store, ahead, firing)
@@ -238,19 +210,18 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_
     assert [state.state for state in store.alerts.states("home-feed")] == [State.FIRING]
     store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
     (rewound,) = store.alerts.states("home-feed")
-    assert (rewound.state, rewound.dedup_key) == (State.FIRING, firing[0].dedup_key)
+    assert rewound.state == State.FIRING
+    assert rewound.dedup_key == firing[0].dedup_key
     assert rewound.judged_slot < SLOT >= rewound.since
     run(store, SLOT, end)
     assert [state.state for state in store.alerts.states("home-feed")] == [State.QUIET]
 
     # A run of a slot in the future does not hide the present one.
-    shown = [
-        store.history.latest(["home-feed"], until=until)[0].slot for until in (None, SLOT + SECOND)
-    ]
-    assert shown == [ahead, SLOT]
+    for until, slot in ((None, ahead), (SLOT + SECOND, SLOT)):
+        assert store.history.latest(["home-feed"], until=until)[0].slot == slot
 
 
-def test_connections_that_somebody_hangs_on_are_his_alone_after_a_renewal(store):
+def test_after_a_renewal_new_connections_do_not_wait_for_old_ones(store):
     with store.database.read():
         store.database.renew()
         store.maintenance.ping()

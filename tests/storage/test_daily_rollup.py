@@ -1,16 +1,15 @@
 """What each day came to: worked by hand, kept when its runs are gone, made anew when one of them changes."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
 import factories
-from factories import DAY, HOUR, SLOT
+from factories import DAY, HOUR, SECOND, SLOT
 from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.tables.run_tables import daily
-from storage.worked import LATER, claimed, finish, prune, record, run, runs_of
+from storage.worked import LATER, claimed, finish, prune, record, run, runs_of, select_rows
 
 
 def summary(**changes):
@@ -27,8 +26,7 @@ def stored(store, slot, *summaries, comparison="home-feed", **changes):
 
 
 def days(store):
-    with store.database.read() as connection:
-        return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
+    return select_rows(store, select(daily).order_by(daily.c.day, daily.c.segment))
 
 
 def sums(store):
@@ -36,11 +34,9 @@ def sums(store):
     return [(day.runs, round(day.mean, 12)) for day in days(store)]
 
 
-def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(
-    store,
-):
+def test_only_the_last_attempt_of_a_slot_counts(store):
     first = stored(store, SLOT, summary(mean=0.5))
-    again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
+    again = replace(claimed(store, rerun=True), keeps_earlier=True)
     number = finish(store, again, summaries=(summary(mean=0.9),))
     assert [(run.comparison, run.attempt, run.id) for run in runs_of(store)] == [
         ("home-feed", 2, number),
@@ -54,7 +50,7 @@ def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_unt
     assert runs_of(store) == ()
 
 
-def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
+def test_a_day_is_summed_up_by_users_and_not_as_a_mean_of_means(store):
     stored(store, SLOT, summary())
     stored(
         store,
@@ -73,15 +69,20 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store):
     assert prune(store, now=SLOT + DAY) == {}
 
     (day,) = days(store)
-    assert (day.comparison, day.day, day.runs) == ("home-feed", SLOT, 2)
-    assert (day.n, day.n_undefined, day.lowest, day.highest) == (40, 3, 0.5, 0.9)
+    assert day.comparison == "home-feed"
+    assert day.day == SLOT
+    assert day.runs == 2
+    assert day.n == 40
+    assert day.n_undefined == 3
+    assert day.lowest == 0.5
+    assert day.highest == 0.9
     assert day.mean == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
     assert day.standard_error == pytest.approx((10 * 0.1 + 30 * 0.02) / 40)
     assert day.shares_below == {"0.3": pytest.approx(2 / 40)}
     assert day.histogram == Histogram(low=0.0, high=1.0, counts=(4, 36))
 
 
-def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured_no_mean(store):
+def test_a_day_with_different_bins_has_no_histogram_and_a_day_without_scores_no_mean(store):
     stored(store, SLOT, summary(n=0, mean=None, standard_error=None, statistics={}))
     other = Histogram(low=-1.0, high=1.0, counts=(1, 2))
     stored(store, SLOT + DAY, summary(), summary(segment="country=UK", n=1, standard_error=None))
@@ -90,12 +91,17 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     prune(store, now=SLOT + 2 * DAY)
 
     nobody, changed, alone = days(store)
-    assert (nobody.n, nobody.mean, nobody.standard_error, nobody.lowest) == (0, None, None, None)
+    assert nobody.n == 0
+    assert nobody.mean is None
+    assert nobody.standard_error is None
+    assert nobody.lowest is None
     assert changed.histogram is None
-    assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
+    assert alone.segment == "country=UK"
+    assert alone.mean == 0.5
+    assert alone.standard_error is None
 
 
-def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
+def test_days_are_kept_longer_than_runs_and_expire_at_their_own_age(store):
     for number in range(3):
         run(store, SLOT + number * DAY)
 
@@ -108,7 +114,7 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store):
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
 
 
-def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store):
+def test_summaries_that_expired_early_stay_in_the_sums_of_their_day(store):
     both = (summary(), summary(segment="country=UK", mean=0.25))
     for hours in range(3):
         stored(store, SLOT + hours * HOUR, *both)
@@ -126,19 +132,17 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept
     ]
 
 
-def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store):
+def test_a_run_that_is_stored_late_is_added_to_its_day(store):
     stored(store, SLOT, summary(), finished_at=SLOT + DAY)
-    prune(store, now=SLOT + DAY + timedelta(seconds=2))
-    stored(
-        store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - timedelta(seconds=1)
-    )
+    prune(store, now=SLOT + DAY + 2 * SECOND)
+    stored(store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - SECOND)
 
     prune(store, now=SLOT + DAY + HOUR)
 
     assert sums(store) == [(2, 0.6)]
 
 
-def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
+def test_a_run_whose_rerun_fails_is_removed_from_its_day(store):
     stored(store, SLOT, summary())
     stored(store, LATER, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
@@ -151,9 +155,7 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store):
     assert sums(store) == [(1, 0.5)]
 
 
-def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_nor_one_that_would_be_deleted_at_once(
-    store,
-):
+def test_a_day_that_is_not_over_or_already_expired_is_not_summed_up(store):
     run_id = run(store, SLOT + 23 * HOUR)
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}

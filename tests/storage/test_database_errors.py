@@ -14,7 +14,7 @@ from monitor.storage import open_store, parse_url, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
 from servers.postgres import PASSWORD, USER
-from storage.worked import attempt, claimed, finish, result, runs_of
+from storage.worked import attempt, claimed, finish, result, runs_of, store_over
 from tables import rows
 
 CANARY = "canary-4711"
@@ -56,7 +56,7 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url,
     assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+def test_a_file_that_is_no_database_is_not_changed(tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("something else entirely, and long enough to be read as a page" * 50)
 
@@ -64,10 +64,10 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     assert file.read_text().startswith("something else")
 
 
-def test_a_locked_file_is_waited_for_and_then_named(file):
+def test_a_locked_file_is_an_error_after_a_wait(file):
     with (
         closing(sqlite3.connect(file, isolation_level=None)) as other,
-        closing(open_store(f"sqlite:///{file}?timeout=0.1", create=False)) as store,
+        store_over(file, "?timeout=0.1") as store,
     ):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="is locked by another process") as caught:
@@ -77,9 +77,9 @@ def test_a_locked_file_is_waited_for_and_then_named(file):
         assert attempt(store) is not None
 
 
-def test_a_full_disk_is_named_and_passes(file):
+def test_a_full_disk_is_a_temporary_error(file):
     """A limit on the file's pages fails exactly as a full disk does."""
-    with closing(open_store(f"sqlite:///{file}?timeout=0.1", create=False)) as store:
+    with store_over(file, "?timeout=0.1") as store:
         claim = claimed(store)
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
@@ -96,7 +96,7 @@ def test_a_full_disk_is_named_and_passes(file):
         assert finish(store, claim)
 
 
-def test_postgres_without_its_extra_says_what_to_install(monkeypatch):
+def test_postgres_without_its_extra_names_the_package_to_install(monkeypatch):
     real = builtins.__import__
 
     def without_psycopg(name, *rest):
@@ -127,7 +127,7 @@ CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTA
 
 
 @pytest.mark.parametrize(("name", "text", "says"), rows(STATES.replace("| |", "|  |")))
-def test_states_of_postgres_are_told_in_words(name, text, says):
+def test_errors_of_postgres_are_translated(name, text, says):
     error = getattr(psycopg.errors, name)(text.replace(" DETAIL", "\nDETAIL"))
     with pytest.raises(
         DatabaseError, match=re.escape(says) + ("$" if CANARY in text else "")
@@ -140,7 +140,7 @@ def test_states_of_postgres_are_told_in_words(name, text, says):
 
 
 def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(file):
-    with closing(open_store(f"sqlite:///{file}", create=False)) as store:
+    with store_over(file) as store:
         writes = [lambda: attempt(store), store.maintenance.probe_write]
         for write in writes:
             with store.database.read() as connection:
@@ -157,9 +157,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(fi
         assert attempt(store) is not None
 
 
-def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(
-    tmp_path,
-):
+def test_an_unusable_path_is_an_error_that_is_reported_before_it_is_raised(tmp_path):
     assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
     told: list[DatabaseError] = []
     with closing(unopened_store(f"sqlite:///{tmp_path}/no/such/x.db")) as store:
@@ -172,10 +170,11 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
         f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not "
         "exist: create it"
     )
-    assert (error.exit_code, error.kind) == (4, DatabaseErrorKind.DENIED)
+    assert error.exit_code == 4
+    assert error.kind == DatabaseErrorKind.DENIED
 
 
-def test_a_damaged_file_is_named(file):
+def test_a_damaged_file_is_an_error(file):
     with file.open("r+b") as opened:
         opened.seek(4096)
         opened.write(b"\xff" * (file.stat().st_size - 4096))
@@ -198,7 +197,7 @@ u:{CANARY}@nowhere.invalid/d | may come back | nowhere.invalid:5432 cannot be re
 """
 
 
-def test_a_postgres_that_does_not_answer_may_come_back_and_one_that_refuses_does_so_for_good(
+def test_a_postgres_that_does_not_answer_is_a_temporary_error_and_a_rejection_is_permanent(
     postgres_server,
 ):
     for url, lasting, says in rows(SILENT):

@@ -5,21 +5,33 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from datetime import timedelta
 from functools import partial
 
 import pytest
 from sqlalchemy import text
 
-from factories import HOUR, SLOT
+from factories import HOUR, MINUTE, SECOND, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
 from monitor.model.runs import Lease, RunStatus
-from monitor.storage import SqlStore, open_leases, open_store, parse_url
+from monitor.storage import SqlStore, open_leases, parse_url
 from servers.daemon import wait_for
 from storage.conftest import emptied
-from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
+from storage.worked import (
+    LATER,
+    attempt,
+    claimed,
+    execute_sql,
+    finish,
+    fired,
+    lease,
+    prune,
+    run,
+    runs_of,
+    select_rows,
+    store_over,
+)
 
-LASTS = timedelta(seconds=5)
+LASTS = 5 * SECOND
 ROUNDS = 20
 
 
@@ -49,10 +61,9 @@ def won(leases):
 
 def run_out(store):
     """Let the database's clock pass the end of the lease."""
-    with store.database.write() as connection:
-        connection.execute(
-            text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'")
-        )
+    execute_sql(
+        store, "UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"
+    )
 
 
 OWN: list[SqlStore] = []
@@ -88,13 +99,13 @@ def taken_over(store, before, after):
     return won(after)
 
 
-def test_a_lease_is_kept_until_it_is_given_back_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
-    store, opened
-):
-    first, second = opened(store, "a:1"), opened(store, "b:2", timedelta(minutes=5))
+def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_holder(store, opened):
+    first = opened(store, "a:1")
+    second = opened(store, "b:2", 5 * MINUTE)
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, before=None)
-    assert [first.renew(old), first.renew(old)] == [True, True]
+    assert first.renew(old)
+    assert first.renew(old)
 
     new = taken_over(store, first, second)
 
@@ -104,10 +115,9 @@ def test_a_lease_is_kept_until_it_is_given_back_and_each_taking_is_a_new_epoch_t
     assert won(opened(store, "c:3")).epoch == 3
 
 
-def test_a_lease_that_ran_out_is_renewed_until_somebody_takes_it_of_whom_the_first_is_told_then(
-    postgres, opened
-):
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+def test_an_expired_lease_can_be_renewed_until_another_daemon_takes_it(postgres, opened):
+    first = opened(postgres, "a:1")
+    second = opened(postgres, "b:2")
     old = won(first)
     run_out(postgres)
     assert first.renew(old)
@@ -118,13 +128,15 @@ def test_a_lease_that_ran_out_is_renewed_until_somebody_takes_it_of_whom_the_fir
     first.release(old)
     assert second.renew(new)
     standing = first.acquire()
-    assert (standing.holder, standing.epoch) == ("b:2", 2)
+    assert standing.holder == "b:2"
+    assert standing.epoch == 2
     assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
-def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
+def test_the_same_name_in_a_new_epoch_is_another_holder(store, opened):
     """As in containers, where every process is number 1 of the same host."""
-    first, second = opened(store, "host:1"), opened(store, "host:1")
+    first = opened(store, "host:1")
+    second = opened(store, "host:1")
     held = under(store, won(first))
     taken_over(store, first, second)
 
@@ -135,7 +147,7 @@ def test_the_same_name_in_a_new_epoch_is_somebody_else(store, opened):
         claimed(held)
 
 
-def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres, opened):
+def test_if_two_daemons_acquire_at_the_same_time_one_wins(postgres, opened):
     both = [opened(postgres, name) for name in ("a:1", "b:2")]
     with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
@@ -153,7 +165,8 @@ def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres, opened):
 
 
 def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+    first = opened(store, "a:1")
+    second = opened(store, "b:2")
     held = under(store, won(first))
     claim = claimed(held)
     taken_over(store, first, second)
@@ -174,15 +187,13 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
 
 
 def rows(store):
-    with store.database.read() as connection:
-        return [
-            list(connection.execute(text(f"SELECT * FROM {table}")))
-            for table in ("runs", "deliveries", "leases")
-        ]
+    tables = ("runs", "deliveries", "leases")
+    return [select_rows(store, f"SELECT * FROM {table}") for table in tables]
 
 
-def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened):
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postgres, opened):
+    first = opened(postgres, "a:1")
+    second = opened(postgres, "b:2")
     held = under(postgres, won(first))
     claim = claimed(held)
 
@@ -191,15 +202,17 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres, opened)
         taken_over(postgres, first, second)
 
     (left,) = runs_of(postgres)
-    assert (left.id, left.reason) == (claim.run_id, None)
+    assert left.id == claim.run_id
+    assert left.reason is None
 
 
-def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres, opened):
+def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgres, opened):
     """The lease ran out, but whoever wants it waits until the commit is through.
 
     Then its epoch ends.
     """
-    first, second = opened(postgres, "a:1"), opened(postgres, "b:2", timedelta(minutes=1))
+    first = opened(postgres, "a:1")
+    second = opened(postgres, "b:2", MINUTE)
     with ThreadPoolExecutor(1) as pool:
         database = under(postgres, won(first)).database
         with database._transaction(is_writing=True) as connection:
@@ -217,9 +230,9 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
         assert isinstance(asked.result(10), Lease)
 
 
-def test_the_server_ends_a_transaction_that_stands_still(postgres, opened):
+def test_the_server_ends_an_idle_transaction(postgres, opened):
     leases = opened(postgres, "a:1")
-    impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
+    impatient = under(postgres, won(leases), patience=0.3 * SECOND)
     with (  # noqa: PT012 - in mid-transaction
         pytest.raises(
             DatabaseError, match="ended a transaction that was idle for too long: try again"
@@ -239,21 +252,20 @@ def count_sessions(store, condition):
     query = (
         f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"
     )
-    with store.database.read() as connection:
-        return int(connection.scalar(text(query)) or 0)
+    ((count,),) = select_rows(store, query)
+    return count
 
 
-def test_a_takeover_abandons_what_older_epochs_run_and_frees_what_they_send_and_only_that(
-    store, opened
-):
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store, opened):
+    first = opened(store, "a:1")
+    second = opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
     (of_old,) = lease(old_store, SLOT, owner="a:1")
     (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
-    claimed(old_store, SLOT)
+    claimed(old_store)
     claimed(old_store, SLOT - HOUR, rerun=True)
-    claimed(store, SLOT, comparison="of-a-command")
+    claimed(store, comparison="of-a-command")
     new = taken_over(store, first, second)
 
     own = copied(store)
@@ -273,15 +285,16 @@ def test_a_takeover_abandons_what_older_epochs_run_and_frees_what_they_send_and_
     assert found["of-a-command", SLOT].status is RunStatus.RUNNING
     assert store.runs.held_claim("home-feed", SLOT - HOUR) is None
     assert (
-        claimed(own, SLOT, now=SLOT).attempt == 3
+        claimed(own, now=SLOT).attempt == 3
     )  # one more than the abandoned one may still come with
 
 
-def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store, opened):
+def test_a_run_of_an_older_epoch_is_rejected_even_if_its_daemon_leads_again(store, opened):
     """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
-    first, second = opened(store, "a:1"), opened(store, "b:2")
+    first = opened(store, "a:1")
+    second = opened(store, "b:2")
     own = under(store, won(first))
-    stale = claimed(own, SLOT)
+    stale = claimed(own)
     new = taken_over(store, first, second)
     under(store, new)
     third = taken_over(store, second, first)
@@ -308,7 +321,7 @@ def leases_of(file, holder):
     return open_leases(parse_url(f"sqlite:///{file}"), holder=holder, lasts=LASTS)
 
 
-def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(file):
+def test_a_second_daemon_on_the_same_sqlite_file_is_rejected_with_the_name_of_the_first(file):
     link = file.with_name("link.db")
     link.symlink_to(file)
     with (
@@ -321,14 +334,15 @@ def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(f
             match=r"in use by another daemon: host:41 since 20\S+ has locked .* use PostgreSQL",
         ) as told:
             second.acquire()
-        assert (told.value.permanent, told.value.exit_code) == (True, 4)
+        assert told.value.permanent
+        assert told.value.exit_code == 4
         first.close()
         assert won(second).epoch == 2
 
 
-def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(file):
+def test_a_second_daemon_after_the_lock_was_deleted_fences_the_first(file):
     with (
-        closing(open_store(f"sqlite:///{file}", create=False)) as store,
+        store_over(file) as store,
         closing(leases_of(file, "host:41")) as first,
         closing(leases_of(file, "host:42")) as second,
     ):
@@ -346,14 +360,9 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(f
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_file_of_sqlite_that_is_swapped_renews_no_lease_and_takes_no_run_until_it_is_back(
-    file, is_replaced
-):
+def test_a_replaced_sqlite_file_is_not_used_until_the_original_is_back(file, is_replaced):
     replaced = "deleted or replaced by another file while in use"
-    with (
-        closing(open_store(f"sqlite:///{file}", create=False)) as store,
-        closing(leases_of(file, "host:41")) as leases,
-    ):
+    with store_over(file) as store, closing(leases_of(file, "host:41")) as leases:
         taken = won(leases)
         held = under(store, taken)
         away = file.rename(file.with_name("away.db"))

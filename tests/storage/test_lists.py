@@ -1,4 +1,4 @@
-"""Scores by user, lists kept with runs, arm-wide scores, and relevance that is added later."""
+"""Scores of users, kept lists, scores of arms, and relevance that is added later."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 import factories
 import published
@@ -23,18 +23,19 @@ from monitor.storage.tables.run_tables import kept_lists
 from storage.worked import (
     LATER,
     claimed,
-    finish,
+    execute_sql,
     newest,
     prune,
     record,
     run,
     scores,
+    select_rows,
     user_scores,
 )
 
 
 def lists(baseline, candidate, **segments):
-    positions = {"all": list(range(len(baseline))), **segments}
+    positions = {"all": list(range(len(baseline)))} | segments
     return KeptLists(
         baseline=factories.rankings(baseline),
         candidate=factories.rankings(candidate),
@@ -48,7 +49,7 @@ OTHER = lists({"u9": [4]}, {"u9": [5]})
 
 
 def plain(kept):
-    """All that must come back, in values that can be compared."""
+    """All parts of the lists, as values that can be compared."""
     arms = [
         (list(arm.users), list(arm.items), type(arm.items), repr(arm.offsets), repr(arm.scores))
         for arm in (kept.baseline, kept.candidate)
@@ -68,13 +69,12 @@ def memory_of(store, before, comparison="home-feed"):
 
 
 def kept(store, slot=SLOT, **changes):
-    """Store an ok run that keeps its lists; its number."""
-    return run(store, slot, **{"lists": ONE, "catalogue_size": 7, **changes})
+    """Store an ok run that keeps its lists. Returns its number."""
+    return run(store, slot, **{"lists": ONE, "catalogue_size": 7} | changes)
 
 
 def with_lists(store):
-    with store.database.read() as connection:
-        return set(connection.scalars(select(kept_lists.c.run_id)))
+    return {run_id for (run_id,) in select_rows(store, select(kept_lists.c.run_id))}
 
 
 ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_size=1)])
@@ -90,9 +90,9 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
     is_scored=st.booleans(),
 )
 @settings(max_examples=25)
-def test_lists_survive_however_many_pieces_they_are_cut_into(users, step, is_scored):
-    baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
-    candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}
+def test_lists_are_read_back_from_any_number_of_pieces(users, step, is_scored):
+    baseline = {f"u{number}": user[0] for number, user in enumerate(users)}
+    candidate = {f"u{number}": user[1] for number, user in enumerate(users)}
     chosen = [number for number, user in enumerate(users) if user[2]]
     wanted = lists(baseline, candidate, **{"country=\u2400\u00e9": chosen})
     if is_scored:
@@ -116,25 +116,24 @@ def _pieces(wanted=ONE):
     return pieces
 
 
-def test_damaged_lists_are_refused():
-    good, others = _pieces(), _pieces(OTHER)
+def test_damaged_lists_are_rejected():
+    good = _pieces()
     baseline, candidate = good.values()
+    (piece,) = baseline
+    places = (9, 40, len(piece) - 9)
     for damaged in (
         {Arm.BASELINE: baseline},
         {Arm.BASELINE: candidate, Arm.CANDIDATE: baseline},
-        good | {Arm.CANDIDATE: others[Arm.CANDIDATE]},
-        good | {Arm.BASELINE: [baseline[0][:9] + b"x" + baseline[0][10:]]},
-        good | {Arm.BASELINE: [baseline[0][:40] + b"x" + baseline[0][41:]]},
-        good | {Arm.BASELINE: [baseline[0][:-9] + b"x" + baseline[0][-8:]]},
+        good | {Arm.CANDIDATE: _pieces(OTHER)[Arm.CANDIDATE]},
+        *(good | {Arm.BASELINE: [piece[:at] + b"x" + piece[at + 1 :]]} for at in places),
     ):
         with pytest.raises((ValueError, OSError), match=r"."):
             list_parquet.unpack(damaged)
 
 
-def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
+def test_damaged_lists_are_an_error_that_names_the_solution(store):
     run_id = kept(store)
-    with store.database.write() as connection:
-        connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
+    execute_sql(store, kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
 
     with pytest.raises(
         DatabaseError, match=rf"stored lists of run {run_id} are damaged .*run its slot again"
@@ -145,45 +144,43 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store):
     assert said.startswith(f"lists of the last run: the stored lists of run {run_id} are damaged")
 
 
-def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
+def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
     waiting = {"labels_until": SLOT + 30 * DAY}
     kept(store, SLOT, lists=OTHER, **waiting)
     kept(store, LATER, **waiting)
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
-    assert (
-        memory_of(store, SLOT).last_lists
-        is memory_of(store, SLOT + DAY, "other").last_lists
-        is None
-    )
+    assert memory_of(store, SLOT).last_lists is None
+    assert memory_of(store, SLOT + DAY, "other").last_lists is None
     for before, wanted in ((LATER, OTHER), (SLOT + DAY, ONE)):
         memory = memory_of(store, before)
         assert memory.unreadable == ()
         assert_same(memory.last_lists, wanted)
 
 
-def test_a_user_is_found_in_whichever_piece(store, monkeypatch):
+def test_a_user_is_found_in_every_piece(store, monkeypatch):
     monkeypatch.setattr(list_parquet, "PIECE_USERS", 2)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
-    found = [store.pages.user_lists(run_id, user) for user in ("u0", "u5", "u7", "v")]
-    assert [each and each.candidate for each in found] == [("0",), ("5",), ("7",), None]
+    for number in (0, 5, 7):
+        assert store.pages.user_lists(run_id, f"u{number}").candidate == (str(number),)
+    assert store.pages.user_lists(run_id, "v") is None
 
 
-def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store):
+def test_only_the_newest_lists_are_kept_if_no_relevance_is_expected(store):
     kept(store, SLOT)
     second = kept(store, LATER)
     assert with_lists(store) == {second}
 
     first_again = kept(store, SLOT)
-    assert with_lists(store) == {first_again, second}  # of use to a replay that goes on from there
+    assert with_lists(store) == {first_again, second}  # a replay may continue from there
     assert prune(store) == {"kept_lists": 2}
     assert with_lists(store) == {second}
 
 
-def test_lists_from_before_an_alert_stay_while_it_lasts(store):
-    """What the lists of every later run are held against, however long it fires."""
+def test_lists_from_before_an_alert_are_kept_while_it_lasts(store):
+    """The lists of later runs are compared with these lists, however long the alert fires."""
 
     def moved(hour, was, now):
         slot = SLOT + hour * HOUR
@@ -207,7 +204,7 @@ def test_lists_from_before_an_alert_stay_while_it_lasts(store):
     assert memory.former_lists is memory.last_lists
 
 
-def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
+def test_lists_are_kept_while_relevance_may_arrive_and_the_newest_afterwards(store):
     early = SLOT - 30 * DAY
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
@@ -222,7 +219,7 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store):
     assert with_lists(store) == set()
 
 
-def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store):
+def test_arm_scores_are_read_back_in_order_and_undefined_scores_as_none(store):
     found = (
         published.arm_score(metric="novelty", value=None, n=0),
         published.arm_score(arm=Arm.CANDIDATE, value=float("nan")),
@@ -245,12 +242,14 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
 
     assert again == run_id
     assert_same(store.history.kept_lists(run_id), OTHER)
-    assert record(store, run_id).arm_scores == ()
     run = record(store, run_id)
-    assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
+    assert run.arm_scores == ()
+    assert run.labelled_at is None
+    assert run.labels_until == SLOT + 2 * DAY
+    assert run.catalogue_size == 8
 
 
-def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
+def test_runs_that_can_still_be_labelled_are_listed(store):
     waits = {"labels_until": SLOT + 9 * DAY}
     first = kept(store, SLOT, **waits)
     kept(store, LATER, **waits, is_labelled=True)
@@ -265,46 +264,46 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store):
         assert all(run.labels_until and run.labelled_at is None for run in found)
         return [run.id for run in found]
 
-    assert [awaiting(SLOT), awaiting(LATER), awaiting(SLOT, "other")] == [[first, last], [last], []]
-    assert newest(store).unlabelled == 3, "the one that runs again, too"
+    assert awaiting(SLOT) == [first, last]
+    assert awaiting(LATER) == [last]
+    assert awaiting(SLOT, "other") == []
+    assert newest(store).unlabelled == 3, "the run that runs again counts too"
 
 
 def relevant(**changes):
     return factories.summary(metric="ndcg", **changes)
 
 
-def test_labels_are_added_beside_what_was_measured(store):
+def add_labels(store, run, *added):
+    return store.runs.store_relevance(run, summaries=added, scores=None, at=LATER)
+
+
+def test_labels_are_added_to_the_other_summaries(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     before = record(store, run_id).summaries
     added = (relevant(), relevant(segment="activity=new", n=2))
-    found = record(store, run_id)
-    assert store.runs.store_relevance(found, summaries=added, scores=None, at=LATER)
+    assert add_labels(store, record(store, run_id), *added)
     assert record(store, run_id).summaries == before + added
     assert record(store, run_id).labelled_at == LATER
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 
-def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store):
+def test_a_rerun_does_not_get_the_labels_of_its_old_lists(store):
     run_id = kept(store, labels_until=SLOT + DAY)
     old = record(store, run_id)
 
     claimed(store, rerun=True)
-    during = store.runs.store_relevance(
-        record(store, run_id), summaries=(relevant(),), scores=None, at=SLOT
-    )
-    after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
-
-    assert (during, after) == (False, False)
-    assert "ndcg" not in {summary.metric for summary in record(store, run_id).summaries}
-    assert record(store, run_id).labelled_at is None
+    for each in (record(store, run_id), old):
+        assert not add_labels(store, each, relevant())
+    left = record(store, run_id)
+    assert left.summaries == old.summaries
+    assert left.labelled_at is None
 
 
 NAN = float("nan")
 
 
-def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
-    store, monkeypatch
-):
+def test_batches_in_any_order_and_many_metrics_are_read_back_without_loss(store, monkeypatch):
     monkeypatch.setattr(score_rows, "CHUNK_USERS", 7)
     draw = np.random.default_rng(7)
     users = [
@@ -336,32 +335,24 @@ def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join
         np.testing.assert_array_equal(found.by_metric[metric], column[order])
 
 
-def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store):
+def test_metrics_that_are_measured_later_replace_only_their_own_scores(store):
     measured = {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}}
     run_id = run(store, SLOT, scores=scores(measured))
-    for later in (
-        {"ndcg": {"a": 0.5}},
-        {"ndcg": {"a": 0.6}},
-        {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}},
-    ):
+    last = {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}}
+    for later in ({"ndcg": {"a": 0.5}}, {"ndcg": {"a": 0.6}}, last):
         with store.database.write() as connection:
             per_user.replace_scores(connection, run_id, SLOT, scores(later))
 
-    with store.database.read() as connection:
-        assert connection.execute(text("SELECT count(*) FROM scores")).scalar_one() == 3
-    assert [row[1:] for user in "ab" for row in user_scores(store, user)] == [
-        ("tau", 0.1),
-        ("ndcg", None),
-        ("rbo", 0.7),
-        ("tau", 0.2),
-    ]
+    assert len(select_rows(store, "SELECT * FROM scores")) == 3
+    of_b = [("ndcg", None), ("rbo", 0.7), ("tau", 0.2)]
+    assert [row[1:] for row in user_scores(store, "a")] == [("tau", 0.1)]
+    assert [row[1:] for row in user_scores(store, "b")] == of_b
 
 
-def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store):
-    nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
-    without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
-    assert without_users
+def test_a_run_without_scores_of_a_metric_is_read_back_as_empty(store):
+    without_users = run(store, LATER, scores=scores({"tau": {}}))
     run_id = run(store, SLOT, scores=scores({"tau": {"a": 0.5}}))
     for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
         nothing = store.history.run_scores(number, metrics)
-        assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})
+        assert len(nothing.users) == 0
+        assert dict(nothing.by_metric) == {}

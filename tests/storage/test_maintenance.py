@@ -6,7 +6,6 @@ And what the rest takes on disk.
 from contextlib import closing
 
 import pytest
-from sqlalchemy import func, select
 
 from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.model.notifications import DeliveryStatus
@@ -18,9 +17,11 @@ from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
 from storage.worked import (
+    HOOK,
     LATER,
     NEVER,
     claimed,
+    execute_sql,
     fired,
     lease,
     note,
@@ -30,23 +31,24 @@ from storage.worked import (
     run,
     runs_of,
     scored,
+    select_rows,
     silence,
     transitions,
 )
 
 
-def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_their_runs(store):
-    old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
+def test_scores_and_evidence_expire_before_the_summaries_of_their_runs(store):
+    old = run(store, SLOT)
+    new = run(store, SLOT + 9 * DAY)
 
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
-    assert (scored(store, old), store.history.evidence(old), len(record(store, old).summaries)) == (
-        0,
-        (),
-        2,
-    )
-    assert (scored(store, new), len(store.history.evidence(new))) == (3, 2)
+    assert scored(store, old) == 0
+    assert store.history.evidence(old) == ()
+    assert len(record(store, old).summaries) == 2
+    assert scored(store, new) == 3
+    assert len(store.history.evidence(new)) == 2
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
 
     run(store, SLOT)
@@ -57,7 +59,7 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_the
     assert [found.id for found in runs_of(store)] == [new]
 
 
-def test_runs_that_somebody_is_at_stay(store):
+def test_claimed_runs_are_not_deleted(store):
     claimed(store)
     run(store, LATER)
     claimed(store, LATER, rerun=True)
@@ -66,27 +68,28 @@ def test_runs_that_somebody_is_at_stay(store):
     assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
-def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(
-    store,
-):
-    firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
-    run(store, SLOT, firing, lasting, receivers=("hook",))
+def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(store):
+    firing = fired()
+    lasting = fired(segment="country=UK")
+    run(store, SLOT, firing, lasting, receivers=HOOK)
     store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
-    run(store, LATER, resolved(LATER, firing[0]), receivers=("hook",))
+    run(store, LATER, resolved(LATER, firing[0]), receivers=HOOK)
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
-    (end,) = lease(store, LATER)
+    (end,) = lease(store)
     store.outbox.record(note(end, LATER, DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
 
     assert prune(store, runs=SLOT + DAY) == {"notifications": 3, "deliveries": 2, "transitions": 2}
     (left,) = transitions(store)
-    assert (left.segment, left.is_start, store.alerts.firing()) == ("country=UK", True, (left,))
+    assert left.segment == "country=UK"
+    assert left.is_start
+    assert store.alerts.firing() == (left,)
     assert len(store.alerts.states()) == 2
 
 
-def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store):
+def test_only_silences_that_ended_long_ago_are_deleted(store):
     for ends_at in (SLOT, SLOT + 2 * DAY):
         store.alerts.add_silence(silence(NEVER, ends_at))
 
@@ -99,7 +102,7 @@ def housekept(store, now):
     return store.maintenance.prune(RetentionOptions().cutoffs(now), now=now)
 
 
-def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store):
+def test_old_rows_are_deleted_after_two_days_of_runs_confirm_the_clock(store):
     run(store, SLOT)
     back = SLOT + 60 * DAY
     found = []
@@ -126,12 +129,11 @@ def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_on
     assert housekept(store, SLOT + 6 * every - HOUR).reason is None
 
 
-def test_days_confirm_the_clock_where_no_run_is_left(store):
+def test_days_confirm_the_clock_if_no_run_is_left(store):
     run(store, SLOT)
     housekept(store, SLOT + DAY)
-    with store.database.write() as connection:
-        for table in (*RUN_TABLES, runs):
-            connection.execute(table.delete())
+    for table in (*RUN_TABLES, runs):
+        execute_sql(store, table.delete())
 
     assert housekept(store, SLOT + 600 * DAY).reason
     assert housekept(store, SLOT + 6 * DAY).reason is None
@@ -139,8 +141,7 @@ def test_days_confirm_the_clock_where_no_run_is_left(store):
 
 def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url):
     with closing(open_store(migrated_url, create=False)) as store:
-        with store.database.read() as connection:
-            servers = connection.execute(select(func.clock_timestamp())).scalar_one()
+        ((servers,),) = select_rows(store, "SELECT clock_timestamp()")
         now = servers + 40 * DAY
         for days in range(0, 40, 5):
             run(store, now - days * DAY)
@@ -159,7 +160,7 @@ def test_every_table_is_of_one_kind():
     assert sorted(listed) == sorted(metadata.tables)
 
 
-def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
+def test_sizes_give_bytes_rows_and_the_oldest_slot_of_each_kind(store):
     for days in range(3):
         run(store, SLOT + days * DAY)
     prune(store, now=SLOT + 3 * DAY)
@@ -167,13 +168,15 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store):
     found = {each.kind: each for each in store.maintenance.measure().kinds}
 
     scores = found[DataKind.SCORES]
-    assert (scores.runs, scores.oldest) == (3, SLOT)
-    assert (found[DataKind.EVIDENCE].runs, found[DataKind.LISTS].runs) == (3, 0)
+    assert scores.runs == 3
+    assert scores.oldest == SLOT
+    assert found[DataKind.EVIDENCE].runs == 3
+    assert found[DataKind.LISTS].runs == 0
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
     assert store.maintenance.sizes(refresh=False) is store.maintenance.sizes(refresh=False)
 
 
-def test_outages_that_overlap_count_once_and_those_that_ended_before_not_at_all(store):
+def test_overlapping_outages_count_once_and_earlier_ones_do_not_count(store):
     for begin, end in ((0, 10), (60, 100), (70, 90), (80, 130)):
         store.maintenance.record_outage(SLOT + begin * MINUTE, SLOT + end * MINUTE)
     assert store.maintenance.away_s_since(SLOT + 10 * MINUTE) == 70 * 60

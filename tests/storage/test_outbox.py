@@ -1,6 +1,6 @@
-"""Deliveries: who may send what when.
+"""Deliveries: which process may send which one, and when.
 
-What a receiver comes to believe while it fails, senders die and people intervene.
+A receiver knows the right alerts although it fails, senders die and people intervene.
 """
 
 import shutil
@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from sqlalchemy import select
 
-from factories import DAY, HOUR, MINUTE, SLOT, comparison, summary
-from factories import rule as alert_rule
+from factories import DAY, HOUR, MINUTE, SLOT, summary
 from monitor.model.errors import DeliveryError
 from monitor.model.notifications import DeliveryStatus, Treatment, Updates
 from monitor.model.pages import ReceiverHealth
-from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import open_store, rows
 from monitor.storage.tables.alert_tables import notifications
-from pipeline.owed_run import CountingPublisher, store_judged
-from storage.worked import LATER, fired, lease, note, resolved, run, silence
+from pipeline.alerting_run import store_judged
+from pipeline.test_delivery import EACH, SEGMENTS, Scene
+from storage.worked import HOOK, LATER, fired, lease, note, resolved, run, select_rows
 
 
 @pytest.fixture
 def owed(store, monkeypatch):
-    """A firing and its end, and a firing of another segment between them, owed to two receivers.
+    """Two receivers have to get a start, a start of another segment, and the end of the first one.
 
-    A statement takes two keys, so that three deliveries need more than one.
+    A statement has at most two keys, so three deliveries need more than one statement.
     """
     monkeypatch.setattr(rows, "IN_LIST", 2)
-    firing, other = fired(SLOT), fired(SLOT, segment="country=UK")
+    firing = fired()
+    other = fired(segment="country=UK")
     run(store, SLOT, firing, other, receivers=("hook", "pager"))
     run(store, LATER, resolved(LATER, firing[0]), receivers=("hook", "pager"))
     return store
@@ -53,49 +53,41 @@ def refuse(store, *deliveries, at=NOW, **changes):
 
 
 def fail(store, *deliveries, at, reason="503", again):
-    """The attempt fails, and is to be made again at that time."""
-    failed = [
-        note(each, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=again)
-        for each in deliveries
-    ]
+    """The attempt fails, and the next one is due at ``again``."""
+    changes = {"reason": reason, "next_attempt_at": again}
+    failed = [note(each, at, DeliveryStatus.PENDING, **changes) for each in deliveries]
     store.outbox.record(*failed)
 
 
-def test_all_that_waits_of_a_comparison_is_claimed_at_once_oldest_first_whoever_else_was_told(owed):
-    leased = lease(owed, NOW)
+def test_all_deliveries_of_a_comparison_are_claimed_together_oldest_first(owed):
+    leased = lease(owed)
 
-    told = [(each.transition.segment, each.transition.is_start) for each in leased]
-    assert told == [("all", True), ("country=UK", True), ("all", False)]
-    assert {(each.receiver, each.attempts, each.status, each.may_be_known) for each in leased} == {
-        ("hook", 0, DeliveryStatus.PENDING, False)
-    }
-    assert lease(owed, NOW) == lease(owed, NOW, receiver="unknown") == ()
-    assert len(lease(owed, NOW, receiver="pager")) == 3
+    assert segments(leased) == ["all", "country=UK", "all"]
+    assert [each.transition.is_start for each in leased] == [True, True, False]
+    for each in leased:
+        assert each.receiver == "hook"
+        assert each.status is DeliveryStatus.PENDING
+        assert each.attempts == each.may_be_known == 0
+    assert lease(owed) == lease(owed, receiver="unknown") == ()
+    assert len(lease(owed, receiver="pager")) == 3
 
 
-def test_the_comparison_that_is_due_longest_comes_first_and_one_that_somebody_is_telling_holds_up_no_other(
-    owed,
-):
-    run(
-        owed,
-        SLOT,
-        fired(SLOT - HOUR, comparison="search"),
-        comparison="search",
-        receivers=("hook",),
-    )
-    (first,) = lease(owed, NOW)
+def test_the_oldest_comparison_is_claimed_first_and_a_claimed_one_does_not_block_the_others(owed):
+    search = fired(SLOT - HOUR, comparison="search")
+    run(owed, SLOT, search, comparison="search", receivers=HOOK)
+    (first,) = lease(owed)
     assert first.transition.comparison == "search"
-    assert segments(lease(owed, NOW, limit=2)) == ["all", "country=UK"]
-    assert lease(owed, NOW) == ()
+    assert segments(lease(owed, limit=2)) == ["all", "country=UK"]
+    assert lease(owed) == ()
 
-    run(owed, NOW, fired(NOW, comparison="late"), comparison="late", receivers=("hook",))
-    assert [each.transition.comparison for each in lease(owed, NOW)] == ["late"]
+    run(owed, NOW, fired(NOW, comparison="late"), comparison="late", receivers=HOOK)
+    assert [each.transition.comparison for each in lease(owed)] == ["late"]
 
 
-def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be_known_and_stays_leased(
+def test_an_expired_claim_can_be_taken_and_a_started_delivery_may_have_arrived_and_stays_claimed(
     owed,
 ):
-    first = lease(owed, NOW)
+    first = lease(owed)
     assert lease(owed, NOW + MINUTE - timedelta(microseconds=1), owner="b:2") == ()
     again = lease(owed, NOW + MINUTE, owner="b:2")
     assert [each.id for each in again] == [each.id for each in first]
@@ -105,10 +97,8 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
 
-def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(
-    owed,
-):
-    fail(owed, *lease(owed, NOW), at=NOW, again=NOW + HOUR)
+def test_a_failed_delivery_is_due_again_at_its_time_unless_another_process_has_sent_it(owed):
+    fail(owed, *lease(owed), at=NOW, again=NOW + HOUR)
     assert lease(owed, NOW + HOUR - MINUTE) == ()
     again = lease(owed, NOW + HOUR)
     assert [each.attempts for each in again] == [1, 1, 1]
@@ -119,46 +109,40 @@ def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_s
     assert [each.id for each in lease(owed, NOW + 4 * HOUR)] == [each.id for each in by_another[1:]]
 
 
-def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed):
-    for each in lease(owed, NOW):
-        owed.outbox.record(
-            note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE)
-        )
+def test_suppressed_deliveries_are_checked_again_and_counted_separately(owed):
+    held = DeliveryStatus.HELD
+    for each in lease(owed):
+        owed.outbox.record(note(each, status=held, reason="s", next_attempt_at=NOW + MINUTE))
 
-    assert (owed.outbox.waiting(NOW).get("hook"), owed.outbox.waiting(NOW, held=True)) == (
-        None,
-        {"hook": (2, 3600.0)},
-    )
-    assert lease(owed, NOW) == ()
-    assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [
-        (DeliveryStatus.HELD, 0)
-    ] * 3
+    assert owed.outbox.waiting(NOW).get("hook") is None
+    assert owed.outbox.waiting(NOW, held=True) == {"hook": (2, 3600.0)}
+    assert lease(owed) == ()
+    assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(held, 0)] * 3
 
 
-def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed):
-    for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
+def test_failed_deliveries_are_counted_until_they_are_retried_but_not_those_of_removed_receivers(
+    owed,
+):
+    for each, minutes in zip(lease(owed), (0, 1, 1), strict=True):
         refuse(owed, each, at=NOW + minutes * MINUTE)
-    assert [
-        owed.outbox.give_up_removed(configured=["hook"], now=NOW + MINUTE) for _ in range(2)
-    ] == [
-        3,
-        0,
-    ]
-    assert (owed.outbox.waiting(NOW), lease(owed, NOW + HOUR, receiver="pager")) == ({}, ())
+    for count in (3, 0):
+        assert owed.outbox.give_up_removed(configured=["hook"], now=NOW + MINUTE) == count
+    assert owed.outbox.waiting(NOW) == {}
+    assert lease(owed, NOW + HOUR, receiver="pager") == ()
 
     counts = [owed.outbox.given_up(since=NOW + minutes * MINUTE) for minutes in range(3)]
     assert counts == [{"hook": 3}, {"hook": 2}, {}]
-    # A refused end is tried again for a day, and the start of what lasts whenever.
+    # A rejected end is retried for a day, and the start of a firing alert at any time.
     assert owed.outbox.retry_refused(NOW + DAY + 2 * MINUTE, receivers=["hook"]) == 1
     assert owed.outbox.retry_refused(NOW + DAY + MINUTE, receivers=["hook"]) == 1
     assert owed.outbox.given_up(since=NOW) == {"hook": 1}
 
 
-def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_seen(owed):
-    sent, failed, joined = lease(owed, NOW)
+def test_receiver_health_has_the_last_success_and_the_first_occurrence_of_the_last_error(owed):
+    sent, failed, joined = lease(owed)
     assert owed.outbox.receiver_health() == {}
     owed.outbox.record(
-        note(sent, NOW), note(joined, NOW + MINUTE, reason="joined: no message of its own")
+        note(sent), note(joined, NOW + MINUTE, reason="joined: no message of its own")
     )
     fail(owed, failed, at=NOW + MINUTE, reason="502", again=NOW)
     for minutes in (2, 3):
@@ -166,19 +150,18 @@ def test_receivers_have_their_last_success_and_their_last_error_as_it_was_first_
     owed.outbox.give_up_removed(configured=["hook"], now=NOW + HOUR)
 
     assert owed.outbox.receiver_health() == {
-        "hook": ReceiverHealth(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503"),
+        "hook": ReceiverHealth(last_success_at=NOW, last_error_at=NOW + 2 * MINUTE, reason="503")
     }
 
 
-def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
-    delivery, *_ = lease(owed, NOW)
+def test_an_attempt_is_stored_if_its_result_differs_from_the_one_before(owed):
+    delivery, *_ = lease(owed)
     for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):
         at = NOW + minutes * MINUTE
         fail(owed, delivery, at=at, reason=reason, again=at + MINUTE)
     refuse(owed, delivery, at=NOW + HOUR)
 
-    with owed.database.read() as connection:
-        kept = connection.execute(select(notifications).order_by(notifications.c.id)).all()
+    kept = select_rows(owed, select(notifications).order_by(notifications.c.id))
     assert [(row.at, row.status, row.reason, row.next_attempt_at) for row in kept] == [
         (NOW, "pending", "503\x00", NOW + MINUTE),
         (NOW + 2 * MINUTE, "pending", "504", NOW + 3 * MINUTE),
@@ -186,46 +169,45 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed):
     ]
 
 
-def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed):
-    lasting = lease(owed, NOW)[1]
-    owed.outbox.record(note(lasting, NOW, repeat_at=NOW + HOUR))
+def test_a_repetition_is_due_at_its_time_and_then_at_the_next(owed):
+    lasting = lease(owed)[1]
+    owed.outbox.record(note(lasting, repeat_at=NOW + HOUR))
 
     def due(now, receiver="hook"):
         return bool(owed.outbox.due_repetitions(receiver, now=now, limit=9))
 
-    assert [due(NOW + HOUR - MINUTE), due(NOW + HOUR)] == [False, True]
+    assert not due(NOW + HOUR - MINUTE)
+    assert due(NOW + HOUR)
     assert not due(NOW + HOUR, "pager")
     owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR, message_key=None)
-    assert [due(NOW + HOUR), due(NOW + 2 * HOUR)] == [False, True]
+    assert not due(NOW + HOUR)
+    assert due(NOW + 2 * HOUR)
 
 
-def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed):
-    owed.outbox.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
+def test_the_outbox_counts_waiting_deliveries_and_the_age_of_the_oldest(owed):
+    owed.outbox.record(*(note(delivery) for delivery in lease(owed)[:2]))
 
     assert owed.outbox.waiting(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
     assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
 
 
-def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(
-    owed,
-):
-    first, second, end = lease(owed, NOW)
+def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(owed):
+    first, second, end = lease(owed)
     for each, fallback in ((first, "mail"), (second, "pager"), (first, "mail")):
         refuse(owed, each, fallback=fallback)
 
-    assert segments(lease(owed, NOW, receiver="mail")) == ["all"]
-    of_pager = lease(owed, NOW, receiver="pager")
+    assert segments(lease(owed, receiver="mail")) == ["all"]
+    of_pager = lease(owed, receiver="pager")
     assert len(of_pager) == 3
-    owed.outbox.record(*(note(each, NOW, DeliveryStatus.DROPPED) for each in of_pager))
+    owed.outbox.record(*(note(each, status=DeliveryStatus.DROPPED) for each in of_pager))
     assert lease(owed, NOW + HOUR, receiver="pager") == ()
     refuse(owed, end, fallback="pager")
-    assert [each.transition for each in lease(owed, NOW + HOUR, receiver="pager")] == [
-        end.transition
-    ]
+    (again,) = lease(owed, NOW + HOUR, receiver="pager")
+    assert again.transition == end.transition
 
 
-def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
-    first, second, _ = lease(owed, NOW)
+def test_a_receiver_knows_the_starts_that_arrived_or_may_have_arrived(owed):
+    first, second, _ = lease(owed)
     changes = [first.transition, second.transition]
     owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
 
@@ -233,32 +215,30 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed):
         return {*owed.outbox.firing_snapshot(comparison, receiver, changes, now=NOW).delivered}
 
     assert known() == {second.transition.dedup_key}
-    owed.outbox.record(note(first, NOW))
+    owed.outbox.record(note(first))
     assert known() == {change.dedup_key for change in changes}
-    assert owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW).firing == (
-        second.transition,
-    )
+    snapshot = owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW)
+    assert snapshot.firing == (second.transition,)
     assert known(receiver="pager") == known("search") == set()
 
 
-SEGMENTS = ("all", "a=1", "a=2")
-WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
 HELD_FOR = ("acknowledged", "waits for the end of its incident")
 FAILURES = st.sampled_from(["refused", "killed after", "lost", "taken", "killed before", "down"])
 MEANS = st.sampled_from([(0.1,) * 3, (0.9,) * 3]) | st.tuples(*[st.sampled_from([0.1, 0.9])] * 3)
 
 
 class KilledError(BaseException):
-    """Stands for a process that is no more: nothing catches it."""
+    """The process was killed, so no code handles this."""
 
 
-class Believer:
-    """A receiver that keeps what it was told, and fails as planned.
+class RecordingReceiver:
+    """A receiver that knows the alerts of its messages, and fails as planned.
 
-    ``lost`` and ``taken`` look the same to who sends.
+    The sender cannot distinguish ``lost`` from ``taken``.
     """
 
-    name, treatment = "hook", Treatment(updates=Updates.QUIET)
+    name = "hook"
+    treatment = Treatment(updates=Updates.QUIET)
 
     def __init__(self):
         self.plan = []
@@ -273,27 +253,26 @@ class Believer:
         if fate.startswith("killed"):
             raise KilledError
         if fate != "well":
-            raise DeliveryError(
-                fate, permanent=fate == "refused", may_be_known=fate in ("lost", "taken")
-            )
+            is_unclear = fate in ("lost", "taken")
+            raise DeliveryError(fate, permanent=fate == "refused", may_be_known=is_unclear)
 
     def _take(self, message):
         for change in message.changes:
             key = change.dedup_key
             if change.is_start:
                 assert key not in self.ended, "a start after its end"
-                assert key not in self.firing or key in self.unclear, "a start told twice"
+                assert key not in self.firing or key in self.unclear, "a start sent twice"
                 self.firing.add(key)
                 continue
-            assert key in self.firing or key in self.unclear, "news of what is not known"
+            assert key in self.firing or key in self.unclear, "news of an unknown alert"
             if change.is_end:
                 self.firing.discard(key)
                 self.ended.add(key)
         (self.open.add if message.firing else self.open.discard)(message.incident)
 
 
-class Told(RuleBasedStateMachine):
-    """One comparison, one receiver, and everybody who meddles."""
+class DeliveryMachine(RuleBasedStateMachine):
+    """One comparison, one receiver, and people who intervene."""
 
     template: Path
 
@@ -301,107 +280,86 @@ class Told(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.file = shutil.copy(self.template, self.folder.name)
-        self.store = self._open()
-        self.at, self.process, self.receiver = SLOT, 0, Believer()
+        self.process = 0
+        self.receiver = RecordingReceiver()
+        self.scene = Scene(self._open(), receiver=self.receiver)
 
     def _open(self):
         return open_store(f"sqlite:///{self.file}", create=False)
 
-    def now(self):
-        return self.at
-
-    def monotonic(self):
-        return (self.at - SLOT).total_seconds()
-
     @rule(means=MEANS, fate=st.none() | FAILURES)
-    def run_the_next_slot_and_tell(self, means, fate):
+    def run_the_next_slot_and_deliver(self, means, fate):
         self.run_the_next_slot(means)
         self.deliver([fate] if fate else [])
 
     @rule(means=MEANS)
     def run_the_next_slot(self, means):
-        self.at += 15 * MINUTE
-        found = tuple(
-            summary(segment=segment, mean=mean)
-            for segment, mean in zip(SEGMENTS, means, strict=True)
-        )
-        store_judged(self.store, WATCHED, self.at, found, to=("hook",))
+        self.scene.wait(15 * MINUTE)
+        values = zip(SEGMENTS, means, strict=True)
+        found = tuple(summary(segment=segment, mean=mean) for segment, mean in values)
+        store_judged(self.scene.store, EACH, self.scene.clock.at, found, to=HOOK)
 
     @rule(failures=st.lists(FAILURES, max_size=3))
     def deliver(self, failures):
         self.receiver.plan = failures
-        self.at += MINUTE
-        sender = OutboxSender(
-            owner=f"p:{self.process}",
-            draw=lambda: 0.5,
-            clock=self,
-            publisher=CountingPublisher(),
-            receiver=self.receiver,
-            outbox=self.store.outbox,
-        )
+        self.scene.wait(MINUTE)
         try:
-            sender.deliver_due()
+            self.scene.open_sender(owner=f"p:{self.process}").deliver_due()
         except KilledError:
             self.process += 1
 
     @rule(segment=st.sampled_from(SEGMENTS))
     def acknowledge(self, segment):
-        self.at += MINUTE
-        self.store.alerts.acknowledge(
-            WATCHED.name, [("SimilarityLow", segment)], author="a", reason="a looks", at=self.at
-        )
+        self.scene.wait(MINUTE)
+        self.scene.acknowledge(segment)
 
     @rule(segment=st.sampled_from(SEGMENTS))
     def resolve(self, segment):
-        self.at += MINUTE
-        self.store.alerts.resolve(
-            WATCHED.name, [("SimilarityLow", segment)], reason="closed", at=self.at
-        )
+        self.scene.wait(MINUTE)
+        self.scene.resolve(segment)
 
     @rule(
         matcher=st.sampled_from(["segment=all", "segment=~a=.*", "segment=~("]),
         minutes=st.integers(5, 60),
     )
     def silence(self, matcher, minutes):
-        self.store.alerts.add_silence(silence(self.at, self.at + minutes * MINUTE, matcher))
+        self.scene.silence(matcher, minutes * MINUTE)
 
     @rule()
     def restart(self):
-        self.store.close()
-        self.store, self.process = self._open(), self.process + 1
-        self.store.outbox.retry_refused(self.at, receivers=("hook",))
+        self.scene.store.close()
+        self.scene.store = self._open()
+        self.process += 1
+        self.scene.retry_refused("hook")
 
     def teardown(self):
-        """Everything is well again: nothing is owed, and what is believed to fire is what fires."""
+        """After all failures the outbox is empty, and the receiver knows exactly the firing alerts."""
         try:
             self._heal()
         finally:
-            self.store.close()
+            self.scene.store.close()
             self.folder.cleanup()
 
     def _heal(self):
         self.restart()
         for _ in range(2):
-            self.at += 90 * MINUTE
+            self.scene.wait(90 * MINUTE)
             self.deliver([])
-        waiting = self.store.outbox.deliveries(receiver="hook", given_up_limit=0, limit=1000)
+        waiting = self.scene.store.outbox.deliveries(receiver="hook", given_up_limit=0, limit=1000)
         assert {each.status for each in waiting} <= {DeliveryStatus.HELD}
         assert all(any(why in (each.reason or "") for why in HELD_FOR) for each in waiting), waiting
         held = {each.transition.dedup_key for each in waiting if each.transition.is_start}
         late = [each.transition for each in waiting if each.transition.is_end]
-        lasting = [start for start in self.store.alerts.firing() if start.dedup_key not in held]
-        for believed, name in (
-            (self.receiver.firing, "dedup_key"),
-            (self.receiver.open, "incident"),
-        ):
-            least, more = (
-                {getattr(change, name) for change in changes} for changes in (lasting, late)
-            )
-            assert least <= believed <= least | more
+        lasting = [
+            start for start in self.scene.store.alerts.firing() if start.dedup_key not in held
+        ]
+        known = {"dedup_key": self.receiver.firing, "incident": self.receiver.open}
+        for name, keys in known.items():
+            least = {getattr(change, name) for change in lasting}
+            assert least <= keys <= least | {getattr(change, name) for change in late}
 
 
-def test_a_receiver_believes_what_fires_whatever_fails_and_whoever_meddles(sqlite_template):
-    Told.template = sqlite_template
-    run_state_machine_as_test(
-        Told, settings=settings(max_examples=5, stateful_step_count=12, deadline=None)
-    )
+def test_a_receiver_knows_the_firing_alerts_after_any_failures_and_interventions(sqlite_template):
+    DeliveryMachine.template = sqlite_template
+    few = settings(max_examples=5, stateful_step_count=12, deadline=None)
+    run_state_machine_as_test(DeliveryMachine, settings=few)

@@ -13,7 +13,7 @@ from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Severity
 from monitor.storage.alert_states import store_transitions, upsert_states
 from monitor.storage.tables.run_tables import summaries
-from storage.worked import claimed, lease, note
+from storage.worked import claimed, execute_sql, lease, note
 from tables import rows
 from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
 
@@ -29,10 +29,10 @@ def filled(store):
 
 
 def series(store, segment="all", metric=METRIC, alert=None, **changes):
-    return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **{**WHOLE, **changes})
+    return store.pages.series(SeriesKey(NAME, metric, segment), alert=alert, **WHOLE | changes)
 
 
-def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
+def test_a_series_has_each_finished_run_with_its_expectation(filled):
     running = claimed(filled, SLOTS[-1] + DAY)
     found = series(filled, alert="SimilarityDrop", until=running.slot)
     assert [(each.slot, each.mean, each.low, each.high) for each in found] == [
@@ -45,22 +45,21 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled):
         (SLOTS[3], 0.125, None),
     ]
     (only,) = series(filled, metric="nope", since=SLOTS[1], until=SLOTS[1])
-    assert (only.mean, only.n) == (None, 0)
+    assert only.mean is None
+    assert only.n == 0
 
 
 @pytest.mark.parametrize(
     ("change", "kept"),
     [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))],
 )
-def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(
+def test_a_reduced_series_keeps_the_newest_and_the_lowest_run_or_one_without_a_mean(
     store, change, kept
 ):
     fill(store)
     (_, second, *_) = series(store)
-    with store.database.write() as connection:
-        connection.execute(
-            change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC)
-        )
+    of_run = summaries.c.run_id == second.run_id
+    execute_sql(store, change.where(of_run, summaries.c.metric == METRIC))
     found = series(store, max_points=2)
     assert [(each.slot, each.mean, each.n) for each in found] == [
         (SLOTS[1], *kept),
@@ -68,9 +67,7 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_
     ]
 
 
-def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_finished_runs_before_and_after(
-    filled,
-):
+def test_changes_and_neighbours_are_found_by_slot_and_segment(filled):
     def changes(segment, first, last):
         found = filled.pages.changes(NAME, segment, since=SLOTS[first], until=SLOTS[last])
         return [(each.segment, each.slot) for each in found]
@@ -78,7 +75,8 @@ def test_changes_are_those_of_the_slots_and_of_the_segment_and_neighbours_the_fi
     assert changes(None, 0, 3) == changes("all", 3, 3) == [("all", SLOTS[3])]
     assert changes("all", 0, 2) == changes(f"country={NAME}", 0, 3) == []
     before, after = filled.pages.neighbours(NAME, SLOTS[1])
-    assert (before.slot, after.slot) == (SLOTS[0], SLOTS[2])
+    assert before.slot == SLOTS[0]
+    assert after.slot == SLOTS[2]
     assert filled.pages.neighbours(NAME, SLOTS[0] - DAY)[0] is None
 
 
@@ -94,15 +92,16 @@ def test_distributions_and_coverage_are_those_of_the_runs(filled):
 
 def test_segments_have_their_means_in_the_newest_runs(filled):
     newest = series(filled)[-1].run_id
-    with filled.database.write() as connection:
-        connection.execute(summaries.delete().where(summaries.c.run_id == newest))
+    execute_sql(filled, summaries.delete().where(summaries.c.run_id == newest))
     whole, part = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
-    assert (part.segment, part.means) == (f"country={NAME}", (0.25, 0.25, None))
+    assert part.segment == f"country={NAME}"
+    assert part.means == (0.25, 0.25, None)
     paired = filled.pages.coverage([newest], "all").popitem()[1].paired
-    assert (whole.n, whole.means) == (paired, (0.5, 0.5, None))
+    assert whole.n == paired
+    assert whole.means == (0.5, 0.5, None)
 
 
-def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled):
+def test_a_user_has_scores_in_every_run_and_lists_if_they_were_kept(filled):
     found = filled.pages.user_scores(NAME, "u1", until=SLOTS[-1], runs=3)
     assert [each.scores[METRIC] for each in found] == [0.5, 0.5, 0.25]
     assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
@@ -153,8 +152,10 @@ def ended(number, start):
 def incidents(store):
     """`two` has two alerts and ended, `old` ended, a part of `one` fires."""
     first = change(0, "two", severity=Severity.WARNING, segment="100%_\x00", reason="ÄRGER")
-    second, old = change(1, "two", "B"), change(2, "old", severity=Severity.INFO)
-    over, lasting = change(3, "one", comparison="other"), change(4, "one", "B", comparison="other")
+    second = change(1, "two", "B")
+    old = change(2, "old", severity=Severity.INFO)
+    over = change(3, "one", comparison="other")
+    lasting = change(4, "one", "B", comparison="other")
     ends = [ended(5, first), ended(6, second), ended(7, old), ended(8, over)]
     firing = factories.state(
         comparison="other",
@@ -176,16 +177,17 @@ def keys_of(store, *, is_firing=False, before=None, limit=9, **wanted):
     return [each.key for each in found]
 
 
-def test_incidents_that_ended_are_found_page_by_page_newest_first_and_come_whole(incidents):
+def test_ended_incidents_are_found_page_by_page_newest_first_with_all_changes(incidents):
     assert keys_of(incidents, is_firing=True) == ["one"]
     (newest,) = incidents.pages.incidents(
         IncidentFilter(), is_firing=False, before_number=None, limit=1
     )
-    assert (newest.key, newest.at) == ("old", SLOT + 2 * HOUR)
+    assert newest.key == "old"
+    assert newest.at == SLOT + 2 * HOUR
     assert keys_of(incidents, before=newest.number) == ["two"]
     changes = incidents.pages.incident_changes(["two", "old"])
     assert [(each.alert, each.is_start) for each in changes if each.incident == "two"] == [
-        *(("A", True), ("B", True), ("A", False), ("B", False)),
+        *(("A", True), ("B", True), ("A", False), ("B", False))
     ]
     assert len(changes) == 6
 
@@ -206,9 +208,7 @@ text nothing | -
 
 
 @pytest.mark.parametrize(("wanted", "found"), rows(FILTERS))
-def test_incidents_are_found_by_comparison_by_their_worst_severity_and_by_what_they_say(
-    incidents, wanted, found
-):
+def test_incidents_are_found_by_comparison_by_worst_severity_and_by_text(incidents, wanted, found):
     name, value = wanted.split(" ", 1)
     conditions = {name: Severity(value) if name == "severity" else value}
     assert (", ".join(keys_of(incidents, **conditions)) or "-") == found

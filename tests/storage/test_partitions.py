@@ -13,7 +13,18 @@ from monitor.model.errors import DatabaseError
 from monitor.storage import open_store, partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
-from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
+from storage.worked import (
+    LATER,
+    claimed,
+    cutoffs,
+    finish,
+    prune,
+    run,
+    runs_of,
+    scored,
+    select_rows,
+    user_scores,
+)
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 
@@ -68,7 +79,7 @@ def pruned(store, before):
     return prune(store, scores=midnight + before * DAY, now=SLOT + 6 * DAY).get("scores", 0)
 
 
-def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store):
+def test_partitions_are_created_in_advance(store):
     prune(store, now=SLOT)
     before = names(store)
 
@@ -80,7 +91,8 @@ def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store):
 
 def after(monkeypatch, owner, attribute, then):
     """Have something happen right after the first call."""
-    real, left = getattr(owner, attribute), [then]
+    real = getattr(owner, attribute)
+    left = [then]
 
     def called(*arguments, **named):
         found = real(*arguments, **named)
@@ -91,14 +103,12 @@ def after(monkeypatch, owner, attribute, then):
     monkeypatch.setattr(owner, attribute, called)
 
 
-def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(
-    store, monkeypatch
-):
+def test_a_run_that_is_claimed_during_pruning_keeps_its_scores(store, monkeypatch):
     """Nor does one go with a run that was claimed before."""
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     claimed(store, SLOT + DAY, rerun=True)
     after(monkeypatch, partitions, "read_partitions", lambda: None)
-    after(monkeypatch, partitions, "_is_past", lambda: claimed(store, SLOT, rerun=True))
+    after(monkeypatch, partitions, "_is_past", lambda: claimed(store, rerun=True))
 
     assert pruned(store, before=3) == 3
 
@@ -106,15 +116,14 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
 
 
 @pytest.mark.usefixtures("short")
-def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_and_is_pruned_run_by_run(
-    store, other
-):
+def test_during_a_read_scores_go_to_the_default_partition_which_is_pruned_by_run(store, other):
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
     ids.append(run(store, LATER))
 
-    assert (names(store), in_default(other)) == ([], 3 * 3)
+    assert names(store) == []
+    assert in_default(other) == 3 * 3
     assert len(user_scores(store, "u1")) == 3 * 2
     claimed(store, LATER, rerun=True)
     assert pruned(store, before=2) == 3
@@ -122,7 +131,7 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition_
 
 
 @pytest.mark.usefixtures("short")
-def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, other):
+def test_a_partition_in_use_is_dropped_later_and_is_no_outage(store, other):
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     errors: list[DatabaseError] = []
     store.database.on_error = errors.append
@@ -140,7 +149,7 @@ def test_a_partition_that_is_in_use_is_put_off_and_that_is_no_outage(store, othe
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
 
 
-def test_several_that_need_the_same_partition_make_it_once(store):
+def test_several_runs_create_the_same_partition_once(store):
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
 
     with ThreadPoolExecutor(len(claims)) as pool:
@@ -149,17 +158,17 @@ def test_several_that_need_the_same_partition_make_it_once(store):
     assert [scored(store, claim.run_id) for claim in claims] == [3] * 6
 
 
-def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store, monkeypatch):
+def test_rows_of_a_run_that_is_claimed_during_pruning_stay(store, monkeypatch):
     first = run(store, SLOT)
     run(store, SLOT + DAY)
-    after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
+    after(monkeypatch, Database, "rows", lambda: claimed(store, rerun=True))
 
     prune(store, evidence=LATER, now=SLOT + DAY)
 
     assert len(store.history.evidence(first)) == 2
 
 
-def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(store, monkeypatch):
+def test_a_server_that_is_too_old_is_an_error(store, monkeypatch):
     monkeypatch.setattr(schema_version, "_OLDEST_POSTGRES", (99,))
 
     with pytest.raises(
@@ -168,9 +177,7 @@ def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(store
         store.maintenance.ping()
 
 
-def test_partitions_are_dropped_by_whole_days_once_their_runs_are_old_also_through_a_transaction_pooler(
-    url, pooled
-):
+def test_partitions_are_dropped_by_day_also_through_a_transaction_pooler(url, pooled):
     """They are made anew for a slot that is run again."""
     with closing(open_store(pooled(url), create=True)) as store:
         ids = [run(store, SLOT + days * DAY) for days in range(6)]
@@ -183,7 +190,8 @@ def test_partitions_are_dropped_by_whole_days_once_their_runs_are_old_also_throu
         assert schema_version.find_differences(url) == []
 
         again = run(store, SLOT)
-        assert (again, scored(store, again)) == (ids[0], 3)
+        assert again == ids[0]
+        assert scored(store, again) == 3
         assert pruned(store, before=4) == 3
         assert scored(store, again) == 0
 
@@ -205,7 +213,7 @@ def pruned_beside(store):
     return Counter(failed=1)
 
 
-def test_two_that_delete_at_once_delete_together_what_one_would(store, migrated_url):
+def test_two_processes_that_prune_at_once_delete_the_same_as_one(store, migrated_url):
     slots = [SLOT + number * DAY + HOUR for number in range(DAYS)]
     for slot in slots:
         for name in ("home-feed", "a"):
@@ -214,8 +222,8 @@ def test_two_that_delete_at_once_delete_together_what_one_would(store, migrated_
     with closing(open_store(migrated_url, create=False)) as other, ThreadPoolExecutor(2) as pool:
         assert not any(gone["failed"] for gone in pool.map(pruned_beside, [store, other]))
 
-    with store.database.read() as connection:
-        added_up = list(connection.execute(select(daily)))
-    assert ({row.runs for row in added_up}, len(added_up)) == ({1}, DAYS * 2 * 2)
+    added_up = select_rows(store, select(daily))
+    assert {row.runs for row in added_up} == {1}
+    assert len(added_up) == DAYS * 2 * 2
     assert {run.slot for run in runs_of(store)} == {*slots[3:]}
     assert prune(store, runs=SLOT + 3 * DAY, now=SLOT + DAYS * DAY) == {}

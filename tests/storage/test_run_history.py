@@ -1,11 +1,10 @@
-"""Earlier runs as rules learn from them: splits and explanations too, and which runs count as healthy."""
+"""Earlier runs from which rules learn, their splits and explanations, and which runs count as healthy."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 
 import factories
 import published
@@ -15,7 +14,6 @@ from monitor.model.explanation import (
     DropPart,
     ExposedItem,
     FaultKind,
-    Finding,
     PartAmount,
     PartMeans,
     Split,
@@ -27,7 +25,8 @@ from monitor.model.rules import judged_series
 from monitor.model.runs import RunStatus, Watermark
 from monitor.storage import run_memory
 from monitor.storage.tables.run_tables import lessons
-from storage import worked
+from storage.worked import claimed, coverage, execute_sql, finish, newest, prune, record, run
+from texts import examples
 
 LOW = factories.rule(alert="Low", segments="each")
 FULL = Expectation(
@@ -49,9 +48,8 @@ SEEN = (
 )
 
 
-def stored(store, day, *, mean=0.5, config_hash="hash", **changes):
-    summaries = (factories.summary(mean=mean),)
-    return worked.run(store, at(day), summaries=summaries, config_hash=config_hash, **changes)
+def stored(store, day, *, mean=0.5, **changes):
+    return run(store, at(day), summaries=(factories.summary(mean=mean),), **changes)
 
 
 def at(day):
@@ -59,7 +57,7 @@ def at(day):
 
 
 def recall(store, day, *rules, runs=5, **changes):
-    """What a run of that day remembers."""
+    """The memory of a run of that day."""
     series = {rule.alert: judged_series(rule) for rule in rules}
     request = MemoryRequest(
         comparison="home-feed", config_hash="hash", before=at(day), runs=runs, series=series
@@ -67,50 +65,55 @@ def recall(store, day, *rules, runs=5, **changes):
     return store.history.memory_of(replace(request, **changes))
 
 
-def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store):
+def test_expectations_are_read_back_unchanged_and_removed_by_a_rerun(store):
     stored(store, 0, expectations=SEEN)
-    assert worked.newest(store).expectations == (FULL, LEARNING)
+    assert newest(store).expectations == (FULL, LEARNING)
     lesson = recall(store, 1, LOW).past[0].lessons["Low"]
-    assert (lesson.series, lesson.segments) == (judged_series(LOW), ("all", "country=DE"))
-    told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
-    np.testing.assert_array_equal(lesson.numbers, told)
+    assert lesson.series == judged_series(LOW)
+    assert lesson.segments == ("all", "country=DE")
+    numbers = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
+    np.testing.assert_array_equal(lesson.numbers, numbers)
 
-    with store.database.write() as connection:
-        connection.execute(lessons.update().values(numbers=b"short"))
+    execute_sql(store, lessons.update().values(numbers=b"short"))
     (damaged,) = recall(store, 1, LOW).past
-    assert (damaged.lessons, len(damaged.summaries)) == ({}, 1)
+    assert damaged.lessons == {}
+    assert len(damaged.summaries) == 1
 
-    worked.run(store, SLOT)
-    assert worked.newest(store).expectations == ()
+    run(store, SLOT)
+    assert newest(store).expectations == ()
     assert recall(store, 1).past[0].lessons == {}
 
 
-def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_anew(store):
+def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again(store):
     stored(store, 0, config_hash="former")
     stored(store, 1)
 
     other = recall(store, 2)
-    assert ([run.slot for run in other.past], other.anew_since) == ([at(1)], at(1))
+    assert [run.slot for run in other.past] == [at(1)]
+    assert other.anew_since == at(1)
     assert recall(store, 2, config_hash="new").anew_since == at(2)
     stored(store, 2, config_hash="new", status=RunStatus.FAILED)
     assert recall(store, 3, config_hash="new").anew_since == at(2)
 
 
-def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store):
+def test_memory_has_the_last_ok_run_of_any_configuration(store):
     models = follow_models(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT)
     stored(store, 0, config_hash="other", models=models)
     stored(store, 1, status=RunStatus.FAILED)
     stored(store, 2, models=models)
-    found = [recall(store, day, runs=1) for day in range(4)]
-    assert [each.last_ok and (each.last_ok.slot, each.last_ok.models) for each in found[:3]] == [
-        None,
-        *[(SLOT, models)] * 2,
-    ]
-    assert [run.models for run in found[3].past] == [models]
+    assert recall(store, 0).last_ok is None
+    for day in (1, 2):
+        last_ok = recall(store, day).last_ok
+        assert last_ok.slot == SLOT
+        assert last_ok.models == models
+    (past,) = recall(store, 3, runs=1).past
+    assert past.models == models
 
 
-def test_what_others_stored_since_is_found_without_reading_it(store):
-    names, now, seen = ["home-feed", "search", "new"], at(9), Watermark()
+def test_changes_by_other_processes_are_found_by_comparison(store):
+    names = ["home-feed", "search", "new"]
+    now = at(9)
+    seen = Watermark()
 
     def changed():
         nonlocal seen
@@ -118,18 +121,19 @@ def test_what_others_stored_since_is_found_without_reading_it(store):
         return {*names_changed}
 
     for name in ("home-feed", "search"):
-        worked.run(store, SLOT, comparison=name)
-    assert [changed(), changed()] == [{"home-feed", "search"}, set()]
+        run(store, SLOT, comparison=name)
+    assert changed() == {"home-feed", "search"}
+    assert changed() == set()
 
-    # A newer run, an older one that changes nothing, one in the future of a clock that ran ahead,
-    # one that still runs.
-    worked.run(store, at(1), comparison="search")
-    worked.run(store, at(-1))
-    worked.run(store, now + DAY)
-    worked.claimed(store, at(2))
+    # A newer run, an older run that changes nothing, a run in the future because the clock was wrong,
+    # and a running run.
+    run(store, at(1), comparison="search")
+    run(store, at(-1))
+    run(store, now + DAY)
+    claimed(store, at(2))
     assert changed() == {"search"}
 
-    assert worked.finish(store, worked.claimed(store, SLOT, rerun=True, now=now))
+    assert finish(store, claimed(store, rerun=True, now=now))
     assert changed() == {"home-feed"}
 
     fired = factories.transition(from_state=State.QUIET)
@@ -140,22 +144,23 @@ def test_what_others_stored_since_is_found_without_reading_it(store):
     assert changed() == {*names}
 
 
-def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do_not(store):
+def test_finished_runs_are_read_oldest_first_in_pages(store):
     nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
-    abandoned = worked.claimed(store, at(2))
-    worked.run(store, at(1), status=RunStatus.FAILED, reason="away", **nothing)
-    latest = worked.newest(store)
-    assert (latest.last_ok_slot, latest.last_ok_at) == (None, None)
+    abandoned = claimed(store, at(2))
+    run(store, at(1), status=RunStatus.FAILED, reason="away", **nothing)
+    latest = newest(store)
+    assert latest.last_ok_slot is None
+    assert latest.last_ok_at is None
     store.runs.abandon_expired(abandoned.until)
     stored(store, 0)
-    worked.claimed(store, at(5))
+    claimed(store, at(5))
 
     def read(after, comparison="home-feed"):
         found = store.history.finished_runs(comparison, after=after, limit=2)
         return [(each.status, each.slot, each.coverage, each.summaries) for each in found]
 
     assert read(None) == [
-        (RunStatus.OK, SLOT, worked.coverage(), (factories.summary(mean=0.5),)),
+        (RunStatus.OK, SLOT, coverage(), (factories.summary(mean=0.5),)),
         (RunStatus.FAILED, at(1), None, ()),
     ]
     assert read(at(1)) == [(RunStatus.ABANDONED, at(2), None, ())]
@@ -165,16 +170,7 @@ def test_runs_of_every_end_come_oldest_first_a_few_at_a_time_and_running_ones_do
 MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
 HABITS = {"baseline": {"replaced": (0.5, 0.25, 0.25), "still": (1.0,)}}
 SPLIT = Split(metric="extended_tau", asked=5, means=MEANS, habits=HABITS)
-FINDING = Finding(
-    kind=FaultKind.STALE,
-    arms=(Arm.CANDIDATE,),
-    segment="activity=new",
-    segment_share=0.9,
-    users=9,
-    compared=20,
-    explained=0.5,
-    detail={"items": 3.0},
-)
+FINDING = examples.found(FaultKind.STALE, explained=0.5, detail={"items": 3.0})
 ITEM = ExposedItem(
     item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0
 )
@@ -193,43 +189,34 @@ EXPLANATION = published.explanation(
 )
 
 
-def stored_split(store, day, *, membership=0.1, config_hash="hash", **changes):
+def stored_split(store, day, *, membership=0.1, **changes):
     split = replace(SPLIT, means=replace(MEANS, membership=membership))
-    return stored(
-        store, day, mean=membership, config_hash=config_hash, **{"split": split, **changes}
-    )
+    return stored(store, day, mean=membership, **{"split": split} | changes)
 
 
 def past_splits(store, day, limit=10):
     return [split.means.membership for split in recall(store, day, runs=0, splits=limit).splits]
 
 
-def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanations_of_another_version_count_as_none(
-    store,
-):
+def test_splits_and_explanations_are_read_back_unchanged_and_unknown_formats_are_ignored(store):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert recall(store, 1, splits=9).splits == (SPLIT,)
-    assert (
-        worked.record(store, run_id).explanation == worked.newest(store).explanation == EXPLANATION
-    )
+    assert record(store, run_id).explanation == newest(store).explanation == EXPLANATION
     assert store.history.finished_run(run_id + 1) is None
-    with store.database.write() as connection:
-        connection.execute(text("UPDATE explanations SET details = '{}'"))
-    assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
+    execute_sql(store, "UPDATE explanations SET details = '{}'")
+    assert record(store, run_id).explanation is newest(store).explanation is None
 
 
-def test_explanations_go_with_the_evidence_and_splits_with_the_run(store):
+def test_explanations_expire_with_the_evidence_and_splits_with_the_run(store):
     run_id = stored_split(store, 0, explanation=EXPLANATION)
-    assert worked.prune(store, evidence=at(1)) == {"evidence": 2, "explanations": 1}
-    assert worked.record(store, run_id).explanation is None
+    assert prune(store, evidence=at(1)) == {"evidence": 2, "explanations": 1}
+    assert record(store, run_id).explanation is None
     assert past_splits(store, 1) == [0.1]
-    assert worked.prune(store, runs=at(1))["runs"] == 1
+    assert prune(store, runs=at(1))["runs"] == 1
     assert past_splits(store, 1) == []
 
 
-def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(
-    store,
-):
+def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_oldest_first(store):
     for day in (0, 1, 3, 5):
         stored_split(store, day, membership=day / 10)
     stored_split(store, 2, config_hash="other")
@@ -245,43 +232,29 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
 
 
 @pytest.mark.parametrize("among", [run_memory._SEARCHED, 2])
-def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
+def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not_healthy(
     store, among, monkeypatch
 ):
     monkeypatch.setattr(run_memory, "_SEARCHED", among)
-    changes = {
-        1: (State.QUIET, State.PENDING),
-        2: (State.PENDING, State.FIRING),
-        4: (State.FIRING, State.QUIET),
-    }
+    quiet, pending, firing = State
+    changes = {1: (quiet, pending), 2: (pending, firing), 4: (firing, quiet)}
     for day in range(7):
         slot = at(day)
-        moves: dict[str, Any] = {}
+        parts: dict[str, Any] = {"explanation": replace(EXPLANATION, sentence=str(day))}
         if day in changes:
             was, now = changes[day]
-            key = "k" if now is State.FIRING else None
-            transition = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
-            moves = {
-                "transitions": (transition,),
-                "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),),
-            }
+            change = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
+            key = "k" if now is firing else None
+            state = factories.state(state=now, judged_slot=slot, dedup_key=key)
+            parts |= {"transitions": (change,), "states": (state,)}
         if day == 5:
-            record = replace(FULL, alert="Trend", evidence=100.0)
-            moves = {"expectations": (record,)}
-        stored_split(
-            store,
-            day,
-            membership=day / 10,
-            explanation=replace(EXPLANATION, sentence=str(day)),
-            **moves,
-        )
+            parts["expectations"] = (replace(FULL, alert="Trend", evidence=100.0),)
+        stored_split(store, day, membership=day / 10, **parts)
 
     explained = recall(store, 7, runs=0, splits=1).explained
-    assert [(slot, each.sentence) for slot, each in explained] == [
-        (at(day), str(day)) for day in (6, 5, 4)
-    ]
-    states = [
-        run.states.get(("SimilarityLow", "all")) for run in recall(store, 6, factories.rule()).past
-    ]
-    assert states == [State.PENDING, State.FIRING, State.FIRING, None, None]
+    assert [slot for slot, _ in explained] == [at(day) for day in (6, 5, 4)]
+    assert [each.sentence for _, each in explained] == ["6", "5", "4"]
+    past = recall(store, 6, factories.rule()).past
+    states = [each.states.get(("SimilarityLow", "all")) for each in past]
+    assert states == [pending, firing, firing, None, None]
     assert past_splits(store, 7) == [0.0, 0.4, 0.6]

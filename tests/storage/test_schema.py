@@ -100,7 +100,7 @@ def catalogue(url):
     )
 
 
-def test_no_column_has_a_name_that_sql_reserves():
+def test_no_column_name_is_reserved_in_sql():
     for dialect in (sqlite.dialect(), postgresql.dialect()):
         quote = dialect.identifier_preparer.quote
         names = {each.name for table in metadata.tables.values() for each in table.columns}
@@ -108,7 +108,7 @@ def test_no_column_has_a_name_that_sql_reserves():
 
 
 @pytest.mark.integration  # seconds of CPU
-def test_the_revisions_make_exactly_the_declared_tables_and_going_back_removes_them(
+def test_the_revisions_create_exactly_the_declared_tables_and_a_downgrade_removes_them(
     database_url, tmp_path, request
 ):
     """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
@@ -161,7 +161,7 @@ def test_without_a_script_for_this_version_the_revisions_make_the_tables(tmp_pat
 
 
 @pytest.mark.usefixtures("later")
-def test_an_upgrade_keeps_what_is_stored_and_so_does_going_back(database_url):
+def test_an_upgrade_and_a_downgrade_keep_the_rows(database_url):
     schema_version.upgrade(database_url, "0001")
     values = "(7, 'home-feed', '2024-01-08T00:00:00.000000Z', 'ok', 'h', 'a:1', 1, '2024-01-08')"
     columns = "id, comparison, slot, status, config_hash, owner, attempt, started_at"
@@ -202,9 +202,7 @@ def _without_day(line):
     return line.replace(", day DATE NOT NULL", "").replace("user_id, day)", "user_id)")
 
 
-def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_are_left_alone(
-    database_url,
-):
+def test_a_database_without_tables_has_one_difference_and_other_tables_are_kept(database_url):
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.find_differences(database_url) == [
@@ -214,7 +212,7 @@ def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_
     assert "other" in tables(database_url)
 
 
-def test_opening_creates_nothing_unless_asked_to(database_url, tmp_path):
+def test_opening_creates_nothing_without_create(database_url, tmp_path):
     with pytest.raises(DatabaseError, match="`rankwatch run-once`"):
         open_store(database_url, create=False)
 
@@ -223,7 +221,7 @@ def test_opening_creates_nothing_unless_asked_to(database_url, tmp_path):
     assert tables(database_url) == set()
 
 
-def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url):
+def test_a_schema_that_is_removed_while_the_store_is_open_is_an_error(database_url):
     with closing(open_store(database_url, create=True)) as store:
         schema_version.downgrade(database_url, "base")
 
@@ -244,14 +242,14 @@ def _open(url):
 
 
 @pytest.mark.integration
-def test_several_processes_that_create_at_once_do_not_collide(database_url):
+def test_several_processes_can_create_the_tables_at_the_same_time(database_url):
     with context().Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
 
     assert schema_version.find_differences(database_url) == []
 
 
-def test_drift_is_named(database_url):
+def test_each_difference_of_the_schema_is_named(database_url):
     schema_version.upgrade(database_url)
     changes = (
         "ALTER TABLE runs ADD COLUMN mine INTEGER; DROP INDEX ix_runs_slot; DROP "
@@ -266,7 +264,7 @@ def test_drift_is_named(database_url):
     assert len(differences) == 4
 
 
-def test_a_newer_schema_is_refused_and_left_alone(database_url):
+def test_a_newer_schema_is_rejected_and_not_changed(database_url):
     schema_version.upgrade(database_url)
     execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
 

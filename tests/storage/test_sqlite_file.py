@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 from monitor.model.errors import DatabaseError
 from monitor.storage import describe_file_readers, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
+from storage.worked import store_over
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def _umask():
 
 @pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize("named", ["rankwatch.db", "link.db"])
-def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path, named):
+def test_only_the_owner_can_read_a_new_database_and_its_log(tmp_path, named):
     (tmp_path / "link.db").symlink_to("rankwatch.db")
     with closing(open_store(f"sqlite:///{tmp_path / named}", create=True)):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rankwatch.db*")}
@@ -32,14 +33,15 @@ def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path, named):
 
 
 @pytest.mark.usefixtures("_umask")
-def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
+def test_an_existing_database_keeps_its_mode_and_content(tmp_path):
     file = tmp_path / "rankwatch.db"
     url = f"sqlite:///{file}"
     file.touch(0o644)
     open_store(url, create=True).close()
     before = file.read_bytes()
     make_private(file)
-    assert (file.stat().st_mode & 0o777, file.read_bytes()) == (0o644, before)
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert file.read_bytes() == before
     assert str(describe_file_readers(make_url(url))) == (
         f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
         f"chmod o= {file}*"
@@ -54,7 +56,7 @@ def mode(lock):
     return lock.path.stat().st_mode & 0o777
 
 
-def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
+def test_only_the_owner_can_read_the_lock_file_also_if_it_existed(file):
     lock = FileLock(file=file, holder="host:7")
     lock.take()
     assert mode(lock) == 0o600
@@ -70,7 +72,7 @@ def test_the_lock_file_is_for_its_owner_alone_also_if_it_was_there_before(file):
     [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")],
     ids=["ended", "running"],
 )
-def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, named):
+def test_an_ended_process_is_not_named_as_the_holder(file, process, named):
     lock = FileLock(file=file, holder="host:7")
     lock.path.write_text(f"{socket.gethostname()}:{process} since yesterday\n")
     with lock.path.open("rb") as other:
@@ -80,13 +82,10 @@ def test_a_process_that_has_ended_is_not_named_as_the_holder(file, process, name
             lock.take()
 
 
-def test_writers_of_one_process_wait_for_each_other_in_the_order_in_which_they_came(file):
-    url = f"sqlite:///{file}?timeout=0.01"
+def test_writers_of_one_process_wait_in_the_order_of_their_arrival(file):
     order: list[int] = []
-    with (
-        closing(open_store(url, create=False)) as store,
-        closing(open_store(url, create=False)) as other,
-    ):
+    timeout = "?timeout=0.01"
+    with store_over(file, timeout) as store, store_over(file, timeout) as other:
         threads = []
         with store.database.write():
             for number in range(4):

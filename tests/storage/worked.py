@@ -1,28 +1,25 @@
-"""Results to store, each complete, each field open to change."""
+"""Complete results to store. Arguments change their fields."""
 
+from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
 from sqlalchemy import text
 
 import factories
-from factories import HOUR, SLOT, state
+from factories import HOUR, MINUTE, SECOND, SLOT, coverage_row, state
 from monitor.model.alerts import Outcome, State
 from monitor.model.notifications import DeliveryStatus, Notification, Silence
-from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.retention import DataKind
-from monitor.model.runs import (
-    Evidence,
-    EvidenceKind,
-    RunResult,
-    RunStatus,
-    Scores,
-)
+from monitor.model.runs import Evidence, EvidenceKind, RunResult, RunStatus, Scores
+from monitor.storage import open_store
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 LATER = SLOT + HOUR
+HOOK = ("hook",)
 
 
 def claimed(store, slot=SLOT, **changes):
@@ -36,12 +33,11 @@ def attempt(store, slot=SLOT, **changes):
         "comparison": "home-feed",
         "owner": "a:1",
         "now": slot,
-        "until": slot + HOUR,
+        "until": changes.get("now", slot) + HOUR,
         "config_hash": "hash",
         "rerun": False,
     }
-    asked.update(changes)
-    return store.runs.claim(slot=slot, **asked)
+    return store.runs.claim(slot=slot, **asked | changes)
 
 
 def scores(values):
@@ -54,13 +50,26 @@ def scores(values):
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
 
 
-def user_scores(store, user):
-    """Slot, metric and value of one user's scores as the view for people shows them, by slot and metric."""
-    query = (
-        "SELECT slot, metric, value FROM user_scores WHERE user_id = :user ORDER BY slot, metric"
-    )
+def store_over(file, options=""):
+    """The store over a SQLite file, which is closed at the end of the block."""
+    return closing(open_store(f"sqlite:///{file}{options}", create=False))
+
+
+def execute_sql(store, statement):
+    with store.database.write() as connection:
+        connection.execute(text(statement) if isinstance(statement, str) else statement)
+
+
+def select_rows(store, query, **parameters):
+    statement = text(query) if isinstance(query, str) else query
     with store.database.read() as connection:
-        return [tuple(row) for row in connection.execute(text(query), {"user": user})]
+        return connection.execute(statement, parameters).all()
+
+
+def user_scores(store, user):
+    """Slot, metric and value of one user's scores in the view for people, by slot and metric."""
+    query = "SELECT slot, metric, value FROM user_scores WHERE user_id = :user ORDER BY 1, 2"
+    return [tuple(row) for row in select_rows(store, query, user=user)]
 
 
 def scored(store, run_id):
@@ -70,10 +79,7 @@ def scored(store, run_id):
 def coverage():
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
-        rows=(
-            CoverageRow(segment="all", asked=5, paired=3, users_by_reason=reasons),
-            CoverageRow(segment="activity=new", asked=2, paired=2, users_by_reason={}),
-        )
+        rows=(coverage_row(5, 3, reasons=reasons), coverage_row(2, segment="activity=new"))
     )
 
 
@@ -95,7 +101,7 @@ def result(claim, **changes):
         slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
-        finished_at=claim.slot + timedelta(seconds=9),
+        finished_at=claim.slot + 9 * SECOND,
         config_hash="hash",
         k=10,
         coverage=coverage(),
@@ -152,21 +158,19 @@ def resolved(slot, firing):
     return quiet, ended
 
 
-def run(store, slot, *moves, receivers=(), comparison="home-feed", **changes):
-    """Claim the slot and store a result with these states and transitions."""
+def run(store, slot, *moves, comparison="home-feed", **changes):
+    """Claim the slot and store a result. Returns the run's number."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
-    states, transitions = (
-        (state for state, _ in moves),
-        (transition for _, transition in moves if transition),
-    )
-    whole = {"states": tuple(states), "transitions": tuple(transitions), **changes}
-    assert store.runs.finish(result(claim, **whole), receivers=receivers)
+    assert finish(store, claim, *moves, **changes)
     return claim.run_id
 
 
-def finish(store, claim, **changes):
-    """Store a result that nobody is told of; the run's number unless it was refused."""
-    return store.runs.finish(result(claim, **changes), receivers=())
+def finish(store, claim, *moves, receivers=(), **changes):
+    """Store a result with these states and transitions. Returns the run's number, or None if it was rejected."""
+    states = tuple(state for state, _ in moves)
+    transitions = tuple(transition for _, transition in moves if transition)
+    whole = {"states": states, "transitions": transitions} | changes
+    return store.runs.finish(result(claim, **whole), receivers=receivers)
 
 
 def runs_of(store):
@@ -185,13 +189,13 @@ def transitions(store):
     return store.alerts.transitions(comparison=None, limit=None)
 
 
-def lease(store, now, *, receiver="hook", owner="a:1", limit=10):
+def lease(store, now=LATER, *, receiver="hook", owner="a:1", limit=10):
     return store.outbox.claim_deliveries(
-        receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit
+        receiver, owner=owner, now=now, until=now + MINUTE, limit=limit
     )
 
 
-def note(delivery, at, status=DeliveryStatus.SENT, **changes):
+def note(delivery, at=LATER, status=DeliveryStatus.SENT, **changes):
     base = Notification(
         delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None
     )

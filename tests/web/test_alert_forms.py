@@ -279,8 +279,7 @@ def test_whatever_people_write_stays_text(browser):
 
 
 def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(scene):
-    scene.fire(watched=EACH, segments=SEGMENTS)
-    scene.deliver()
+    scene.fire_and_deliver(watched=EACH, segments=SEGMENTS)
     scene.clock.pass_by(60)
     scene.acknowledge("a=1")
     scene.deliver(after=timedelta(minutes=1))

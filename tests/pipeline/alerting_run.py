@@ -1,4 +1,4 @@
-"""A run stored for tests of delivery, and a publisher that counts what came of each."""
+"""A stored run with alerts for tests of delivery, and a publisher that counts the results."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ WATCHED = comparison(rules=(rule(for_runs=1),))
 
 
 def store_run(store, mean, *, slot=SLOT, to=("fake",), watched=WATCHED, segments=("all",)):
-    """One run in which every segment has this mean, judged and stored.
+    """Judge and store a run in which every segment has this mean.
 
-    The transitions are owed to the receivers ``to``.
+    The receivers ``to`` get the transitions.
     """
     return store_judged(
         store,
@@ -25,7 +25,7 @@ def store_run(store, mean, *, slot=SLOT, to=("fake",), watched=WATCHED, segments
 
 
 def store_judged(store, watched, slot, found, *, to):
-    """The same of a run with these summaries."""
+    """Judge and store a run with these summaries."""
     before = store.alerts.states(watched.name)
     states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
     states, transitions = assign_incidents(states, transitions, before, watched.judging)
