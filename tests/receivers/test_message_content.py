@@ -17,8 +17,10 @@ from messages import (
     WHY,
     acknowledgement,
     briefing,
+    briefing_on,
     end,
     explanation,
+    finding,
     hostile_message,
     many,
     message,
@@ -29,7 +31,7 @@ from monitor.alerts.leading_changes import find_lead
 from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.alerts import Removed
-from monitor.model.explanation import DropPart, FaultKind, Finding, PartAmount
+from monitor.model.explanation import DropPart, FaultKind, PartAmount
 from monitor.model.notifications import (
     Briefing,
     FiringSnapshot,
@@ -215,23 +217,14 @@ def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_inciden
 
 
 def test_an_alert_on_users_without_a_list_is_explained_by_who_they_are_and_not_by_items():
-    finding = Finding(
-        kind=FaultKind.MISSING,
-        arms=(Arm.CANDIDATE,),
-        segment="a=b",
-        segment_share=1.0,
-        users=4,
-        compared=9,
-    )
-    told = start(
+    explained = start(
         metric="coverage",
         statistic="missing(candidate)",
         explanation="4 of 9 users (44 %), exactly the users in a=b",
     )
-    missing = briefing(explanation=explanation(finding=finding))
     for alert, brief, why in (
-        (told, missing, (told.explanation,)),
-        (replace(told, explanation=None), briefing(), ()),
+        (explained, briefing_on(FaultKind.MISSING), (explained.explanation,)),
+        (replace(explained, explanation=None), briefing(), ()),
     ):
         found = content(message(alert, briefing=brief))
         assert (found.why, found.shares, found.entered, found.examples) == (why, (), (), ())
@@ -363,22 +356,13 @@ def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
 
 @pytest.mark.parametrize(("kind", "is_offered"), [("replaced", True), ("noise", False)])
 def test_a_change_that_may_be_wanted_can_be_accepted_from_its_first_run(kind, is_offered):
-    finding = Finding(
-        kind=FaultKind(kind),
-        arms=(Arm.CANDIDATE,),
-        segment="all",
-        segment_share=1.0,
-        users=60,
-        compared=200,
-    )
-    briefed = briefing(explanation=explanation(finding=finding))
-    earlier = replace(BRITISH, since=SLOT - timedelta(days=2))
+    briefed = briefing_on(FaultKind(kind))
+    earlier = replace(BRITISH, since=SLOT - 2 * DAY)
     found = content(message(EVERYBODY, earlier, briefing=briefed))
     command = "rankwatch accept home-feed --since 2024-01-06T00:00:00Z"
     assert (command in found.commands) is is_offered
     assert ("If so, accept it" in " ".join(found.situation)) is is_offered
-    again = message(firing=(EVERYBODY,), is_repetition=True, briefing=briefed)
-    assert len(content(again).commands) == 4
+    assert len(content(repetition(EVERYBODY, briefing=briefed)).commands) == 4
 
 
 def test_the_commands_are_understood():
@@ -461,19 +445,25 @@ def test_text_has_its_parts_in_order_and_lists_side_by_side():
     )
 
 
+LOST = start(
+    metric="coverage",
+    statistic="missing(baseline)",
+    direction=Direction.ABOVE,
+    normal=None,
+    users=200,
+)
+
+
 def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
-    lost = start(
-        metric="coverage", statistic="missing(baseline)", direction=Direction.ABOVE, normal=None
-    )
     failed = start(metric="condition", statistic="error", value=None, users=0)
     for change, urgency in (
         (
-            replace(lost, value=0.6, users=200, normal=0.2),
+            replace(LOST, value=0.6, normal=0.2),
             "80 more of 200 users than usual (40 %) are concerned. Look",
         ),
-        (replace(lost, value=0.5, users=200), "100 of 200 users (50 %) are concerned. Call the b"),
-        (replace(lost, value=0.49, users=200), "98 of 200 users (49 %) are concerned. Look at it"),
-        (replace(lost, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
+        (replace(LOST, value=0.5), "100 of 200 users (50 %) are concerned. Call the b"),
+        (replace(LOST, value=0.49), "98 of 200 users (49 %) are concerned. Look at it"),
+        (replace(LOST, value=0.9, users=9, segment="country=UK"), "Critical: look at it now."),
         (failed, "Urgent: no user could be compared. Call the owner of the arm that failed now."),
     ):
         found = content(message(change))
@@ -483,37 +473,19 @@ def test_the_urgency_follows_from_the_share_of_users_and_names_whom_to_call():
 
 
 def test_the_explanation_counts_the_users_unless_an_alert_names_far_more_or_is_urgent():
-    finding = Finding(
-        kind=FaultKind.SHARED_LIST,
-        arms=(Arm.BASELINE,),
-        segment="all",
-        segment_share=1.0,
-        users=60,
-        compared=200,
-    )
-    briefed = briefing(explanation=explanation(finding=finding))
+    briefed = briefing_on(FaultKind.SHARED_LIST, arms=(Arm.BASELINE,))
     for value, users in ((0.31, 60), (0.49, 60), (0.5, 100), (0.61, 122)):
-        lost = start(metric="coverage", statistic="shared_list(baseline)", normal=None)
-        lost = replace(lost, value=value, users=200, direction=Direction.ABOVE)
+        lost = replace(LOST, statistic="shared_list(baseline)", value=value)
         situation = content(message(lost, briefing=briefed)).situation
         assert f" {users} of 200 users" in situation[1]
         assert situation[3].startswith("What to do: find out why the baseline falls back")
 
 
 def test_lists_of_other_users_are_urgent_for_any_share_in_messages_reminders_and_annotations():
-    finding = Finding(
-        kind=FaultKind.MIXED_UP,
-        arms=(Arm.CANDIDATE,),
-        segment="all",
-        segment_share=1.0,
-        users=6,
-        compared=200,
-    )
-    briefed = briefing(explanation=explanation(finding=finding))
+    briefed = briefing_on(FaultKind.MIXED_UP, users=6)
     change = start(severity=Severity.WARNING)
     first = message(change, briefing=briefed)
-    reminder = message(firing=(change,), is_repetition=True, briefing=briefed)
-    for sent in (first, reminder):
+    for sent in (first, repetition(change, briefing=briefed)):
         found = content(sent)
         assert found.is_urgent
         assert found.situation[1].startswith(
@@ -524,36 +496,27 @@ def test_lists_of_other_users_are_urgent_for_any_share_in_messages_reminders_and
 
 
 def test_the_alert_that_names_the_fault_comes_first_and_gives_the_runbook():
-    finding = Finding(
-        kind=FaultKind.SHARED_LIST,
-        arms=(Arm.BASELINE,),
-        segment="all",
-        segment_share=1.0,
-        users=60,
-        compared=200,
+    fault = finding(FaultKind.SHARED_LIST, arms=(Arm.BASELINE,))
+    briefed = briefing(explanation=explanation(finding=fault))
+    shared = replace(
+        LOST,
+        alert="BaselineSharedList",
+        statistic="shared_list(baseline)",
+        dedup_key="s",
+        value=0.3,
+        threshold=0.29,
     )
-    shared = start(alert="BaselineSharedList", metric="coverage", statistic="shared_list(baseline)")
-    shared = replace(shared, dedup_key="s", value=0.3, direction=Direction.ABOVE, threshold=0.29)
     other = replace(shared, alert="SharedList", statistic="shared_list", dedup_key="o")
-    found = content(
-        message(
-            EVERYBODY, other, shared, briefing=briefing(explanation=explanation(finding=finding))
-        )
-    )
+    found = content(message(EVERYBODY, other, shared, briefing=briefed))
     assert found.changes[0].heading == "BaselineSharedList firing"
     assert found.title.startswith("BaselineSharedList and 2 other alerts firing")
-    # On pages it leads even if it began later. Else the first one does, although others are farther.
+    # On pages it leads even if it began later. Without a finding the first alert leads, although
+    # the value of another is farther from its limit.
     later = replace(shared, slot=shared.slot + DAY, value=1.0)
-    assert find_lead((other, later), finding) is later
+    assert find_lead((other, later), fault) is later
     assert find_lead((other, later), None) is other
     lasting = replace(shared, runbook_url="https://runbooks.test/shared")
-    worse = message(
-        EVERYBODY,
-        firing=(EVERYBODY, lasting),
-        worse="more",
-        briefing=briefing(explanation=explanation(finding=finding)),
-    )
-    found = content(worse)
+    found = content(message(EVERYBODY, firing=(EVERYBODY, lasting), worse="more", briefing=briefed))
     assert found.title.startswith("Worse: BaselineSharedList and 1 other alert firing")
     assert found.links[1] == ("runbook", "https://runbooks.test/shared")
     assert found.is_urgent

@@ -6,15 +6,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages import explanation
-from monitor.model.explanation import (
-    DropPart,
-    ExposedItem,
-    FaultKind,
-    Finding,
-    MeanDrop,
-)
-from monitor.model.rankings import Arm
+from messages import explanation, exposed, finding
+from monitor.model.explanation import DropPart, FaultKind, MeanDrop
 from monitor.texts.explanations import (
     LONGEST_SENTENCE,
     shorten_name,
@@ -36,11 +29,9 @@ def drop_of(leader=None, *, noise=0.001, **parts):
     )
 
 
-CUT = Finding(
-    kind=FaultKind.CUT_SHORT,
-    arms=(Arm.CANDIDATE,),
+CUT = finding(
+    FaultKind.CUT_SHORT,
     segment="country=FR",
-    segment_share=1.0,
     users=250,
     compared=1000,
     detail={"now": 5.0, "before": 10.0},
@@ -99,12 +90,6 @@ def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values,
         )
 
 
-def item(name, title=None):
-    return ExposedItem(
-        item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0
-    )
-
-
 FALLS = (fall(membership=0.1, order=0.025), fall(0.75, "country=UK", order=0.125))
 
 
@@ -127,14 +112,16 @@ def text(segment="all", **changes):
 
 
 def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known():
-    told = text(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
-    assert told == "No clear cause. Items shown more: Tea, b, c; less: x."
-    # The explanation is of one segment.
-    base = explanation(
-        sentence="No clear cause.", segment="country=DE", gained=(), lost=(item("x"),)
+    items = (exposed("a", "Tea"), *map(exposed, "bcd"))
+    lost = (exposed("x"),)
+    assert text(gained=items, lost=lost) == (
+        "No clear cause. Items shown more: Tea, b, c; less: x."
     )
-    told = write_alert_text(base, metric="extended_tau", segment="all")
-    assert told == "No clear cause. Items shown in country=DE less: x."
+    # The explanation is of one segment.
+    base = explanation(sentence="No clear cause.", segment="country=DE", gained=(), lost=lost)
+    assert write_alert_text(base, metric="extended_tau", segment="all") == (
+        "No clear cause. Items shown in country=DE less: x."
+    )
 
 
 def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known():

@@ -12,6 +12,7 @@ import pytest
 import factories
 import published
 from factories import HOUR
+from messages import finding
 from monitor.model.alerts import Outcome, State
 from monitor.model.daemon_state import (
     DaemonState,
@@ -22,7 +23,7 @@ from monitor.model.daemon_state import (
     RoleKind,
 )
 from monitor.model.errors import DatabaseError
-from monitor.model.explanation import FaultKind, Finding
+from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.pages import ReceiverHealth
 from monitor.model.rankings import Arm
@@ -180,20 +181,13 @@ def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
 
 def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled, latest):
     place = "country=home-feed"
-    finding = Finding(
-        kind=FaultKind.STALE,
-        arms=(Arm.CANDIDATE,),
-        segment=place,
-        segment_share=1.0,
-        users=9,
-        compared=18,
-    )
-    told = replace(published.explanation(), segment=place, finding=finding)
+    stale = finding(FaultKind.STALE, segment=place)
+    explained = replace(published.explanation(), segment=place, finding=stale)
     local = replace(latest.states[0], alert="SimilarityDrop", segment=place)
     shown = [latest]
     with browsing(application(filled, latest=lambda: shown, comparisons=watched)) as ask:
         for states, opened in (((local,), place), ((local, replace(local, segment="all")), "all")):
-            shown[0] = replace(latest, states=states, explanation=told)
+            shown[0] = replace(latest, states=states, explanation=explained)
             assert ask(FEED).json()["segment"] == opened
             assert ask(f"{FEED}?segment=nope").json()["segment"] == opened
             for address in ("/c/home-feed", f"/alerts/{KEY}"):
@@ -218,15 +212,8 @@ def test_a_comparison_opens_on_the_value_that_its_alert_judges_and_says_what_to_
 def test_a_change_that_may_be_wanted_has_its_command_and_a_split_that_is_off_its_own_link(
     filled, latest
 ):
-    finding = Finding(
-        kind=FaultKind.REPLACED,
-        arms=(Arm.CANDIDATE,),
-        segment="all",
-        segment_share=1.0,
-        users=9,
-        compared=18,
-    )
-    wanted = replace(latest, explanation=replace(published.explanation(), finding=finding))
+    replacement = finding(FaultKind.REPLACED)
+    wanted = replace(latest, explanation=replace(published.explanation(), finding=replacement))
     off = replace(latest, reasons=(RunReason(kind=RunReasonKind.SPLIT_OFF),))
     shown = [latest]
     with browsing(application(filled, latest=lambda: shown, comparisons=watched)) as ask:
