@@ -18,17 +18,13 @@ from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError
 from servers.chromium import shown_in_browser
 from storage.worked import claimed
-from web.stored_pages import EVIL, SLOTS, fill
+from web.stored_pages import EVIL, SLOTS, fill, words_of
 from web.test_pages import ITEM_URL, watched
 
 
 def values(page, name):
     """Of an attribute, wherever it is."""
     return {unescape(value) for value in re.findall(rf'<[^>]*\s{name}="([^"]*)"', page)}
-
-
-def words_of(page):
-    return re.sub(r"<[^>]*>", "", page)
 
 
 def written(store, name="home-feed", titles=None, *, is_reachable=False, **chosen):
