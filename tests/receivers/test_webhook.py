@@ -2,12 +2,24 @@ import hashlib
 import hmac
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 
-from factories import SLOT
+from factories import HOUR, SLOT
 from json_keys import read_listed
-from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, message, send
+from messages import (
+    BRITISH,
+    END,
+    ENDED,
+    FIRING,
+    INCIDENT,
+    LABELS,
+    SEEN,
+    START,
+    many,
+    message,
+    repetition,
+    send,
+)
 from monitor.model.notifications import message_key
 from monitor.receivers import verify_signature
 from monitor.receivers.webhook import MAX_BYTES
@@ -16,12 +28,12 @@ SECRET = "correct-horse"  # noqa: S105 - a test's
 
 
 def posted(collector, message):
-    """The body of the request that tells this message."""
+    """The body of the request with this message."""
     return read_listed(asked(collector, message).body)
 
 
 def asked(collector, *messages, **options):
-    """The last of the requests that tell these messages."""
+    """The last of the requests with these messages."""
     send(*messages, webhook={"url": collector.url, **options})
     return collector.requests[-1]
 
@@ -63,11 +75,8 @@ SHAPE = """{
 
 def test_a_message_has_the_documented_shape(collector):
     request = asked(collector, START, url=f"{collector.url}/hook", name="pager")
-    assert (request.method, request.path, request.headers["Content-Type"]) == (
-        "POST",
-        "/hook",
-        "application/json",
-    )
+    assert (request.method, request.path) == ("POST", "/hook")
+    assert request.headers["Content-Type"] == "application/json"
     body = json.loads(request.body)
     (alert,) = body["alerts"]
     assert alert["annotations"].pop("description").startswith(FIRING.reason)
@@ -79,52 +88,39 @@ def test_a_message_has_the_documented_shape(collector):
 
 def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector):
     partly = posted(collector, message(ENDED, firing=(BRITISH,)))
-    assert [(alert["status"], alert["labels"]["segment"]) for alert in partly["alerts"]] == [
-        ("resolved", "all"),
-        ("firing", "country=UK"),
-    ]
+    told = [(alert["status"], alert["labels"]["segment"]) for alert in partly["alerts"]]
+    assert told == [("resolved", "all"), ("firing", "country=UK")]
     assert (partly["status"], partly["alerts"][0]["endsAt"]) == ("firing", "2024-01-09T00:00:05Z")
     assert "segment" not in partly["commonLabels"]
     assert posted(collector, END)["status"] == "resolved"
 
 
-def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector):
+def test_an_acknowledgement_is_a_firing_alert_that_says_who_acknowledged_it(collector):
     (alert,) = posted(collector, message(SEEN, firing=(FIRING,)))["alerts"]
-    assert (alert["status"], alert["annotations"]["acknowledgement"]) == (
-        "firing",
-        "acknowledged by ann: looking",
-    )
+    assert alert["status"] == "firing"
+    assert alert["annotations"]["acknowledgement"] == "acknowledged by ann: looking"
 
 
 def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
-    many = tuple(
-        replace(BRITISH, segment=f"user={number}", dedup_key=f"{number:032}")
-        for number in range(1000)
-    )
-    body = posted(collector, message(*many, FIRING))
+    segments = many(1000)
+    body = posted(collector, message(*segments, FIRING))
     alerts, left_out = body["alerts"], body["truncatedAlerts"]
     assert alerts[0]["labels"]["segment"] == "all"  # all users stand for the segments
     assert list(alerts[-1]["annotations"]) == ["dedup_key"]
     assert (len(alerts) + left_out, len(alerts) > 25) == (1001, True)
     assert 15_000 < len(collector.requests[-1].body) <= MAX_BYTES
 
-    few = posted(collector, message(*many[:4], FIRING))
+    few = posted(collector, message(*segments[:4], FIRING))
     assert [len(alert["annotations"]) > 10 for alert in few["alerts"]] == [True] * 5
     assert few["truncatedAlerts"] == 0
 
 
 def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector):
-    assert (
-        posted(collector, message(BRITISH, firing=(FIRING, BRITISH), is_update=True))["is_update"]
-        is True
-    )
-    worse = posted(
-        collector, message(BRITISH, wake_ups=2, worse="its severity rose from info to critical")
-    )
-    assert (worse["worse"], "is_update" in worse) == (
-        "its severity rose from info to critical",
-        False,
-    )
+    update = message(BRITISH, firing=(FIRING, BRITISH), is_update=True)
+    assert posted(collector, update)["is_update"] is True
+    rise = "its severity rose from info to critical"
+    worse = posted(collector, message(BRITISH, wake_ups=2, worse=rise))
+    assert (worse["worse"], "is_update" in worse) == (rise, False)
 
 
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):
@@ -132,10 +128,8 @@ def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert keys[0] == keys[1] != keys[2]
     assert all(key.startswith(f"{INCIDENT}:") for key in keys)
-    again = message(firing=(FIRING,), is_repetition=True)
-    assert (
-        len({message_key(again, SLOT), message_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
-    )
+    again = repetition(FIRING)
+    assert len({message_key(again, SLOT), message_key(again, SLOT + HOUR), keys[0]}) == 3
 
 
 def test_the_signature_is_the_documented_hmac_and_verifies_and_without_a_secret_there_is_none(
