@@ -9,6 +9,7 @@ import pytest
 
 import published
 from export.page import scraped
+from factories import DAY, HOUR, MINUTE
 from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, SeriesKind
@@ -38,25 +39,9 @@ def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher)
     """)
 
 
-def test_a_finished_run_counts_once_by_its_status(publisher):
-    publisher.register(["home-feed"], [])
-    for number, status in enumerate(("ok", "insufficient", "failed", "abandoned")):
-        for _ in range(number):
-            publisher.run_finished(published.result(status=RunStatus(status)))
-    assert not scraped(publisher).lacks("""
-        runs_total{comparison="home-feed",status="ok"} 0
-        runs_total{comparison="home-feed",status="insufficient"} 1
-        runs_total{comparison="home-feed",status="failed"} 2
-        runs_total{comparison="home-feed",status="abandoned"} 3
-    """)
-
-
 def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher):
-    publisher.run_finished(
-        published.result(
-            finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}
-        )
-    )
+    ended_before = published.SLOT - HOUR
+    publisher.run_finished(published.result(finished_at=ended_before, stage_seconds={"pull": -1.0}))
     assert not scraped(publisher).lacks("""
         run_duration_seconds_sum{comparison="home-feed"} 0
         stage_duration_seconds_sum{comparison="home-feed",stage="pull"} 0
@@ -147,7 +132,7 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
     publisher.register(["home-feed"], [])
     assert since() == clock.now().timestamp()
     publisher.publish([published.latest()])
-    assert since() == (published.SLOT - timedelta(days=1)).timestamp()
+    assert since() == (published.SLOT - DAY).timestamp()
 
 
 def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher):
@@ -161,6 +146,7 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
     claim = replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=1))
     publisher.run_finished(published.result(claim=claim))
     assert not scraped(publisher).lacks("""
+        runs_total{comparison="home-feed",status="ok"} 1
         run_duration_seconds_sum{comparison="home-feed"} 3
         run_duration_seconds_bucket{comparison="home-feed",le="2.5"} 0
         run_duration_seconds_bucket{comparison="home-feed",le="5.0"} 1
@@ -176,57 +162,54 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
 
 
 def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(publisher):
-    hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
-    publisher.register(
-        ["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"]
-    )
-    publisher.run_finished(published.result(coverage=published.coverage()))
+    names, result = ["home-feed", "search"], published.result(coverage=published.coverage())
+    hours = dict.fromkeys(names, HOUR)
+    publisher.register(names, ["pager", "chat"], intervals=hours, pings=["ping", "other"])
+    publisher.run_finished(result)
     publisher.count("notifications_total", "pager", "sent")
 
-    publisher.register(
-        ["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"]
-    )
+    quarter = {"home-feed": 15 * MINUTE}
+    publisher.register(["home-feed"], ["pager"], intervals=quarter, pings=["other"])
     page = scraped(publisher)
     assert not page.lacks("""
         runs_total{comparison="home-feed",status="ok"} 1
         notifications_total{receiver="pager",outcome="sent"} 1
         schedule_interval_seconds{comparison="home-feed"} 900
     """)
-    assert not [
-        text
-        for text in ('comparison="search"', 'receiver="chat"', 'ping="ping"')
-        if text in page.text
-    ]
+    for gone in ('comparison="search"', 'receiver="chat"', 'ping="ping"'):
+        assert gone not in page.text
 
     publisher.register(["search"], ["chat"])
-    publisher.run_finished(published.result(coverage=published.coverage()))
+    publisher.run_finished(result)
     publisher.count("slots_skipped_total", "home-feed", "overlap")
     publisher.count("notifications_total", "pager", "sent")
-    assert not [text for text in ("home-feed", "pager") if text in scraped(publisher).text]
+    for gone in ("home-feed", "pager"):
+        assert gone not in scraped(publisher).text
 
 
 def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_one(publisher):
     for at, shown in ((None, None), (published.SLOT, published.SLOT.timestamp())):
         if at is not None:
             publisher.reloaded(ok=True, at=at)
-        publisher.reloaded(ok=False, at=published.SLOT + timedelta(hours=1))
+        publisher.reloaded(ok=False, at=published.SLOT + HOUR)
         assert scraped(publisher).value("config_last_reload_successful") == 0
         assert scraped(publisher).value("config_last_reload_success_timestamp_seconds") == shown
 
 
-def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_and_of_nobody_no_arm_is_observed(
-    publisher,
-):
+def test_failed_runs_skipped_slots_and_missing_lists_add_up_and_no_pull_is_observed(publisher):
     publisher.register(["home-feed"], [])
+    failed = published.result(
+        coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}
+    )
     for count in (3, 1):
-        publisher.run_finished(
-            published.result(
-                coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}
-            )
-        )
+        publisher.run_finished(failed)
         publisher.count("slots_skipped_total", "home-feed", "missed", value=count)
 
     assert not scraped(publisher).lacks("""
+        runs_total{comparison="home-feed",status="ok"} 0
+        runs_total{comparison="home-feed",status="insufficient"} 0
+        runs_total{comparison="home-feed",status="failed"} 2
+        runs_total{comparison="home-feed",status="abandoned"} 0
         slots_skipped_total{comparison="home-feed",reason="missed"} 4
         source_errors_total{comparison="home-feed",arm="candidate",reason="missing"} 20
         source_errors_total{comparison="home-feed",arm="baseline",reason="short"} 6

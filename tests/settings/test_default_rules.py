@@ -1,25 +1,36 @@
 """`rules: default`: the rules that need no numbers."""
 
+from monitor.model.rankings import Arm
 from monitor.model.rules import Keep, Learning, RuleKind, is_learned
 from monitor.model.statistics import OF_BOTH_ARMS
 from monitor.pipeline.score import means_too_similar
 from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of, learning_of, rules_on_drift
 
+LACKS = {
+    "missing",
+    "empty",
+    "short",
+    "duplicated",
+    "failed",
+    "shared_list",
+    "unchanged_list",
+    "exposure_jump",
+    "shifted_list",
+}
+
 
 def watched(rules):
     """Metric, statistic, side and learning of each alert."""
-    told = {}
+    words_by_alert = {}
     for rule in rules:
-        learning = learning_of(rule)
-        words = (*rule.subject, rule.direction.value, learning.value if learning else "fixed")
-        told[rule.alert] = " ".join(map(str, words))
-    return told
+        words = (*rule.subject, rule.direction, learning_of(rule) or "fixed")
+        words_by_alert[rule.alert] = " ".join(map(str, words))
+    return words_by_alert
 
 
 def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
-    found = comparison_of(f"{MINIMAL}    rules: default\n")
-
-    told = watched(found.judging.rules)
+    rules = comparison_of(f"{MINIMAL}    rules: default\n").judging.rules
+    found = watched(rules)
     expected = {
         "SimilarityDrop": "extended_tau mean below drop",
         "SimilarityTrend": "extended_tau mean below trend",
@@ -33,45 +44,41 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill():
         "MissingLists": "coverage missing(candidate) above drop",
         "CandidateFrozen": "frozen candidate above fixed",
     }
-    assert told.items() >= expected.items()
-    assert "NoiseExcess" not in told
-    assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
+    assert found.items() >= expected.items()
+    assert not found.keys() & {"NoiseExcess", "SplitOff", "SelfGapRise"}
+    assert {rule.segments for rule in rules if is_learned(rule)} == {"each"}
 
 
 def test_a_standstill_needs_the_lists_of_the_last_run_and_churn():
-    found = comparison_of(f"{MINIMAL}    rules: default\n")
+    measuring = comparison_of(f"{MINIMAL}    rules: default\n").measuring
     without = comparison_of(f"{MINIMAL}    rules: default\n    keep_lists: false\n")
 
-    assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (Keep.ALL, "self_churn")
+    assert (measuring.keep_lists, measuring.arm_metrics[-1]) == (Keep.ALL, "self_churn")
     assert without.measuring.keep_lists is Keep.NONE
     assert RuleKind.STANDSTILL not in {rule.kind for rule in without.judging.rules}
     assert "self_churn" not in without.measuring.arm_metrics
 
 
 def test_with_a_noise_floor_the_pack_watches_the_excess_over_it():
-    rules = rules_on_drift(f"{MINIMAL}{RETRAIN}    rules: default\n")
-
-    told = watched(rules)
-    assert told["NoiseExcess"] == "over_floor(extended_tau) mean above drop"
-    assert told["NoiseExcessTrend"] == "over_floor(extended_tau) mean above trend"
+    found = watched(rules_on_drift(f"{MINIMAL}{RETRAIN}    rules: default\n"))
+    assert found["NoiseExcess"] == "over_floor(extended_tau) mean above drop"
+    assert found["NoiseExcessTrend"] == "over_floor(extended_tau) mean above trend"
 
 
-def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side():
+def test_a_metric_that_grows_as_lists_drift_apart_is_watched_on_its_other_side():
     metrics = "[footrule_normalized, kendall_distance, average_overlap]"
     rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
 
-    told = watched(rules)
-    assert told["SimilarityDrop"] == "footrule_normalized mean above drop"
-    assert told["TailDrop"] == "footrule_normalized p95 above drop"
-    assert told["SimilarityRise"] == "footrule_normalized mean below drop"
-    assert "UsersBelowHalf" not in told
-    assert [name for name in told if name[:4] in ("Kend", "Aver")] == [
-        "KendallDistanceRise",
-        "AverageOverlapDrop",
-    ]
+    found = watched(rules)
+    assert found["SimilarityDrop"] == "footrule_normalized mean above drop"
+    assert found["TailDrop"] == "footrule_normalized p95 above drop"
+    assert found["SimilarityRise"] == "footrule_normalized mean below drop"
+    assert "UsersBelowHalf" not in found
+    names = [name for name in found if name[:4] in ("Kend", "Aver")]
+    assert names == ["KendallDistanceRise", "AverageOverlapDrop"]
 
 
-def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names():
+def test_own_rules_are_added_to_the_pack_and_replace_its_rules_of_the_same_name():
     text = f"""{MINIMAL}    default_rules: true
     rules:
       - {{alert: Low, metric: extended_tau, below: 0.2}}
@@ -92,34 +99,26 @@ def test_a_rule_has_the_parameters_of_its_metric_if_two_watched_metrics_differ_o
     assert names == ["RboP09Drop", "RboP098Drop"]
 
 
-def test_the_pack_knows_every_lack_of_lists_of_both_arms():
-    rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
-
+def test_the_pack_watches_jumps_of_every_lack_of_lists_of_both_arms():
     jumps = {
-        rule.subject.statistic: rule.alert
-        for rule in rules
+        rule.subject.statistic
+        for rule in rules_on_drift(f"{MINIMAL}    rules: default\n")
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
-    lacks = ("missing", "empty", "short", "duplicated", "failed")
-    lacks += ("shared_list", "unchanged_list", "exposure_jump", "shifted_list")  # type: ignore[assignment]
-    of_both = {f"{lack}(candidate)" for lack in OF_BOTH_ARMS}
-    assert (
-        set(jumps)
-        == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
-    )
+    of_each_arm = {f"{lack}({arm})" for lack in LACKS for arm in Arm}
+    assert jumps == of_each_arm | {f"{lack}(candidate)" for lack in OF_BOTH_ARMS}
 
 
-def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one():
+def test_a_jump_ends_after_two_runs_and_a_trend_after_one():
     rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
-
     held = {(learning_of(rule), rule.resolve_after) for rule in rules}
     assert held == {(Learning.DROP, 2), (Learning.TREND, 1), (None, 1)}
 
 
 def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage():
-    found = comparison_of(f"{UNPAIRED}    rules: default\n")
-    told = watched(found.judging.rules)
-    assert {name: words for name, words in told.items() if "coverage" not in words} == {
+    judging = comparison_of(f"{UNPAIRED}    rules: default\n").judging
+    found = watched(judging.rules)
+    assert {name: words for name, words in found.items() if "coverage" not in words} == {
         "SelfGapRise": "self_gap(extended_tau) mean above drop",
         "SelfGapDrop": "self_gap(extended_tau) mean below drop",
         "SelfGapTrend": "self_gap(extended_tau) mean above trend",
@@ -131,32 +130,20 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
         "SplitOff": "condition split_off above fixed",
         "ArmsDiffered": "condition arms_differed above fixed",
     }
-    lacks = {words.split()[1].partition("(")[0] for words in told.values() if "coverage" in words}
-    assert lacks == {
-        "missing",
-        "empty",
-        "short",
-        "duplicated",
-        "failed",
-        "shared_list",
-        "unchanged_list",
-        "exposure_jump",
-        "shifted_list",
-    }
-    assert {"BaselineSharedList", "SharedListTrend"} <= set(told)
+    lacks = {words.split()[1].partition("(")[0] for words in found.values() if "coverage" in words}
+    assert lacks == LACKS
+    assert {"BaselineSharedList", "SharedListTrend"} <= found.keys()
     # Only one rule is about users whose lists moved less, so it has a small part of the budget.
     alike = [
         rule.alert
-        for rule in found.judging.similarity_rules
+        for rule in judging.similarity_rules
         if means_too_similar(rule.metric, str(rule.statistic), rule.direction)
     ]
     assert alike == ["SelfGapDrop"]
-    paired = comparison_of(f"{MINIMAL}    rules: default\n")
-    assert not {"SplitOff", "SelfGapRise"} & set(watched(paired.judging.rules))
 
 
 def test_a_distance_has_a_self_gap_and_no_far_gap():
     text = f"{UNPAIRED}    metrics: [footrule_normalized]\n    rules: default\n"
-    told = watched(comparison_of(text).judging.rules)
-    assert told["SelfGapRise"] == "self_gap(footrule_normalized) mean above drop"
-    assert "FarGapRise" not in told
+    found = watched(comparison_of(text).judging.rules)
+    assert found["SelfGapRise"] == "self_gap(footrule_normalized) mean above drop"
+    assert "FarGapRise" not in found

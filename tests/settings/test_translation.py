@@ -163,6 +163,9 @@ def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
 
 
 WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
+SQL_WEIGHTS = (
+    'item_weights: {sql: {url: "postgresql://me:one@db/recs", table: w, item: i, weight: w}}'
+)
 RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
 ADDED = f"""
 k: 11
@@ -199,11 +202,13 @@ SAME_WHEN_CHANGED = {
     "grades: g}": "grades: g}, within: 2d, after: 1d",
     "weight: sold": "weight: sold, max_bytes: 2000000",
 }
+SECRETS = ('b.internal/{user}"', 'b.internal/{user}", token: old, headers: {X-Key: key}')
+SECRETS_CHANGED = {"me:one": "me:two", "token: old": "token: new", "X-Key: key": "X-Key: other"}
 
 
 def variants(text, added, changed):
     """The configuration with each of these lines, and with each of these texts replaced."""
-    for line in added.strip().splitlines():
+    for line in filter(None, added.splitlines()):
         yield f"{text}    {line}\n"
     for old, new in changed.items():
         assert old in text
@@ -215,9 +220,14 @@ def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching
     for text in variants(MINIMAL, ADDED, CHANGED):
         assert config_hash(load_comparison(text)) != before, text
     whole = f"{MINIMAL}    {WEIGHTS}\n    {RELEVANCE}\n"
-    before = config_hash(load_comparison(whole))
-    for text in variants(whole, SAME_WHEN_ADDED, SAME_WHEN_CHANGED):
-        assert config_hash(load_comparison(text)) == before, text
+    secrets = f"{MINIMAL.replace(*SECRETS)}    {SQL_WEIGHTS}\n"
+    for base, added, changed in (
+        (whole, SAME_WHEN_ADDED, SAME_WHEN_CHANGED),
+        (secrets, "", SECRETS_CHANGED),
+    ):
+        before = config_hash(load_comparison(base))
+        for text in variants(base, added, changed):
+            assert config_hash(load_comparison(text)) == before, text
 
 
 OTHER_PLACES = """
