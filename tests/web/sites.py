@@ -75,6 +75,11 @@ def access_of(*, old=None, **options):
     )
 
 
+def tls_of(pair, **options):
+    """TLS with this certificate and its key, as a web configuration file describes it."""
+    return {"cert_file": str(pair.cert), "key_file": str(pair.key), **options}
+
+
 @contextmanager
 def running(app, host="127.0.0.1", *, tls=None, **options):
     """A server of this application, stopped at the end; ``options`` are its own."""

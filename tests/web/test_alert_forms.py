@@ -23,9 +23,8 @@ from monitor.web.pages.alerts import read_alert_page
 from pipeline.test_delivery import EACH, SEGMENTS, Scene, scene  # noqa: F401 - a fixture
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.chromium import TROUBLE
-from web.sites import KIM, Site, access_of, basic, hashed, running
+from web.sites import KIM, Site, access_of, basic, hashed, running, tls_of
 from web.stored_pages import EVIL, KEY, SLOTS, application, fill
-from web.test_tls import tls_of
 
 # ruff: noqa: F811 - fixtures are imported
 

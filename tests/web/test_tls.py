@@ -24,7 +24,7 @@ from servers.certificates import (  # noqa: F401 - fixtures
     stranger_pair,
 )
 from servers.daemon import wait_for
-from web.sites import KIM, Site, access_of, basic, serving
+from web.sites import KIM, Site, access_of, basic, serving, tls_of
 
 # ruff: noqa: F811 - fixtures are imported
 pytestmark = pytest.mark.integration
@@ -52,10 +52,6 @@ def keys(authority, server_pair, client_pair, stranger_pair):
 @pytest.fixture
 def logged(monkeypatch):
     return captured(monkeypatch, rotating)
-
-
-def tls_of(pair, **more):
-    return {"cert_file": str(pair.cert), "key_file": str(pair.key), **more}
 
 
 def page_by(connection):
