@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import factories
 from monitor.export.publisher import PrometheusPublisher
-from monitor.export.series import SERIES, SeriesKind
 from monitor.model.alerts import Expectation, Outcome, State
 from monitor.model.daemon_state import DaemonState, Role, RoleKind
 from monitor.model.explanation import (
@@ -291,12 +290,3 @@ def pages(**given):
     shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
     nothing = {"metrics": lambda *_: (b"page\n", {}), "health": WELL, "reload": lambda: False}
     return create_app(**{"site": site(**shown), **nothing, **given})
-
-
-def series_names():
-    """Every name that a query over rankwatch's own series may use; histograms by their parts."""
-    parts = {
-        SeriesKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
-        SeriesKind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
-    }
-    return {one.name + part for one in SERIES.values() for part in parts.get(one.kind, ("",))}

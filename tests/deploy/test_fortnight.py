@@ -31,11 +31,13 @@ def fortnight(postgres_server, tmp_path_factory):
         yield fortnight
 
 
+def dsn_of(fortnight):
+    return fortnight.database_url.replace("+psycopg", "")
+
+
 @pytest.fixture(scope="module")
 def owner(fortnight):
-    with psycopg.connect(
-        fortnight.database_url.replace("+psycopg", ""), autocommit=True
-    ) as connection:
+    with psycopg.connect(dsn_of(fortnight), autocommit=True) as connection:
         yield connection
 
 
@@ -58,8 +60,8 @@ def reader(fortnight, owner, tmp_path_factory):
     for _ in range(2):  # as at each `up`
         command = [*service["entrypoint"], moved(service["command"][0], places)]
         subprocess.run(command, check=True, capture_output=True)
-    dsn = fortnight.database_url.replace("+psycopg", "")
-    with psycopg.connect(dsn, user=READER, password=SECRET, autocommit=True) as connection:
+    login = {"user": READER, "password": SECRET}
+    with psycopg.connect(dsn_of(fortnight), **login, autocommit=True) as connection:
         yield connection
     for done in ("DROP OWNED BY {}", "DROP ROLE {}"):
         owner.execute(sql.SQL(done).format(sql.Identifier(READER)))
@@ -136,12 +138,10 @@ def test_commands_that_only_show_need_no_more_than_the_role(fortnight, owner, tm
     )  # as before the first run of this version
     url = make_url(fortnight.database_url).set(username=READER, password=SECRET)
     config = str(configuration(tmp_path, url.render_as_string(hide_password=False)))
-    stored = f"runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size"
-    judged = (
-        f"backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} "
-        "--margin 0.9"
-    )
-    for command in f"{stored}|{judged}".split("|"):
+    for command in f"""
+        runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size
+        |backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} --margin 0.9
+    """.split("|"):
         done = CliRunner().invoke(app, [*command.split(), "--config", config])
         assert isinstance(done.exception, SystemExit | None), (command, done.exception)
         assert done.exit_code == 0, (command, done.output)

@@ -142,10 +142,9 @@ def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objec
 
 
 def test_what_a_selector_looks_for_is_there(objects):
-    named = {
-        kind: _of_kind(objects, kind)["metadata"]["name"]
-        for kind in ("ConfigMap", "ServiceAccount")
-    }
+    config, account = (
+        _of_kind(objects, kind)["metadata"]["name"] for kind in ("ConfigMap", "ServiceAccount")
+    )
     labels = _of_kind(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert _of_kind(objects, "Service")["spec"]["selector"].items() <= labels
     budget = _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]
@@ -156,8 +155,8 @@ def test_what_a_selector_looks_for_is_there(objects):
             assert policy["matchLabels"].items() <= pod["metadata"]["labels"].items()
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         claimed = [each["configMap"]["name"] for each in volumes.values() if "configMap" in each]
-        assert claimed == [named["ConfigMap"]]
-        assert pod["spec"]["serviceAccountName"] == named["ServiceAccount"]
+        assert claimed == [config]
+        assert pod["spec"]["serviceAccountName"] == account
         for container in _containers(pod):
             assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
 
@@ -165,13 +164,11 @@ def test_what_a_selector_looks_for_is_there(objects):
 def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built):
     single = built["overlays/single"]
     service, scraped = (_of_kind(single, kind) for kind in ("Service", "ServiceMonitor"))
-    labels, ports = (
-        service["metadata"]["labels"],
-        [port["name"] for port in service["spec"]["ports"]],
-    )
-    assert scraped["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert [endpoint["port"] for endpoint in scraped["spec"]["endpoints"]] == ports
-    assert labels[scraped["spec"]["jobLabel"]] == "rankwatch"
+    labels, scrape = service["metadata"]["labels"], scraped["spec"]
+    assert scrape["selector"]["matchLabels"].items() <= labels.items()
+    ports = [port["name"] for port in service["spec"]["ports"]]
+    assert [endpoint["port"] for endpoint in scrape["endpoints"]] == ports
+    assert labels[scrape["jobLabel"]] == "rankwatch"
     plain = [
         yaml.safe_load(path.read_text()) for path in sorted(DEPLOY.glob("prometheus/*.rules.yml"))
     ]
@@ -186,25 +183,16 @@ podSelector: {matchLabels: {app.kubernetes.io/name: prometheus}}
 
 def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built):
     for folder in PLAIN:
-        policies = {
-            one["metadata"]["name"]: one["spec"]
-            for one in built[folder]
-            if one["kind"] == "NetworkPolicy"
-        }
-        comers = [
-            peer
-            for policy in policies.values()
-            for rule in policy.get("ingress", [])
-            for peer in rule["from"]
-        ]
-        reached = {
-            port["port"]
-            for policy in policies.values()
-            for rule in policy["egress"]
-            for port in rule["ports"]
-        }
+        policies = [one for one in built[folder] if one["kind"] == "NetworkPolicy"]
+        comers, reached = [], set()
+        for policy in policies:
+            for rule in policy["spec"].get("ingress", []):
+                comers += rule["from"]
+            for rule in policy["spec"]["egress"]:
+                reached |= {port["port"] for port in rule["ports"]}
+        (ours,) = (each for each in policies if each["metadata"]["name"] == "rankwatch")
         assert comers == [yaml.safe_load(PROMETHEUS)]
-        assert {"Ingress", "Egress"} == set(policies["rankwatch"]["policyTypes"])
+        assert set(ours["spec"]["policyTypes"]) == {"Ingress", "Egress"}
         assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
 
 
@@ -278,16 +266,12 @@ def test_the_configuration_loads_and_listens_for_the_probes(built, folder, datab
 
 def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted):
     (scraped,) = _of_kind(encrypted, "ServiceMonitor")["spec"]["endpoints"]
-    assert (set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == (
-        {"username", "password"},
-        {"ca", "serverName"},
-    )
+    assert set(scraped["basicAuth"]) == {"username", "password"}
+    assert set(scraped["tlsConfig"]) == {"ca", "serverName"}
     for pod in _pods(encrypted):
         (found,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "secrets")
-        assert [one["secret"]["name"] for one in found["projected"]["sources"]] == [
-            "rankwatch",
-            "rankwatch-tls",
-        ]
+        names = [one["secret"]["name"] for one in found["projected"]["sources"]]
+        assert names == ["rankwatch", "rankwatch-tls"]
         assert "secret" not in found
 
 

@@ -1,4 +1,4 @@
-"""What people hear over a story of a real daemon, Prometheus and Alertmanager, with the shipped rules and routes.
+"""Which notifications people get in a story with a real daemon, Prometheus and Alertmanager, and the shipped rules.
 
 Healthy, a fault, healed, a source that is down, the daemon stopped. At the first pace two and a half minutes of the rules pass
 in a second, and the comparison runs every two seconds, as it would every five minutes. Each chapter ends when its alerts have
@@ -9,7 +9,6 @@ import json
 import re
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from clocks import SHIFT_VARIABLE
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
+from factories import HOUR
 from monitor.model.instants import utc_now
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
@@ -194,9 +194,8 @@ def _played(folder, pace, stack):
     }
     _write(folder, every=300 // pace, **urls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(
-            SHIFT_VARIABLE, raising=False
-        )  # Alertmanager ends alerts by the machine's clock
+        # Alertmanager ends alerts by the machine's clock.
+        patch.delenv(SHIFT_VARIABLE, raising=False)
         daemon = stack.enter_context(serving(folder / "rankwatch.yaml"))
     target, rules = daemon.url.removeprefix("http://"), folder / "rankwatch.rules.yml"
     rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), pace))
@@ -223,16 +222,20 @@ def _routes(url, pace):
     return str(yaml.safe_dump(config))
 
 
+def _country(place):
+    return "UK" if place % 4 else "DE"
+
+
 def _write(folder, *, every, **urls):
-    users = "".join(f"u{place},{'UK' if place % 4 else 'DE'}\n" for place in range(USERS))
+    users = "".join(f"u{place},{_country(place)}\n" for place in range(USERS))
     (folder / "users.csv").write_text(f"user_id,country\n{users}")
-    before = utc_now() - timedelta(hours=2)
+    before = utc_now() - 2 * HOUR
     rows = []
     for place in range(USERS):
-        for at, items in ((before, [place, 1]), (before + timedelta(hours=1), [1, place])):
-            row = {"user": f"u{place}", "arm": "ab"[place % 2], "at": str(at), "items": items}
-            rows.append(row | {"country": "UK" if place % 4 else "DE"})
-    (folder / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        user = {"user": f"u{place}", "arm": "ab"[place % 2], "country": _country(place)}
+        for at, items in ((before, [place, 1]), (before + HOUR, [1, place])):
+            rows.append(json.dumps({**user, "at": str(at), "items": items}))
+    (folder / "log.jsonl").write_text("\n".join(rows) + "\n")
     config = _CONFIG.format(every=every, before=before, **urls)
     (folder / "rankwatch.yaml").write_text(config)
 
@@ -249,13 +252,9 @@ def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
     for receiver, alert, status in story.heard.said:
         if receiver != "nobody":
             told[receiver].append(f"{alert} {status}")
+    faults = ("SimilarityLow firing", "SimilarityLow resolved", "Stale firing")
     assert told == {
-        "on-call": [
-            "SimilarityLow firing",
-            "SimilarityLow resolved",
-            "Stale firing",
-            "RankwatchDown firing",
-        ],
+        "on-call": [*faults, "RankwatchDown firing"],
         "tickets": ["RunFailing firing"],
     }
 
@@ -307,11 +306,9 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, 
         sample["metric"]["instance"]
         for sample in story.prometheus.query("up", at=story.chapters["healthy"])
     }
-    values = {
-        **_CHOSEN,
-        "comparison": ["home-feed"] if "comparison" in many else "home-feed",
-        "instance": [instance],
-    }
+    values = {**_CHOSEN, "comparison": "home-feed", "instance": [instance]}
+    if "comparison" in many:
+        values["comparison"] = ["home-feed"]
     if name == "rankwatch-unpaired":
         values["comparison"] = "checkout-test"
     page = Page(values=values, rate_interval=f"{3000 // story.pace}s")
