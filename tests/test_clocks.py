@@ -63,9 +63,8 @@ def test_only_a_few_named_files_read_the_wall_clock(folder):
     assert found == {}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_a_planted_read_is_found():
+    for source in [
         "from datetime import UTC, datetime\nat = datetime.now(UTC)",
         "import datetime\nat = datetime.date.today()",
         "import pandas as pd\nat = pd.Timestamp.utcnow()",
@@ -73,10 +72,8 @@ def test_only_a_few_named_files_read_the_wall_clock(folder):
         "import time\nread = time.time",
         "from time import time_ns",
         "from monitor.service.clock import SystemClock",
-    ],
-)
-def test_a_planted_read_is_found(source):
-    assert list(reads_of(source, OF_THE_PROGRAM))
+    ]:
+        assert list(reads_of(source, OF_THE_PROGRAM))
 
 
 def test_other_clocks_and_times_are_not_found():

@@ -224,12 +224,12 @@ REFERENCES = {
 """What each page has to name in its tables."""
 
 
-@pytest.mark.parametrize("page", REFERENCES)
-def test_the_page_names_every_setting_series_source_receiver_and_alert(page):
-    text = (ROOT / f"docs/reference/{page}.md").read_text()
-    rows = "\n".join(re.findall(r"(?m)^\|.*$", text))
-    named = set(re.findall(r"[`\[](\w+)[`\]]", rows))
-    assert REFERENCES[page] - named == set()
+def test_the_page_names_every_setting_series_source_receiver_and_alert():
+    for page in REFERENCES:
+        text = (ROOT / f"docs/reference/{page}.md").read_text()
+        rows = "\n".join(re.findall(r"(?m)^\|.*$", text))
+        named = set(re.findall(r"[`\[](\w+)[`\]]", rows))
+        assert REFERENCES[page] - named == set()
 
 
 def test_every_link_between_documents_leads_somewhere():

@@ -109,11 +109,11 @@ def _begin_and_die(file):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("name", ["", "\0", "\ud800", "a/\0/b", "x" * 5000, "none"])
-def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path, name):
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - any OSError with words will do
-        read_bounded(f"{tmp_path}/none/{name}", 4)
-    assert caught.value.strerror
+def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path):
+    for name in ["", "\0", "\ud800", "a/\0/b", "x" * 5000, "none"]:
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - any OSError with words will do
+            read_bounded(f"{tmp_path}/none/{name}", 4)
+        assert caught.value.strerror
 
 
 @pytest.mark.parametrize("name", ["/dev/null", "socket", "fifo", "/dev/zero", "."])

@@ -236,19 +236,16 @@ ServiceMonitor: {spec: {endpoints: [{scheme: https}]}}
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
+def test_the_objects_say_what_each_overlay_is_for(built):
+    for name, wanted in [
         *((folder, PROBES) for folder in PLAIN),
         ("base", ONE_DAEMON_WITH_SQLITE),
         ("overlays/ha", SEVERAL_DAEMONS_WITH_POSTGRESQL_AND_NO_MIGRATION_UNDER_THEM),
         *((name, PROBES_AND_SCRAPES_WITH_TLS) for name in ENCRYPTED),
-    ],
-)
-def test_the_objects_say_what_each_overlay_is_for(built, name, wanted):
-    for kind, part in yaml.safe_load(wanted).items():
-        assert _agrees(_of_kind(built[name], kind), part), kind
-    assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
+    ]:
+        for kind, part in yaml.safe_load(wanted).items():
+            assert _agrees(_of_kind(built[name], kind), part), kind
+        assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
 
 
 @pytest.mark.parametrize(

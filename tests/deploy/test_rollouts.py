@@ -96,13 +96,13 @@ nope?margin=0.5 | 404 | no comparison named nope
 """
 
 
-@pytest.mark.parametrize(("path", "status", "words"), rows(REFUSED))
-def test_a_wrong_question_is_refused_with_a_reason_and_is_no_verdict(world, path, status, words):
-    answer = world.get(path)
-    hook = requests.post(answer.url, timeout=60)
-    assert (str(answer.status_code), hook.status_code) == (status, answer.status_code)
-    assert hook.json() == answer.json()
-    assert words in answer.json()["reason"]
+def test_a_wrong_question_is_refused_with_a_reason_and_is_no_verdict(world):
+    for path, status, words in rows(REFUSED):
+        answer = world.get(path)
+        hook = requests.post(answer.url, timeout=60)
+        assert (str(answer.status_code), hook.status_code) == (status, answer.status_code)
+        assert hook.json() == answer.json()
+        assert words in answer.json()["reason"]
 
 
 @pytest.mark.parametrize(

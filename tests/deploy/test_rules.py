@@ -109,18 +109,22 @@ ROUTED = {"critical": "on-call", "warning": "tickets", "info": "nobody"}
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("severity", ROUTED)
-def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_notifies(severity):
+def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_notifies():
     """Routes match alerts of Prometheus by severity and notified_by, and those of rankwatch also by incident."""
-    routes = ROUTES.read_text().partition("\nreceivers:")[0]
-    assert set(re.findall(r"matchers: \[(\w+)", routes)) == {"notified_by", "incident", "severity"}
-    for label, receiver in (
-        ("", ROUTED[severity]),
-        ("incident=x", ROUTED[severity]),
-        ("notified_by=rankwatch", "nobody"),
-    ):
-        wanted = f"--verify.receivers={receiver} severity={severity} {label}"
-        _run("amtool", f"config routes test --config.file={ROUTES} {wanted}")
+    for severity in ROUTED:
+        routes = ROUTES.read_text().partition("\nreceivers:")[0]
+        assert set(re.findall(r"matchers: \[(\w+)", routes)) == {
+            "notified_by",
+            "incident",
+            "severity",
+        }
+        for label, receiver in (
+            ("", ROUTED[severity]),
+            ("incident=x", ROUTED[severity]),
+            ("notified_by=rankwatch", "nobody"),
+        ):
+            wanted = f"--verify.receivers={receiver} severity={severity} {label}"
+            _run("amtool", f"config routes test --config.file={ROUTES} {wanted}")
 
 
 def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only():

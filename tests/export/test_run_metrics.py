@@ -33,34 +33,36 @@ def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
     """)
 
 
-@pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
 def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(
-    publisher, status
+    publisher,
 ):
-    earlier = published.SLOT - timedelta(days=1)
-    publisher.publish([published.latest(status=status, last_ok_at=earlier)])
-    page = scraped(publisher)
-    assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
-    absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {
-        "arm_metric",
-        "similarity_by_chance",
-    }
-    assert not {f"rankwatch_{name}" for name in absent} & page.names()
-    assert not page.lacks(f"""
+    for status in [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED]:
+        earlier = published.SLOT - timedelta(days=1)
+        publisher.publish([published.latest(status=status, last_ok_at=earlier)])
+        page = scraped(publisher)
+        assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
+        absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {
+            "arm_metric",
+            "similarity_by_chance",
+        }
+        assert not {f"rankwatch_{name}" for name in absent} & page.names()
+        assert not page.lacks(f"""
         run_last_slot_timestamp_seconds{{comparison="home-feed"}} {published.SLOT.timestamp()}
         run_last_ok_timestamp_seconds{{comparison="home-feed"}} {earlier.timestamp()}
     """)
-    assert not page.lacks("""
+        assert not page.lacks("""
         alert_judged{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 0
         alert_state{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 2
         alert_threshold{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 0.35
         paired_users{comparison="home-feed",segment="all"} 190
         unlabelled_runs{comparison="home-feed"} 3
     """)
-    finished = {
-        name for name in FINISHED if page.value("run_status", comparison="home-feed", status=name)
-    }
-    assert finished == {status}
+        finished = {
+            name
+            for name in FINISHED
+            if page.value("run_status", comparison="home-feed", status=name)
+        }
+        assert finished == {status}
 
 
 FINISHED = ("ok", "insufficient", "failed", "abandoned")
@@ -150,11 +152,11 @@ def test_chance_shows_what_two_random_lists_would_give(publisher):
     ]
 
 
-@pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
-def test_without_a_catalogue_of_k_items_chance_is_absent(publisher, changes):
-    publisher.publish([published.latest(**changes)])
+def test_without_a_catalogue_of_k_items_chance_is_absent(publisher):
+    for changes in [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}]:
+        publisher.publish([published.latest(**changes)])
 
-    assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
+        assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
 
 
 def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher):
@@ -191,30 +193,30 @@ firing   error    warning   2 0
 """
 
 
-@pytest.mark.parametrize("line", STATES.strip().splitlines())
 def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
-    publisher, line
+    publisher,
 ):
-    state, outcome, severity, number, judged = line.split()
-    told = published.state(
-        state=State(state), outcome=Outcome(outcome), severity=Severity(severity)
-    )
-    publisher.publish([published.latest(states=(told,))])
+    for line in STATES.strip().splitlines():
+        state, outcome, severity, number, judged = line.split()
+        told = published.state(
+            state=State(state), outcome=Outcome(outcome), severity=Severity(severity)
+        )
+        publisher.publish([published.latest(states=(told,))])
 
-    page, alert = scraped(publisher), ALERT | {"severity": severity}
-    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (
-        int(number),
-        int(judged),
-    )
-    shown = {
-        "value": 0.25,
-        "users": 188,
-        "threshold": 0.35,
-        "expected": 0.625,
-        "normal_lower": 0.5,
-        "normal_upper": 0.75,
-    }
-    assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
+        page, alert = scraped(publisher), ALERT | {"severity": severity}
+        assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (
+            int(number),
+            int(judged),
+        )
+        shown = {
+            "value": 0.25,
+            "users": 188,
+            "threshold": 0.35,
+            "expected": 0.625,
+            "normal_lower": 0.5,
+            "normal_upper": 0.75,
+        }
+        assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
 
 
 def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher):

@@ -3,7 +3,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -173,21 +172,21 @@ def test_an_end_at_a_new_level_leads_the_others_and_says_so():
     assert found.changes[0].reason == f"mean is 0.45; {level}"
 
 
-@pytest.mark.parametrize("removed", Removed)
-def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists(removed):
-    ended = end(reason="gone", removed=removed, slot=SLOT, at=SLOT)
-    found = content(message(ended))
-    assert found.title == "SimilarityLow no longer watched on home-feed"
-    assert headline_of(found) == f"⏹ {found.title}"
-    assert summary_of(ended) == f"{found.title}: gone"
-    assert subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
-    link = ("comparison", f"{URL}/c/home-feed")
-    if removed is Removed.COMPARISON:
-        link = ("rankwatch", URL)
-    assert found.links[0] == link
-    assert found.commands[0] == "rankwatch show home-feed"
-    assert found.changes[0].facts[-1] == ("at", "2024-01-08T00:00:00Z")
-    assert "reported at 2024-01-08T00:00:00Z" in description_of(ended, Briefing())
+def test_what_was_removed_is_no_longer_watched_and_leads_to_a_page_that_exists():
+    for removed in Removed:
+        ended = end(reason="gone", removed=removed, slot=SLOT, at=SLOT)
+        found = content(message(ended))
+        assert found.title == "SimilarityLow no longer watched on home-feed"
+        assert headline_of(found) == f"⏹ {found.title}"
+        assert summary_of(ended) == f"{found.title}: gone"
+        assert subject(message(ended)).startswith("[NO LONGER WATCHED] [critical] home-feed: ")
+        link = ("comparison", f"{URL}/c/home-feed")
+        if removed is Removed.COMPARISON:
+            link = ("rankwatch", URL)
+        assert found.links[0] == link
+        assert found.commands[0] == "rankwatch show home-feed"
+        assert found.changes[0].facts[-1] == ("at", "2024-01-08T00:00:00Z")
+        assert "reported at 2024-01-08T00:00:00Z" in description_of(ended, Briefing())
 
 
 def test_an_alert_without_an_explanation_says_what_an_earlier_run_of_its_incident_found_out():
@@ -281,15 +280,17 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more():
     assert plain_text(found).endswith(told)
 
 
-@pytest.mark.parametrize(("headline", "shown"), [("recs is down", "recs is down"), (None, "it is")])
-def test_titles_name_the_headline_or_else_the_reason(headline, shown):
-    change = start(reason="it is", headline=headline)
-    assert (
-        content(message(change)).title
-        == summary_of(change)
-        == f"SimilarityLow firing on home-feed: {shown}"
-    )
-    assert subject(message(change)).startswith(f"[FIRING] [critical] home-feed: {shown} (incident ")
+def test_titles_name_the_headline_or_else_the_reason():
+    for headline, shown in [("recs is down", "recs is down"), (None, "it is")]:
+        change = start(reason="it is", headline=headline)
+        assert (
+            content(message(change)).title
+            == summary_of(change)
+            == f"SimilarityLow firing on home-feed: {shown}"
+        )
+        assert subject(message(change)).startswith(
+            f"[FIRING] [critical] home-feed: {shown} (incident "
+        )
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it():
@@ -354,15 +355,15 @@ def test_what_is_about_rankwatch_itself_links_and_names_no_comparison():
     assert found.commands == ("rankwatch db check",)
 
 
-@pytest.mark.parametrize(("kind", "is_offered"), [("replaced", True), ("noise", False)])
-def test_a_change_that_may_be_wanted_can_be_accepted_from_its_first_run(kind, is_offered):
-    briefed = briefing_on(FaultKind(kind))
-    earlier = replace(BRITISH, since=SLOT - 2 * DAY)
-    found = content(message(EVERYBODY, earlier, briefing=briefed))
-    command = "rankwatch accept home-feed --since 2024-01-06T00:00:00Z"
-    assert (command in found.commands) is is_offered
-    assert ("If so, accept it" in " ".join(found.situation)) is is_offered
-    assert len(content(repetition(EVERYBODY, briefing=briefed)).commands) == 4
+def test_a_change_that_may_be_wanted_can_be_accepted_from_its_first_run():
+    for kind, is_offered in [("replaced", True), ("noise", False)]:
+        briefed = briefing_on(FaultKind(kind))
+        earlier = replace(BRITISH, since=SLOT - 2 * DAY)
+        found = content(message(EVERYBODY, earlier, briefing=briefed))
+        command = "rankwatch accept home-feed --since 2024-01-06T00:00:00Z"
+        assert (command in found.commands) is is_offered
+        assert ("If so, accept it" in " ".join(found.situation)) is is_offered
+        assert len(content(repetition(EVERYBODY, briefing=briefed)).commands) == 4
 
 
 def test_the_commands_are_understood():

@@ -65,9 +65,8 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order_and_no_repr
     assert ("canary" in repr(options), "http://b:9093" in repr(options)) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("entry", "treatment"),
-    [
+def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told():
+    for entry, treatment in [
         ({"slack": SLACK}, Treatment(repeat_every_s=86_400)),
         ({"slack": SLACK | {"repeat_every": None}}, Treatment()),
         ({"pagerduty": PAGER}, Treatment(updates=Updates.QUIET)),
@@ -77,11 +76,9 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order_and_no_repr
         ),
         ({"webhook": HOOK}, Treatment(updates=Updates.NONE)),
         ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.QUIET)),
-    ],
-)
-def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told(entry, treatment):
-    receiver = opened(**entry)
-    assert (receiver.name, receiver.treatment) == (*entry, treatment)
+    ]:
+        receiver = opened(**entry)
+        assert (receiver.name, receiver.treatment) == (*entry, treatment)
 
 
 BAD = r"""
@@ -120,11 +117,11 @@ pagerduty: {url: "https://pager.test/?canary"} # must not contain a ?query
 GOOD: dict[str, Any] = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}
 
 
-@pytest.mark.parametrize("line", BAD.strip().splitlines())
-def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(line):
-    entry, _, said = line.partition(" # ")
-    ((kind, changes),) = yaml.safe_load(entry).items()
-    with pytest.raises(ValidationError) as caught:
-        parsed({kind: {**GOOD[kind], **changes}})
-    assert said in str(caught.value)
-    assert "canary" not in str(caught.value)
+def test_a_bad_entry_is_refused_in_words_that_hold_no_secret():
+    for line in BAD.strip().splitlines():
+        entry, _, said = line.partition(" # ")
+        ((kind, changes),) = yaml.safe_load(entry).items()
+        with pytest.raises(ValidationError) as caught:
+            parsed({kind: {**GOOD[kind], **changes}})
+        assert said in str(caught.value)
+        assert "canary" not in str(caught.value)

@@ -39,9 +39,9 @@ def path(tmp_path):
 WORDS = "no on yes off 2024-01-11 1_000 2024 007 1.10 true 0x1F 1e3"
 
 
-@pytest.mark.parametrize("word", WORDS.split())
-def test_unquoted_text_stays_as_it_was_written(word):
-    assert load_comparison(MINIMAL.replace("name: feed", f"name: {word}")).name == word
+def test_unquoted_text_stays_as_it_was_written():
+    for word in WORDS.split():
+        assert load_comparison(MINIMAL.replace("name: feed", f"name: {word}")).name == word
 
 
 def test_words_for_true_and_false_are_understood_where_one_is_wanted():
@@ -51,18 +51,20 @@ def test_words_for_true_and_false_are_understood_where_one_is_wanted():
             assert (found.dry_run, found.keep_scores) == (is_yes, Keep.ALL if is_yes else Keep.NONE)
 
 
-@pytest.mark.parametrize(
-    ("word", "kept"),
-    [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)],
-)
-def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word, kept):
-    sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
-    assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
+def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none():
+    for word, kept in [
+        ("all", Keep.ALL),
+        ("None", Keep.NONE),
+        ("panel", Keep.PANEL),
+        ("'500'", 500),
+    ]:
+        sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
+        assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
 
 
-@pytest.mark.parametrize(("written", "read"), [("010", 10), ('"20"', 20)])
-def test_a_number_is_one_quoted_or_with_a_leading_zero(written, read):
-    assert load_comparison(f"{MINIMAL}    k: {written}\n").k == read
+def test_a_number_is_one_quoted_or_with_a_leading_zero():
+    for written, read in [("010", 10), ('"20"', 20)]:
+        assert load_comparison(f"{MINIMAL}    k: {written}\n").k == read
 
 
 def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
@@ -79,25 +81,23 @@ def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
         )
 
 
-@pytest.mark.parametrize(
-    "secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"]
-)
-def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret):
-    url = 'url: "http://a.internal/{user}"'
-    for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
-        text = MINIMAL.replace(
-            f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}"
-        )
-        http = load_comparison(text, TOKEN=secret).baseline.given
-        assert http.headers["X-Key"].get_secret_value() == secret
+def test_a_secret_from_a_variable_is_never_read_as_anything_but_text():
+    for secret in ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"]:
+        url = 'url: "http://a.internal/{user}"'
+        for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
+            text = MINIMAL.replace(
+                f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}"
+            )
+            http = load_comparison(text, TOKEN=secret).baseline.given
+            assert http.headers["X-Key"].get_secret_value() == secret
 
 
-@pytest.mark.parametrize("secret", ["a  secret word", "a secret\nword", "a\tsecret word"])
-def test_a_secret_with_whitespace_is_in_no_error(secret):
-    with pytest.raises(ConfigError) as caught:
-        load_text(f'{MINIMAL}    metrics: ["${{TOKEN}}"]\n', TOKEN=secret)
-    assert "secret" not in str(caught.value)
-    assert "..." in str(caught.value)
+def test_a_secret_with_whitespace_is_in_no_error():
+    for secret in ["a  secret word", "a secret\nword", "a\tsecret word"]:
+        with pytest.raises(ConfigError) as caught:
+            load_text(f'{MINIMAL}    metrics: ["${{TOKEN}}"]\n', TOKEN=secret)
+        assert "secret" not in str(caught.value)
+        assert "..." in str(caught.value)
 
 
 def test_anchors_and_merges_share_settings():
@@ -156,9 +156,8 @@ def test_a_configuration_may_come_through_a_pipe():
     os.close(end)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
+def test_what_is_no_text_is_one_line(path):
+    for content, told in [
         (b"listen: x\nname: caf\xe9\n", ":2: is not UTF-8 text: save it as UTF-8"),
         (b"listen: x\nname: a\x00b\n", ":2: a control character is here: remove it"),
         (
@@ -169,12 +168,9 @@ def test_a_configuration_may_come_through_a_pipe():
             ),
         ),
         (b"\xff" * 10_000_000, ": is larger than 1 MiB, which is too large for a configuration"),
-    ],
-    ids=["no UTF-8", "a control character", "deep", "large"],
-)
-def test_what_is_no_text_is_one_line(path, content, told):
-    path.write_bytes(content)
-    assert failing(path) == f"{path}{told}"
+    ]:
+        path.write_bytes(content)
+        assert failing(path) == f"{path}{told}"
 
 
 @given(

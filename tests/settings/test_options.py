@@ -48,18 +48,18 @@ def test_durations_are_numbers_with_units():
         assert DURATION.validate_python(text) == timedelta(**parts)
 
 
-@pytest.mark.parametrize("value", [15, "15", "15min", "1:30", "-15m", "\u0661m", True, None])
-def test_what_is_no_duration_comes_with_advice(value):
-    with pytest.raises(
-        ValueError, match=r"^not a duration: write a number with its unit, such as 30s"
-    ):
-        parse_duration(value)
+def test_what_is_no_duration_comes_with_advice():
+    for value in [15, "15", "15min", "1:30", "-15m", "\u0661m", True, None]:
+        with pytest.raises(
+            ValueError, match=r"^not a duration: write a number with its unit, such as 30s"
+        ):
+            parse_duration(value)
 
 
-@pytest.mark.parametrize("text", ["0s", "0h0m", "36501d", "9" * 400 + "d"])
-def test_durations_are_longer_than_nothing_and_shorter_than_a_century(text):
-    with pytest.raises(ValidationError, match=r"longer than zero|at most 36500d"):
-        DURATION.validate_python(text)
+def test_durations_are_longer_than_nothing_and_shorter_than_a_century():
+    for text in ["0s", "0h0m", "36501d", "9" * 400 + "d"]:
+        with pytest.raises(ValidationError, match=r"longer than zero|at most 36500d"):
+            DURATION.validate_python(text)
 
 
 @given(
@@ -78,17 +78,18 @@ def test_a_secret_is_read_from_its_file_without_the_last_line_break(tmp_path):
     assert key.get_secret_value() == " s3cret "
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(None, "cannot read key: No such file"), (b"", "key is empty"),  (b"\xff", "it is not UTF-8 text"),
-     (b"x" * 65537, "it is larger than 65536 bytes")],
-)  # fmt: skip
-def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path, content, reason):
-    if content is not None:
-        (tmp_path / "key").write_bytes(content)
-    ((location, message),) = refused(tmp_path, key_file="key")
-    assert location == ("key",)
-    assert reason in message
+def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path):
+    for content, reason in [
+        (None, "cannot read key: No such file"),
+        (b"", "key is empty"),
+        (b"\xff", "it is not UTF-8 text"),
+        (b"x" * 65537, "it is larger than 65536 bytes"),
+    ]:
+        if content is not None:
+            (tmp_path / "key").write_bytes(content)
+        ((location, message),) = refused(tmp_path, key_file="key")
+        assert location == ("key",)
+        assert reason in message
 
 
 def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_read(tmp_path):
@@ -115,10 +116,10 @@ hunter2 ://x -> ...
 """
 
 
-@pytest.mark.parametrize("line", SHOWN.strip().splitlines())
-def test_a_url_is_shown_without_what_may_be_secret(line):
-    url, shown = line.split(" -> ")
-    assert display_url(url) == display_url(SecretStr(url)) == shown
+def test_a_url_is_shown_without_what_may_be_secret():
+    for line in SHOWN.strip().splitlines():
+        url, shown = line.split(" -> ")
+        assert display_url(url) == display_url(SecretStr(url)) == shown
 
 
 def load(folder):
@@ -126,24 +127,21 @@ def load(folder):
     parse_settings(text, name="rankwatch.yaml", base_dir=folder, environ={})
 
 
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
+def test_a_key_that_is_of_no_use_is_an_error(tmp_path):
+    for key, said in [
         (None, "cannot read {key}: No such file or directory"),
         (
             b"hunter2" * 4 + b"\n\n",
             "{key} has only 28 bytes: write a key of at least 32 bytes, for example with openssl rand -hex 32",
         ),
         (b"hunter2" * 1000, "cannot read {key}: it is larger than 4096 bytes"),
-    ],
-)
-def test_a_key_that_is_of_no_use_is_an_error(tmp_path, key, said):
-    file = tmp_path / "users.key"
-    if key is not None:
-        file.write_bytes(key)
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path)
-    assert str(caught.value) == f"rankwatch.yaml:1: privacy.key_file: {said.format(key=file)}"
+    ]:
+        file = tmp_path / "users.key"
+        if key is not None:
+            file.write_bytes(key)
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path)
+        assert str(caught.value) == f"rankwatch.yaml:1: privacy.key_file: {said.format(key=file)}"
 
 
 def test_a_key_may_be_any_32_bytes(tmp_path):
@@ -196,8 +194,8 @@ def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown():
             ), path
 
 
-@pytest.mark.parametrize("key", ["database", "listen", "secret"])
-def test_a_secret_that_is_no_valid_yaml_is_not_shown(key):
-    for text in INVALID.split("|"):
-        found = problems(f"{key}: {text.replace('C', CANARY)}\ncomparisons: []\n")
-        assert (found != "", CANARY in found) == (True, False), text
+def test_a_secret_that_is_no_valid_yaml_is_not_shown():
+    for key in ["database", "listen", "secret"]:
+        for text in INVALID.split("|"):
+            found = problems(f"{key}: {text.replace('C', CANARY)}\ncomparisons: []\n")
+            assert (found != "", CANARY in found) == (True, False), text

@@ -46,14 +46,14 @@ metric: footrule_normalized, statistic: p95, learned: drop | footrule_normalized
 """A rule, and its series, side, threshold, and where it resolves or how it is learned."""
 
 
-@pytest.mark.parametrize(("keys", "limit"), rows(LIMITS))
-def test_a_rule_says_or_learns_side_threshold_and_recovery(keys, limit):
-    more = (
-        "    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: "
-        f"[{{alert: A, {keys}}}]\n"
-    )
-    (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
-    assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
+def test_a_rule_says_or_learns_side_threshold_and_recovery():
+    for keys, limit in rows(LIMITS):
+        more = (
+            "    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: "
+            f"[{{alert: A, {keys}}}]\n"
+        )
+        (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
+        assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
 
 
 RULES = """
@@ -122,20 +122,17 @@ def test_metrics_are_spelt_as_they_print():
     assert all(str(parse(metric)) == metric for metric in metrics)
 
 
-@pytest.mark.parametrize(
-    ("sample", "size"),
-    [
+def test_a_sample_is_fixed_unless_it_says_otherwise():
+    for sample, size in [
         ("", None),
         (", sample: 500", SampleOptions(fixed=500)),
         (", sample: {rotating: 300}", SampleOptions(rotating=300)),
         (", sample: {fixed: 100, rotating: 200}", SampleOptions(fixed=100, rotating=200)),
-    ],
-)
-def test_a_sample_is_fixed_unless_it_says_otherwise(sample, size):
-    assert (
-        comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample
-        == size
-    )
+    ]:
+        assert (
+            comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample
+            == size
+        )
 
 
 DEADLINES = """
@@ -148,12 +145,12 @@ cron: '*/5 * * * *' | 4m
 """
 
 
-@pytest.mark.parametrize(("schedule", "deadline"), rows(DEADLINES))
-def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule, deadline):
-    lines = schedule.strip("{}").replace(", ", "\n    ")
-    assert comparison_of(MINIMAL.replace("every: 15m", lines)).measuring.deadline == parse_duration(
-        deadline
-    )
+def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval():
+    for schedule, deadline in rows(DEADLINES):
+        lines = schedule.strip("{}").replace(", ", "\n    ")
+        assert comparison_of(
+            MINIMAL.replace("every: 15m", lines)
+        ).measuring.deadline == parse_duration(deadline)
 
 
 def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
@@ -276,10 +273,10 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("kept", KEPT)
-def test_lists_are_kept_where_something_will_need_them(kept):
-    for more in KEPT[kept]:
-        assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
+def test_lists_are_kept_where_something_will_need_them():
+    for kept in KEPT:
+        for more in KEPT[kept]:
+            assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 
 
 def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told():

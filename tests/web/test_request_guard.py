@@ -175,15 +175,15 @@ def test_nobody_reloads_where_nobody_is_asked_for_a_password():
         assert (site.status("/-/reload", method="POST"), left) == (403, [True])
 
 
-@pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
-def test_the_right_password_alone_is_right_by_hashes_of_every_maker(prefix):
-    credentials = Credentials({"kim": hashed("pass:word", prefix=prefix)})
-    assert credentials.verify(b"kim", b"pass:word")
-    for wrong in (b"pass", b"", b"\0", b"\xff\xfe", b"pass:word\0", b"x" * 100_000):
-        assert not credentials.verify(b"kim", wrong)
-        assert not credentials.verify(wrong, b"pass:word")
-    assert not credentials.verify(b"KIM", b"pass:word")
-    assert not credentials.verify(b"", b"")
+def test_the_right_password_alone_is_right_by_hashes_of_every_maker():
+    for prefix in ["2a", "2b", "2y"]:
+        credentials = Credentials({"kim": hashed("pass:word", prefix=prefix)})
+        assert credentials.verify(b"kim", b"pass:word")
+        for wrong in (b"pass", b"", b"\0", b"\xff\xfe", b"pass:word\0", b"x" * 100_000):
+            assert not credentials.verify(b"kim", wrong)
+            assert not credentials.verify(wrong, b"pass:word")
+        assert not credentials.verify(b"KIM", b"pass:word")
+        assert not credentials.verify(b"", b"")
 
 
 def test_a_password_beyond_72_bytes_is_cut_as_its_hash_was():
