@@ -225,11 +225,11 @@ REFERENCES = {
 
 
 def test_the_page_names_every_setting_series_source_receiver_and_alert():
-    for page in REFERENCES:
+    for page, names in REFERENCES.items():
         text = (ROOT / f"docs/reference/{page}.md").read_text()
         rows = "\n".join(re.findall(r"(?m)^\|.*$", text))
         named = set(re.findall(r"[`\[](\w+)[`\]]", rows))
-        assert REFERENCES[page] - named == set()
+        assert not names - named, page
 
 
 def test_every_link_between_documents_leads_somewhere():

@@ -66,14 +66,8 @@ def test_the_example_loads_with_all_its_options_uncommented(base):
     loaded = parse_settings(
         uncommented(example_text()), name="rankwatch.yaml", base_dir=base, environ=ENVIRON
     )
-    assert [each.name for each in loaded.comparisons] == [
-        "home-feed",
-        "mail",
-        "cached",
-        "cached.b",
-        "everybody",
-        "checkout-test",
-    ]
+    names = "home-feed mail cached cached.b everybody checkout-test"
+    assert " ".join(each.name for each in loaded.comparisons) == names
     assert len(loaded.receivers) == 6
 
 
@@ -93,25 +87,22 @@ def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_
 
 def models():
     """The options of every part of the file."""
-    seen = set()
-    todo: list[Any] = [Settings]
-    while todo:
-        if (model := todo.pop()) not in seen:
-            seen.add(model)
-            todo.extend(
-                found
-                for field in model.model_fields.values()
-                for found in models_in(field.annotation)
-            )
-    return seen
+    found: list[Any] = [Settings]
+    for model in found:
+        for field in model.model_fields.values():
+            found += [inner for inner in models_in(field.annotation) if inner not in found]
+    return found
+
+
+def lacking(keys, shown):
+    """The keys that are not shown. Of a secret either the key or that of its file is shown."""
+    return {key for key in keys if not shown & {key, f"{key}_file", key.removesuffix("_file")}}
 
 
 def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file():
     shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
     wanted = {key for model in models() for key in model.file_keys()}
-    assert {
-        key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}
-    } == set()
+    assert not lacking(wanted, shown)
 
 
 SHARED = {
@@ -137,9 +128,7 @@ def test_the_example_shows_each_key_of_a_source_or_receiver_below_its_kind():
         )
         shown = set(re.findall(r"\w+(?=:)", entries)) | SHARED
         keys = set(KINDS[kind].file_keys()) - set(KINDS[kind].__base__.file_keys())
-        assert {
-            key for key in keys if not shown & {key, f"{key}_file", key.removesuffix("_file")}
-        } == set()
+        assert not lacking(keys, shown), kind
 
 
 def test_the_example_is_the_checkouts_file():
@@ -147,29 +136,21 @@ def test_the_example_is_the_checkouts_file():
 
 
 def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_choices():
-    text = (
-        MINIMAL.replace("every: 15m", "every: ${EVERY}")
-        + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
-    )
+    text = MINIMAL.replace("every: 15m", "every: ${EVERY}")
+    text += '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
     for each in (example_text(), uncommented(example_text()), text):
         validator().validate(yaml.safe_load(each))
 
 
 def test_the_schema_rejects_what_editors_can_see():
-    assert [
-        name
-        for name in REJECTED.split()
-        if validator().is_valid(yaml.safe_load((BAD / f"{name}.yaml").read_text()))
-    ] == []
+    for name in REJECTED.split():
+        bad = yaml.safe_load((BAD / f"{name}.yaml").read_text())
+        assert not validator().is_valid(bad), name
 
 
 def test_every_setting_in_the_schema_is_described():
     schema = json_schema()
     for name, model in {"": schema, **schema["$defs"]}.items():
         for key, setting in model.get("properties", {}).items():
-            told = (
-                setting
-                if "$ref" not in setting
-                else {**schema["$defs"][setting["$ref"].rpartition("/")[2]], **setting}
-            )
-            assert told.get("description"), f"{name}.{key}"
+            referred = schema["$defs"].get(setting.get("$ref", "").rpartition("/")[2], {})
+            assert {**referred, **setting}.get("description"), f"{name}.{key}"

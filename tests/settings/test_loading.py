@@ -45,10 +45,10 @@ def test_unquoted_text_stays_as_it_was_written():
 
 
 def test_words_for_true_and_false_are_understood_where_one_is_wanted():
-    for words, is_yes in (("no off false", False), ("yes on true", True)):
+    for words, meaning in (("no off false", (False, Keep.NONE)), ("yes on true", (True, Keep.ALL))):
         for word in words.split():
             found = load_comparison(f"{MINIMAL}    dry_run: {word}\n    keep_scores: {word}\n")
-            assert (found.dry_run, found.keep_scores) == (is_yes, Keep.ALL if is_yes else Keep.NONE)
+            assert (found.dry_run, found.keep_scores) == meaning
 
 
 def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none():
@@ -62,23 +62,17 @@ def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none():
         assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
 
 
-def test_a_number_is_one_quoted_or_with_a_leading_zero():
-    for written, read in [("010", 10), ('"20"', 20)]:
-        assert load_comparison(f"{MINIMAL}    k: {written}\n").k == read
-
-
 def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
-    text = (
-        f"{MINIMAL}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 "
-        "${A}\n    seed: ${SEED:-7}\n"
-    )
+    more = "k: ${K}\n    description: for ${WHO:-everybody} $${K} $5 ${A}\n    seed: ${SEED:-7}"
     for seed in ({}, {"SEED": ""}):
-        (comparison,) = load_text(text, K="25", A="${B}", **seed).comparisons
-        assert (comparison.k, comparison.seed, comparison.description) == (
-            25,
-            7,
-            "for everybody ${K} $5 ${B}",
-        )
+        found = load_comparison(f"{MINIMAL}    {more}\n", K="25", A="${B}", **seed)
+        assert (found.k, found.seed) == (25, 7)
+        assert found.description == "for everybody ${K} $5 ${B}"
+
+
+def test_a_number_may_be_quoted_or_begin_with_a_zero():
+    for written, number in (("010", 10), ('"20"', 20)):
+        assert load_comparison(f"{MINIMAL}    k: {written}\n").k == number
 
 
 def test_a_secret_from_a_variable_is_never_read_as_anything_but_text():
@@ -115,9 +109,8 @@ def test_a_problem_in_a_shared_part_is_reported_on_its_own_line():
     text = MINIMAL.replace(
         "comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name"
     )
-    with pytest.raises(
-        ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"
-    ):
+    said = r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"
+    with pytest.raises(ConfigError, match=said):
         load_text(text)
 
 
@@ -139,10 +132,8 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(path):
 
 
 def test_missing_files_directories_and_devices_are_one_line_that_says_what_to_do(path):
-    assert (
-        failing(path)
-        == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
-    )
+    advice = "write one with `rankwatch init`, or name another with --config"
+    assert failing(path) == f"{path}: no such file: {advice}"
     for other in (path.parent, Path("/dev/zero")):
         assert failing(other) == f"{other}: cannot be read: it is not a file"
 
@@ -199,8 +190,9 @@ def test_a_bad_configuration_is_reported_exactly_so_and_its_secrets_never_are(pa
     monkeypatch.setattr("monitor.settings.schedule._FURTHEST_DAYS", 366)
     wanted = expected(path.read_text())
     assert wanted, "the file must say what it expects"
-    lines = failing(path).splitlines()
-    assert lines == [
-        f"{path}:{line}" if re.match(r"\d+: ", line) else f"{path}: {line}" for line in wanted
+    said = failing(path)
+    places = [":" if re.match(r"\d+: ", line) else ": " for line in wanted]
+    assert said.splitlines() == [
+        f"{path}{place}{line}" for place, line in zip(places, wanted, strict=True)
     ]
-    assert "hunter2" not in "".join(lines)
+    assert "hunter2" not in said

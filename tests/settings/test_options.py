@@ -3,6 +3,7 @@
 import json
 import os
 from datetime import timedelta
+from itertools import product
 
 import pytest
 import yaml
@@ -155,17 +156,11 @@ INVALID = """*C|!C|!C!x|&C &C|'C|@C|%C|`C|C: C: x|[C|{C|"\\zC"|>C|*C C|!<C|? C :
 
 
 def leaves(node, path=()):
-    children = (
-        node.items()
-        if isinstance(node, dict)
-        else enumerate(node)
-        if isinstance(node, list)
-        else None
-    )
-    if children is None:
+    """The path of each value in nested mappings and lists."""
+    if not isinstance(node, dict | list):
         yield path
         return
-    for key, child in children:
+    for key, child in enumerate(node) if isinstance(node, list) else node.items():
         yield from leaves(child, (*path, key))
 
 
@@ -187,11 +182,9 @@ def problems(text, **environ):
 
 def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown():
     wrongs = ("${CANARY}", ["${CANARY}"], {"deep": ["${CANARY}"]})
-    for path in leaves(EXAMPLE):
-        for wrong in wrongs:
-            assert CANARY not in problems(
-                json.dumps(replaced(EXAMPLE, path, wrong)), CANARY=CANARY
-            ), path
+    for path, wrong in product(leaves(EXAMPLE), wrongs):
+        text = json.dumps(replaced(EXAMPLE, path, wrong))
+        assert CANARY not in problems(text, CANARY=CANARY), path
 
 
 def test_a_secret_that_is_no_valid_yaml_is_not_shown():

@@ -95,13 +95,10 @@ def test_an_unknown_time_zone_is_refused():
 
 def test_a_leap_day_is_found_across_a_century_without_one_and_a_whole_skipped_day_runs_when_the_next_begins():
     leap, skipped = Cron.parse("0 0 29 2 *"), Cron.parse("0 9 30 12 *", "Pacific/Apia")
-    assert (leap.next(at("2096-03-01")), leap.latest(at("2104-02-28"))) == (
-        at("2104-02-29"),
-        at("2096-02-29"),
-    )
-    assert (
-        skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == at("2011-12-30 10:00")
-    )
+    assert leap.next(at("2096-03-01")) == at("2104-02-29")
+    assert leap.latest(at("2104-02-28")) == at("2096-02-29")
+    jump = at("2011-12-30 10:00")
+    assert skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == jump
 
 
 # Skipped, it runs when the clock jumps; repeated, the first time only; several that are skipped run
@@ -125,9 +122,7 @@ def test_named_times_follow_the_clock_on_the_wall():
 def test_with_every_hour_allowed_slots_keep_their_distance_over_both_changes():
     cron = Cron.parse("*/30 * * * *", BERLIN)
     for date in ("2024-03-31", "2024-10-27"):
-        assert day(cron, date) == [
-            f"{hour:02}:{minute}" for hour in range(24) for minute in ("00", "30")
-        ]
+        assert day(cron, date) == [f"{n // 2:02}:{n % 2 * 30:02}" for n in range(48)]
 
 
 INTERVALS = """
@@ -171,11 +166,8 @@ def test_slots_of_certain_hours_are_those_whose_time_on_the_wall_lies_there(mome
     after = moment + timedelta(days=1)
     slots = Every(timedelta(minutes=15)).between(moment, after)
     obvious = [slot for slot in slots if not 5 <= slot.astimezone(ZoneInfo(BERLIN)).hour < 22]
-    assert (
-        schedule.between(moment, after)
-        == [slot for slot in slots if schedule.is_open(slot)]
-        == obvious
-    )
+    assert schedule.between(moment, after) == obvious
+    assert list(filter(schedule.is_open, slots)) == obvious
 
 
 ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Asia/Kolkata"])

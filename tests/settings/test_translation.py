@@ -78,22 +78,12 @@ def test_each_kind_of_rule_has_options_and_checks_and_an_example():
 
 
 def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs():
-    keys = (
-        "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, "
-        "resolve_after: 3"
-    )
-    text = (
-        f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{{alert: Low, metric: rbo, below: "
-        f"0.6, {keys}}}]\n"
-    )
+    keys = "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, resolve_after: 3"
+    rule = f"{{alert: Low, metric: rbo, below: 0.6, {keys}}}"
+    text = f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{rule}]\n"
     (low,) = rules_on_drift(text)
-    assert (low.for_runs, low.labels) == (2, {"team": "7"})
-    assert (low.segments, low.min_users, low.severity, low.resolve_after) == (
-        "each",
-        50,
-        Severity.CRITICAL,
-        3,
-    )
+    assert (low.for_runs, low.labels, low.segments) == (2, {"team": "7"}, "each")
+    assert (low.min_users, low.severity, low.resolve_after) == (50, Severity.CRITICAL, 3)
     assert comparison_of(text).judging.runs_per_false_alert == 30 * 24 * 4  # every 15 minutes
 
 
@@ -104,14 +94,12 @@ def test_holidays_are_whole_days_of_the_time_zone():
     )
     judging = comparison_of(text).judging
 
-    days = [("2026-03-27T23:00", "2026-03-29T22:00"), ("2026-12-30T23:00", "2026-12-31T23:00")]
-    assert judging.holidays == tuple(
-        (parse_instant(start), parse_instant(end)) for start, end in days
-    )
-    assert [
-        judging.is_holiday(parse_instant(f"2026-12-{day}:59"))
-        for day in ("30T22", "30T23", "31T22", "31T23")
-    ] == [*(False, True, True, False)]
+    (march, _), (start, end) = judging.holidays
+    assert march == parse_instant("2026-03-27T23:00")
+    assert (start, end) == (parse_instant("2026-12-30T23:00"), parse_instant("2026-12-31T23:00"))
+    assert judging.holidays[0][1] == parse_instant("2026-03-29T22:00")
+    for day, is_holiday in (("30T22", False), ("30T23", True), ("31T22", True), ("31T23", False)):
+        assert judging.is_holiday(parse_instant(f"2026-12-{day}:59")) is is_holiday
 
 
 def test_metrics_are_spelt_as_they_print():
@@ -274,8 +262,8 @@ KEPT = {
 
 
 def test_lists_are_kept_where_something_will_need_them():
-    for kept in KEPT:
-        for more in KEPT[kept]:
+    for kept, settings in KEPT.items():
+        for more in settings:
             assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 
 
