@@ -5,6 +5,7 @@ import ssl
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from messages import START, send
 from monitor.model.errors import DeliveryError, SourceError
 from monitor.receivers.http_client import HttpClient
 from monitor.receivers.webhook import WebhookOptions
@@ -122,12 +123,13 @@ def test_a_token_is_fetched_through_the_proxy(proxy, recommender):
         assert proxy.asked[0] == f"POST {url}/token HTTP/1.1"
 
 
-def test_sources_do_not_use_the_environments_proxies(recommender, monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+def test_proxies_of_the_environment_are_not_used(recommender, collector, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name)
 
+    send(START, webhook={"url": collector.url})
     assert as_lists(pull_of("u1", k=1, http={"url": recommender.url})) == {"u1": ["0"]}
 
 

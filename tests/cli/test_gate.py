@@ -33,26 +33,11 @@ def rotating(tmp_path_factory, sqlite_template):
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def stored(rotating, monkeypatch):
-    """That folder, the current one."""
+    """The folder with these runs is the current one."""
     monkeypatch.chdir(rotating)
     return rotating
-
-
-@pytest.mark.usefixtures("stored")
-def test_similar_lists_are_safe_and_end_with_0():
-    done = rankwatch(GATE)
-    assert done.returncode == 0, done.stderr
-    heading, judged, runs, *_, verdict = done.stdout.splitlines()
-    assert heading == "feed  margin 0.5  alpha 0.01"
-    assert judged.startswith(
-        "judged: extended_tau: how far the score is from 1, the score of identical lists. The "
-        "noise of the baseline is NOT"
-    )
-    days = "2024-01-08T00:00:00Z to 2024-01-09T00:00:00Z"
-    assert runs == f"runs: 2, {days}; 80 rotating users, 0 missing"
-    assert verdict.startswith("SAFE: the mean excess is below 0.5: at most 0.")
 
 
 def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_there_is_no_verdict(
@@ -87,7 +72,6 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("stored")
 def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin(
     chromium,
 ):
@@ -129,7 +113,6 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     assert_refused(f"{GATE} | 70 | internal error: ZeroDivisionError in ")
 
 
-@pytest.mark.usefixtures("stored")
 def test_a_reader_who_has_gone_ends_a_command_with_74_and_no_word():
     for command in [GATE, "runs"]:
         reading, writing = os.pipe()
@@ -138,13 +121,11 @@ def test_a_reader_who_has_gone_ends_a_command_with_74_and_no_word():
         assert (done.returncode, done.stderr) == (74, "")
 
 
-@pytest.mark.usefixtures("stored")
 def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74():
     done = rankwatch(GATE, out=os.open("/dev/full", os.O_WRONLY))
     assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
 
 
-@pytest.mark.usefixtures("stored")
 def test_a_certificate_for_the_output_itself_goes_before_the_table(capfd):
     done = rankwatch(f"{GATE} --certificate /dev/stdout", out=os.dup(1))
     assert done.returncode == 0

@@ -61,7 +61,7 @@ def test_segments_of_one_rule_are_one_alert_which_ends_with_the_last_of_them(col
     (still,) = posted(collector, *ends[1:], firing=starts[:1])
     (over,) = posted(collector, ends[0])
     assert still["labels"] == over["labels"] == alerts[0]["labels"]
-    assert still["endsAt"] == "2024-01-08T00:05:00Z"
+    assert still["endsAt"] == "2024-01-08T00:05:00Z"  # five minutes ahead at least
     assert (over["startsAt"], over["endsAt"]) == ("2024-01-07T00:00:00Z", "2024-01-09T00:00:05Z")
 
 
@@ -72,12 +72,11 @@ def test_an_alert_has_at_most_4000_characters_of_annotations(collector):
     assert sum(len(name) + len(text) for name, text in alert["annotations"].items()) <= 4000
 
 
-def test_a_firing_alert_ends_four_resends_ahead_and_at_least_five_minutes(collector):
-    for resend, minutes in (("1m", 5), ("15m", 60)):
-        receiver = opened(alertmanager={"urls": [collector.url], "resend_every": resend})
-        receiver.send(message(transition()), now=SLOT + timedelta(hours=1))
-        (sent,) = json.loads(collector.requests[-1].body)
-        assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
+def test_a_firing_alert_ends_four_resends_ahead(collector):
+    receiver = opened(alertmanager={"urls": [collector.url], "resend_every": "15m"})
+    receiver.send(message(transition()), now=SLOT)
+    (sent,) = json.loads(collector.requests[-1].body)
+    assert sent["endsAt"] == "2024-01-08T01:00:00Z"
 
 
 def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector):

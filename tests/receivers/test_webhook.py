@@ -77,6 +77,7 @@ def test_a_message_has_the_documented_shape(collector):
     request = asked(collector, START, url=f"{collector.url}/hook", name="pager")
     assert (request.method, request.path) == ("POST", "/hook")
     assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["Accept-Encoding"] == "identity"
     body = json.loads(request.body)
     (alert,) = body["alerts"]
     assert alert["annotations"].pop("description").startswith(FIRING.reason)
