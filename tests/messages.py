@@ -168,8 +168,8 @@ def briefing(**changes):
 
 
 def briefing_on(kind, **changes):
-    """The briefing of a message about this fault."""
-    return briefing(explanation=explanation(finding=finding(kind, **changes)))
+    """The briefing of a message about this fault, without users."""
+    return briefing(explanation=explanation(finding=finding(kind, **changes)), examples=())
 
 
 def hostile_message(text):

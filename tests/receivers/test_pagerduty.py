@@ -4,7 +4,7 @@ import json
 import pytest
 
 import messages
-from messages import BRITISH, EVERYBODY, acknowledgement, briefing, end, message, repetition
+from messages import BRITISH, EVERYBODY, acknowledgement, end, message, repetition
 from monitor.model.errors import DeliveryError
 from monitor.model.rules import Severity
 from servers.pagerduty import KEY
@@ -22,46 +22,6 @@ def failure(fake, reply):
     assert not caught.value.of_message
     assert KEY not in str(caught.value)
     return caught.value
-
-
-SHAPE = """{
-  "routing_key": "e93facc04764012d7bfb002500d5d1a6",
-  "event_action": "trigger",
-  "dedup_key": "home-feed:critical:2024-01-08",
-  "payload": {
-    "summary": "SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 1,874 users, below 0.35",
-    "source": "home-feed",
-    "severity": "critical",
-    "timestamp": "2024-01-08T00:00:05Z",
-    "component": "all",
-    "group": "home-feed",
-    "class": "SimilarityLow"
-  },
-  "client": "rankwatch",
-  "client_url": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all",
-  "links": [
-    {"href": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all", "text": "run"},
-    {"href": "https://runbooks.test/similarity", "text": "runbook"}
-  ]
-}"""
-
-
-def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty):
-    send(pagerduty, message(EVERYBODY, briefing=briefing()))
-    (event,) = pagerduty.events
-    details = event["payload"].pop("custom_details")
-    assert event == json.loads(SHAPE)
-    assert details["Changes"][0]["figures"]["normal before"] == "0.61"
-    assert details["What the drop is made of"] == ["items replaced: 62 %", "items moved: 38 %"]
-    assert (
-        details["Lists, baseline | candidate"][0]["lists"][0]
-        == "1 sku-2 (only here) | Red shoes (only here)"
-    )
-    names = (
-        "State, Changes, Why, What the drop is made of, Items that gained most, Items that lost most, "
-        "Lists, baseline | candidate, Commands"
-    )
-    assert ", ".join(details) == names
 
 
 def test_each_severity_is_one_of_theirs(pagerduty):
