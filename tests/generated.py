@@ -11,7 +11,7 @@ from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
 from receivers import message_examples
-from settings import rule_pack_examples
+from settings import judging_examples
 from settings_reference import profiles_reference, settings_reference
 from texts.examples import golden
 
@@ -41,7 +41,7 @@ def texts():
     yield _with(ROOT / "docs/runbooks/index.md", alerts_reference())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield ROOT / "tests/receivers/golden.txt", message_examples.golden()
-    yield ROOT / "tests/settings/golden.txt", rule_pack_examples.golden()
+    yield ROOT / "tests/settings/golden.txt", judging_examples.golden()
     yield (
         ROOT / _OPERATOR,
         "---\n".join(

@@ -3,10 +3,6 @@
 import re
 from pathlib import Path
 
-from monitor.model.rules import (
-    LearnedLimit,
-    RuleKind,
-)
 from monitor.settings.loader import parse_settings
 from monitor.settings.translation import to_comparison
 
@@ -58,25 +54,3 @@ def load_comparison(text, **environ):
 def comparison_of(text):
     """The same as the program runs it."""
     return to_comparison(load_comparison(text))
-
-
-def rules_on_drift(text):
-    """The comparison's rules without those on conditions."""
-    return tuple(
-        rule for rule in comparison_of(text).judging.rules if rule.kind is not RuleKind.CONDITION
-    )
-
-
-def learning_of(rule):
-    limit = getattr(rule, "limit", None)
-    return limit.learning if isinstance(limit, LearnedLimit) else None
-
-
-def limit_of(rule):
-    """Side and value of the rule's limit, and where it resolves, or how it is learned."""
-    limit = rule.limit
-    return (
-        limit.direction,
-        limit.value,
-        limit.learning if isinstance(limit, LearnedLimit) else limit.resolve_at,
-    )
