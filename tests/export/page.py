@@ -1,6 +1,10 @@
 """A publisher's page as text and as parsed samples."""
 
+import re
+
 from prometheus_client.parser import text_string_to_metric_families
+
+import published
 
 ALERT = {
     "comparison": "home-feed",
@@ -41,3 +45,10 @@ class Page:
 
 def scraped(publisher):
     return Page(publisher.render()[0].decode())
+
+
+def golden():
+    """Every series of a filled page with its samples. What differs between machines is left out."""
+    text = published.filled().render()[0].decode()
+    lines = [line for line in text.splitlines() if line.startswith("rankwatch_")]
+    return "\n".join([*sorted(re.sub(r'python_version="[^"]*"', "", line) for line in lines), ""])

@@ -19,20 +19,6 @@ from monitor.model.rules import Severity
 from monitor.model.runs import RunStatus
 
 
-def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
-    publisher.publish([published.latest()])
-    assert not scraped(publisher).lacks("""
-        similarity_mean{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0.625
-        similarity_standard_error{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0.015625
-        similarity_quantile{comparison="home-feed",segment="all",metric="rbo(p=0.9)",q="0.05"} 0.25
-        similarity_quantile{comparison="home-feed",segment="all",metric="rbo(p=0.9)",q="0.5"} 0.6
-        similarity_share_below_ratio{comparison="home-feed",segment="all",metric="rbo(p=0.9)",floor="0.3"} 0.125
-        similarity_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 188
-        similarity_undefined_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 2
-        similarity_mean{comparison="home-feed",segment="country=UK",metric="rbo(p=0.9)"} 0.5
-    """)
-
-
 def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(
     publisher,
 ):
@@ -88,26 +74,6 @@ def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher):
     )
 
 
-def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(publisher):
-    publisher.publish([published.latest()])
-    page = scraped(publisher)
-    of_uk = [
-        labels for labels in page.labelled("coverage_users") if labels["segment"] == "country=UK"
-    ]
-    assert not page.lacks("""
-        panel_users{comparison="home-feed",segment="all"} 200
-        coverage_users{comparison="home-feed",segment="all",arm="candidate",reason="missing"} 10
-        coverage_users{comparison="home-feed",segment="all",arm="baseline",reason="timeout"} 0
-    """)
-    assert (
-        len([labels for labels in page.labelled("coverage_users") if labels["segment"] == "all"])
-        == 30
-    )
-    assert of_uk == [
-        {"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}
-    ]
-
-
 @given(names=st.sets(st.text(min_size=1, max_size=40), min_size=1, max_size=2))
 @example(names={"back\\slash", "a=\x1b]0;pwned\x07\x9b2J\x7f"})
 @example(names={"a\tb", r"a\tb"})
@@ -157,20 +123,6 @@ def test_without_a_catalogue_of_k_items_chance_is_absent(publisher):
         publisher.publish([published.latest(**changes)])
 
         assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
-
-
-def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher):
-    publisher.publish([published.latest()])
-    page = scraped(publisher)
-    assert not page.lacks("""
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="0.25"} 40
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="0.5"} 60
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="0.75"} 88
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="+Inf"} 188
-        similarity_distribution_gcount{comparison="home-feed",metric="rbo(p=0.9)"} 188
-        similarity_distribution_gsum{comparison="home-feed",metric="rbo(p=0.9)"} 117.5
-    """)
-    assert len(page.labelled("similarity_distribution_bucket")) == 4
 
 
 def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher):

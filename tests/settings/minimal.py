@@ -27,6 +27,8 @@ UNPAIRED = """comparisons:
       before: 2024-01-01
 """
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
+WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
+RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
 BASE = Path("/srv/rankwatch")
 
 

@@ -51,17 +51,6 @@ def test_words_for_true_and_false_are_understood_where_one_is_wanted():
             assert (found.dry_run, found.keep_scores) == meaning
 
 
-def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none():
-    for word, kept in [
-        ("all", Keep.ALL),
-        ("None", Keep.NONE),
-        ("panel", Keep.PANEL),
-        ("'500'", 500),
-    ]:
-        sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
-        assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
-
-
 def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
     more = "k: ${K}\n    description: for ${WHO:-everybody} $${K} $5 ${A}\n    seed: ${SEED:-7}"
     for seed in ({}, {"SEED": ""}):

@@ -5,20 +5,19 @@ import pytest
 import yaml
 
 from factories import DAY, SLOT
-from monitor.boundary.options import parse_duration
 from monitor.cli.parameters import parse_instant
-from monitor.measures.metrics import parse
 from monitor.model.errors import ConfigError
-from monitor.model.rules import BaseRule, Keep, RuleKind
+from monitor.model.rules import BaseRule, RuleKind
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.rule_checks import CHECKS
 from monitor.settings.rule_options import KINDS, parse_rule
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
-from monitor.sources import SampleOptions
 from settings.minimal import (
     MINIMAL,
+    RELEVANCE,
+    WEIGHTS,
     comparison_of,
     load_comparison,
 )
@@ -52,56 +51,15 @@ def test_holidays_are_whole_days_of_the_time_zone():
         assert judging.is_holiday(parse_instant(f"2026-12-{day}:59")) is is_holiday
 
 
-def test_metrics_are_spelt_as_they_print():
-    metrics = comparison_of(
-        MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n"
-    ).measuring.metrics
-    assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
-    assert all(str(parse(metric)) == metric for metric in metrics)
-
-
-def test_a_sample_is_fixed_unless_it_says_otherwise():
-    for sample, size in [
-        ("", None),
-        (", sample: 500", SampleOptions(fixed=500)),
-        (", sample: {rotating: 300}", SampleOptions(rotating=300)),
-        (", sample: {fixed: 100, rotating: 200}", SampleOptions(fixed=100, rotating=200)),
-    ]:
-        assert (
-            comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample
-            == size
-        )
-
-
-DEADLINES = """
-every: 15m | 10m
-every: 1m | 48s
-every: 2s | 1.6s
-every: 1d | 10m
-cron: '*/5 * * * *' | 4m
-{every: 1h, deadline: 30m} | 30m
-"""
-
-
-def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval():
-    for schedule, deadline in rows(DEADLINES):
-        lines = schedule.strip("{}").replace(", ", "\n    ")
-        assert comparison_of(
-            MINIMAL.replace("every: 15m", lines)
-        ).measuring.deadline == parse_duration(deadline)
-
-
 def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
     assert to_schedule(load_comparison(MINIMAL)) == Every(timedelta(minutes=15))
     text = MINIMAL.replace("every: 15m", "cron: '0 6 * * mon'\n    timezone: Europe/Berlin")
     assert to_schedule(load_comparison(text)) == Cron.parse("0 6 * * mon", "Europe/Berlin")
 
 
-WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
 SQL_WEIGHTS = (
     'item_weights: {sql: {url: "postgresql://me:one@db/recs", table: w, item: i, weight: w}}'
 )
-RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
 ADDED = f"""
 k: 11
 metrics: [rbo]
@@ -197,33 +155,6 @@ comparisons:
     first = hash_of("/etc/rw /data/v1 /data/v2 /db")
     for places, which in rows(OTHER_PLACES):
         assert (hash_of(places) == first) is (which == "same"), places
-
-
-KEPT = {
-    Keep.ALL: (
-        RELEVANCE,
-        "arm_metrics: [novelty]",
-        "arm_metrics: [exposure_gini, self_churn]",
-        "keep_lists: true",
-    ),
-    Keep.NONE: ("arm_metrics: []", "keep_lists: false", WEIGHTS),
-    200: ("keep_lists: 200",),
-}
-
-
-def test_lists_are_kept_where_something_will_need_them():
-    for kept, settings in KEPT.items():
-        for more in settings:
-            assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
-
-
-def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told():
-    for more, within, after in (("", 7, 0), (", within: 60h, after: 2d", 2.5, 2)):
-        found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
-        assert (found.relevance_within, found.relevance_after) == (
-            timedelta(days=within),
-            timedelta(days=after),
-        )
 
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise():

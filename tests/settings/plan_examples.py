@@ -1,16 +1,16 @@
-"""What the program makes of rules in a configuration. ``make generated`` writes golden.txt.
+"""What is measured and judged with a configuration. ``make generated`` writes golden.txt.
 
 Each configuration is below the claim that it shows.
 """
 
 from dataclasses import fields
 
-from settings.minimal import MINIMAL, RETRAIN, UNPAIRED, comparison_of
+from settings.minimal import MINIMAL, RELEVANCE, RETRAIN, UNPAIRED, WEIGHTS, comparison_of
 from texts.examples import show
 
-TITLE = """HOW RULES ARE JUDGED
+TITLE = """WHAT IS MEASURED AND JUDGED
 
-`make generated` makes this file from judging_examples.py. A test compares it with the code.
+`make generated` makes this file from plan_examples.py. A test compares it with the code.
 """
 DEFAULT = "    rules: default\n"
 DISTANCES = "[footrule_normalized, kendall_distance, average_overlap]"
@@ -91,10 +91,55 @@ EXAMPLES = {
     ),
 }
 
+MEASURING = {
+    "Metrics are spelt as they print": [
+        f"{MINIMAL}    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n"
+    ],
+    "A sample is fixed unless it says otherwise": [
+        MINIMAL.replace("id}}", f"id}}, sample: {size}}}")
+        for size in ("500", "{rotating: 300}", "{fixed: 100, rotating: 200}")
+    ],
+    "The deadline is ten minutes or four fifths of a short interval": [
+        MINIMAL.replace("every: 15m", schedule)
+        for schedule in (
+            "every: 1m",
+            "every: 2s",
+            "every: 1d",
+            "cron: '*/5 * * * *'",
+            "every: 1h\n    deadline: 30m",
+        )
+    ],
+    "Lists are kept where something will need them": [
+        f"{MINIMAL}    {setting}\n"
+        for setting in (
+            RELEVANCE,
+            WEIGHTS,
+            "arm_metrics: [novelty]",
+            "arm_metrics: [exposure_gini, self_churn]",
+            "arm_metrics: []",
+            "keep_lists: true",
+            "keep_lists: false",
+            "keep_lists: 200",
+        )
+    ],
+    "Scores are kept of all users, of the panel, of so many, or of none": [
+        MINIMAL.replace("id}}", "id}, sample: {fixed: 5, rotating: 5}}")
+        + f"    keep_scores: {word}\n"
+        for word in ("all", "None", "panel", "'500'")
+    ],
+    "Relevance is requested at once and waited for a week, or as its settings say": [
+        f"{MINIMAL}    {RELEVANCE}\n",
+        f"{MINIMAL}    {RELEVANCE.removesuffix('}')}, within: 60h, after: 2d}}\n",
+    ],
+}
+
 
 def golden():
     """The whole file."""
     parts = [TITLE]
+    for claim, texts in MEASURING.items():
+        parts.append(f"\n{claim.upper()}\n")
+        parts += ["; ".join(_chosen(comparison_of(text).measuring)) for text in texts]
     for claim, text in EXAMPLES.items():
         judging = comparison_of(text).judging
         parts += [f"\n{claim.upper()}\n", "; ".join(_chosen(judging, "rules"))]
@@ -112,5 +157,7 @@ def _chosen(value, *left_out):
     """The fields that do not have their default, but for these."""
     for field in fields(value):
         part = getattr(value, field.name)
+        if isinstance(part, frozenset):
+            part = tuple(sorted(part))
         if field.name not in left_out and part not in (field.default, (), {}):
             yield f"{field.name} {show(part)}"
