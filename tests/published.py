@@ -243,7 +243,7 @@ def fill(publisher):
     newest = latest()
     newest = replace(newest, summaries=(*newest.summaries, gap), unpaired=UNPAIRED)
     publisher.publish([newest])
-    publisher.run_finished(result())
+    publisher.run_finished(result(claim=factories.claim(started_at=SLOT + timedelta(seconds=1))))
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})

@@ -14,7 +14,14 @@ ROOT = Path(__file__).parents[1]
 CLASSES = {"datetime", "date", "Timestamp"}
 METHODS = {"now", "utcnow", "today"}
 FUNCTIONS = {
-    *["time", "time_ns", "gmtime", "localtime", "ctime", "asctime", "strftime", "CLOCK_REALTIME"]
+    "time",
+    "time_ns",
+    "gmtime",
+    "localtime",
+    "ctime",
+    "asctime",
+    "strftime",
+    "CLOCK_REALTIME",
 }
 """What the module time has that reads the wall clock, or can."""
 OF_THE_PROGRAM = {"utc_now", "SystemClock"}

@@ -61,8 +61,7 @@ def write_world():
 
 
 @pytest.fixture(autouse=True)
-def _world(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _world():
     write_world()
 
 

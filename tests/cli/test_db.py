@@ -35,7 +35,6 @@ def db_json(command):
 @pytest.fixture(autouse=True)
 def config(tmp_path, monkeypatch):
     """The configuration in the current folder; there is no database."""
-    monkeypatch.chdir(tmp_path)
     set_clock(monkeypatch, SLOT)
     file = tmp_path / "rankwatch.yaml"
     file.write_text(CONFIG)

@@ -19,11 +19,6 @@ def write_csv(name, header, rows):
     Path(name).write_text("\n".join(lines))
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def assert_works():
     """The configuration is short, passes its check, and its slot runs."""
     assert len(Path("rankwatch.yaml").read_text().splitlines()) <= 16

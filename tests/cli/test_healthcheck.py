@@ -20,12 +20,6 @@ def address_of(collector):
     return collector.url.removeprefix("http://")
 
 
-@pytest.fixture(autouse=True)
-def _empty(tmp_path, monkeypatch):
-    """There is no configuration."""
-    monkeypatch.chdir(tmp_path)
-
-
 def ask(port, options="", host="127.0.0.1"):
     """The exit code and the output of a check of this port."""
     return ask_at(f"{host}:{port}", options)

@@ -21,8 +21,7 @@ def write_long(name, *items, user="1"):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, sqlite_template, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(tmp_path, sqlite_template):
     shutil.copy(sqlite_template, tmp_path)
     write_long("base.csv", "42", "7")
 

@@ -48,7 +48,7 @@ def scraped(publisher):
 
 
 def golden():
-    """Every series of a filled page with its samples. What differs between machines is left out."""
+    """Every series of a filled page, with its help, its type and its samples, but for the build."""
     text = published.filled().render()[0].decode()
-    lines = [line for line in text.splitlines() if line.startswith("rankwatch_")]
-    return "\n".join([*sorted(re.sub(r'python_version="[^"]*"', "", line) for line in lines), ""])
+    shown = re.compile("(# (HELP|TYPE) )?rankwatch_(?!build_info)")
+    return "\n".join([*filter(shown.match, text.splitlines()), ""])

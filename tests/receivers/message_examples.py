@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from factories import DAY, SLOT
+from factories import DAY, HOUR, SLOT
 from messages import (
     BRITISH,
     EVERYBODY,
@@ -17,12 +17,14 @@ from messages import (
     hostile_message,
     many,
     message,
+    opened,
     repetition,
     start,
 )
+from monitor.alerts.notification_policy import compose_messages
 from monitor.model.alerts import Removed
 from monitor.model.explanation import DropPart, FaultKind, PartAmount
-from monitor.model.notifications import Briefing, KnownCause
+from monitor.model.notifications import Briefing, FiringSnapshot, KnownCause
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Severity
 from monitor.model.run_reasons import RunReason, RunReasonKind
@@ -34,6 +36,7 @@ from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.pagerduty import pagerduty_events
 from monitor.receivers.slack import headline_of, slack_body
 from monitor.receivers.webhook import webhook_body
+from texts.examples import show
 
 TITLE = """THE MESSAGES THAT RANKWATCH SENDS
 
@@ -80,7 +83,18 @@ OTHER = replace(NAMED, alert="SharedList", statistic="shared_list", dedup_key="o
 ON_SHARED = briefing_on(FaultKind.SHARED_LIST, arms=(Arm.BASELINE,))
 MIXED_UP, WARNING = briefing_on(FaultKind.MIXED_UP, users=6), start(severity=Severity.WARNING)
 TOO_FEW_LISTS = RunReason(kind=RunReasonKind.LOST_LISTS, arm=Arm.CANDIDATE, users=140, asked=200)
+FAILING = start(alert="RunFailing", severity=Severity.WARNING, slot=SLOT + HOUR, explanation=None)
+NO_RUN = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
+BEFORE = FiringSnapshot(firing=(FAILING,), delivered=frozenset())
+LATER = FiringSnapshot(
+    firing=(FAILING, NO_RUN), delivered=frozenset({"firing"}), sent_starts=(FAILING,)
+)
 EXAMPLES = {
+    "The subject of a mail stays when a severity joins, and names the new cause when it is worse": [
+        *compose_messages((FAILING,), BEFORE),
+        *compose_messages((NO_RUN,), LATER),
+        *compose_messages((FAILING, NO_RUN), LATER),
+    ],
     "A start has its figures, its cause and the lists of users": [
         message(EVERYBODY, BRITISH, briefing=briefing()),
     ],
@@ -192,6 +206,17 @@ EXAMPLES = {
     ],
 }
 
+SLACK = {"url": "https://hooks.slack.com/services/x"}
+PAGER = {"routing_key": "0" * 32}
+HOOK = {"url": "https://hooks.test/x"}
+ENTRIES = (
+    {"slack": SLACK},
+    {"slack": SLACK | {"repeat_every": None}},
+    {"pagerduty": PAGER},
+    {"pagerduty": PAGER | {"repeat_every": "4h"}},
+    {"webhook": HOOK},
+    {"webhook": HOOK | {"updates": True}},
+)
 BODIES = {
     "A start": message(EVERYBODY, briefing=briefing()),
     "An end while another alert still fires": message(end(), firing=(BRITISH,)),
@@ -208,6 +233,8 @@ def golden():
     for claim, messages in EXAMPLES.items():
         parts.append(f"\n\n{claim.upper()}\n")
         parts += map(_show, messages)
+    parts.append("\n\nWHAT LASTS OR JOINS IS SENT AS THE KIND NEEDS IT OR AS ITS SETTINGS SAY\n")
+    parts += [f"{entry}: {show(opened(**entry).treatment)}" for entry in ENTRIES]
     for claim, each in BODIES.items():
         for kind, body in bodies(each).items():
             if not isinstance(body, str):

@@ -1,6 +1,5 @@
 import shlex
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
 from hypothesis import given
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 
 from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import parse_command
-from factories import DAY, SLOT, transition
+from factories import DAY, transition
 from messages import (
     EVERYBODY,
     URL,
@@ -17,14 +16,9 @@ from messages import (
     start,
 )
 from monitor.alerts.leading_changes import find_lead
-from monitor.alerts.notification_policy import compose_messages
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.explanation import FaultKind
-from monitor.model.notifications import (
-    FiringSnapshot,
-)
 from monitor.model.rankings import Arm
-from monitor.model.rules import Severity
 from monitor.receivers import BUILT_IN
 from monitor.receivers.email import mail_page, mail_subject
 from monitor.receivers.message.content import content_of
@@ -39,31 +33,6 @@ content = partial(content_of, external_url=URL)
 
 def subject(each):
     return mail_subject(each, content(each))
-
-
-def test_the_subject_of_a_mail_stays_when_an_earlier_slot_or_a_severity_joins():
-    failing = start(
-        alert="RunFailing",
-        severity=Severity.WARNING,
-        slot=SLOT + timedelta(hours=1),
-        explanation=None,
-    )
-    stale = start(alert="Stale", dedup_key="s", reason="no run has succeeded", explanation=None)
-    before = FiringSnapshot(firing=(failing,), delivered=frozenset())
-    firing, told = (failing, stale), (failing,)
-    later = FiringSnapshot(firing=firing, delivered=frozenset({"firing"}), sent_starts=told)
-    messages = [
-        *compose_messages((failing,), before),
-        *compose_messages((stale,), later),
-        *compose_messages((failing, stale), later),
-    ]
-    parts = [subject(each).partition("] home-feed: ") for each in messages]
-    wanted = ["[FIRING] [warning", "[WORSE] [urgent", "[FIRING] [critical"]
-    assert [part[0] for part in parts] == wanted
-    first, worse, again = (part[2] for part in parts)
-    assert first == again
-    # If the incident became worse, the subject has the new cause.
-    assert worse.startswith("no run has succeeded (incident ")
 
 
 def test_each_default_alert_has_its_runbook_in_the_messages_of_all_receivers():

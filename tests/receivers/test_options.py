@@ -8,10 +8,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from messages import opened
 from monitor import receivers
 from monitor.boundary.options import Options
-from monitor.model.notifications import Treatment, Updates
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
 from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverEntry
 
@@ -63,22 +61,6 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order_and_no_repr
     assert [name for entry in options for name in entry.receiver_names] == names
     assert [each.treatment.resend_every_s for each in found] == [None, 60.0, 60.0, 60.0]
     assert ("canary" in repr(options), "http://b:9093" in repr(options)) == (False, True)
-
-
-def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told():
-    for entry, treatment in [
-        ({"slack": SLACK}, Treatment(repeat_every_s=86_400)),
-        ({"slack": SLACK | {"repeat_every": None}}, Treatment()),
-        ({"pagerduty": PAGER}, Treatment(updates=Updates.QUIET)),
-        (
-            {"pagerduty": PAGER | {"repeat_every": "4h"}},
-            Treatment(repeat_every_s=14_400, updates=Updates.QUIET),
-        ),
-        ({"webhook": HOOK}, Treatment(updates=Updates.NONE)),
-        ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.QUIET)),
-    ]:
-        receiver = opened(**entry)
-        assert (receiver.name, receiver.treatment) == (*entry, treatment)
 
 
 BAD = r"""

@@ -29,6 +29,17 @@ UNPAIRED = """comparisons:
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
 RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
+NOTIFICATION = """
+receivers:
+  - webhook: {url: "http://127.0.0.1:1/x", name: hook}
+  - alertmanager: {urls: ["http://127.0.0.1:2", "http://127.0.0.1:3"], name: am}
+routes:
+  - {match: [severity=critical, "comparison=~f.*"], receivers: [am], continue: true}
+  - {receivers: [hook]}
+fallbacks: {am: hook}
+maintenance:
+  - {name: retraining, match: [comparison=feed], cron: "0 2 * * *", timezone: Europe/Berlin, for: 2h}
+"""
 BASE = Path("/srv/rankwatch")
 
 

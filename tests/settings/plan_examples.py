@@ -5,7 +5,19 @@ Each configuration is below the claim that it shows.
 
 from dataclasses import fields
 
-from settings.minimal import MINIMAL, RELEVANCE, RETRAIN, UNPAIRED, WEIGHTS, comparison_of
+from factories import SLOT
+from monitor.settings.configuration import RetentionOptions
+from monitor.settings.translation import policy_of
+from settings.minimal import (
+    MINIMAL,
+    NOTIFICATION,
+    RELEVANCE,
+    RETRAIN,
+    UNPAIRED,
+    WEIGHTS,
+    comparison_of,
+    load_text,
+)
 from texts.examples import show
 
 TITLE = """WHAT IS MEASURED AND JUDGED
@@ -140,6 +152,12 @@ def golden():
     for claim, texts in MEASURING.items():
         parts.append(f"\n{claim.upper()}\n")
         parts += ["; ".join(_chosen(comparison_of(text).measuring)) for text in texts]
+    parts.append("\nLISTS GO WITH THE SCORES AND SUMMARIES WITH THE RUNS, OR AS SETTINGS SAY\n")
+    for ages in ({"scores": "7d", "runs": "100d"}, {"lists": "1d", "summaries": "30d"}):
+        parts.append(f"{ages}: {show(RetentionOptions.model_validate(ages).cutoffs(SLOT))}")
+    policy = policy_of(load_text(MINIMAL + NOTIFICATION))
+    parts.append("\nA SHARED NAME OF RECEIVERS STANDS FOR EACH OF THEM\n")
+    parts += [*map(show, policy.routes), show(policy.fallbacks)]
     for claim, text in EXAMPLES.items():
         judging = comparison_of(text).judging
         parts += [f"\n{claim.upper()}\n", "; ".join(_chosen(judging, "rules"))]

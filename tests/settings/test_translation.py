@@ -4,11 +4,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factories import DAY, SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.model.errors import ConfigError
 from monitor.model.rules import BaseRule, RuleKind
-from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.rule_checks import CHECKS
 from monitor.settings.rule_options import KINDS, parse_rule
@@ -155,12 +153,3 @@ comparisons:
     first = hash_of("/etc/rw /data/v1 /data/v2 /db")
     for places, which in rows(OTHER_PLACES):
         assert (hash_of(places) == first) is (which == "same"), places
-
-
-def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise():
-    found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
-    assert found["scores"] == found["lists"] == SLOT - 7 * DAY  # type: ignore[index]
-    assert (found["summaries"], found["daily"]) == (SLOT - 100 * DAY, SLOT - 1825 * DAY)  # type: ignore[index]
-
-    told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)
-    assert (told["lists"], told["summaries"]) == (SLOT - DAY, SLOT - 30 * DAY)  # type: ignore[index]
