@@ -10,8 +10,10 @@ from typer.main import get_command
 
 import guides
 from monitor.cli.main import app
+from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import parse_settings
+from monitor.settings.translation import to_comparison
 
 NOT_RUN = {
     "downloads packages",
@@ -75,14 +77,22 @@ def test_each_setting_of_a_guide_is_valid(tmp_path):
                 load(block, tmp_path)
 
 
+def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path):
+    blocks = guides.blocks(guides.DOCS.parent / "README.md")
+    loaded = load(next(each for each in blocks if each.kind == "yaml"), tmp_path)
+    named = {each.name: to_comparison(each) for each in loaded.comparisons}
+    question = make_question(named, "home-feed", margin=0.1, alpha=0.01)
+    assert (question.is_census, question.fixed_users) == (True, 2000)
+
+
 def load(block, folder):
     """Load the settings of a block, with all else that a configuration needs."""
     for name in ("users.key", "web.yaml", *SECRET.findall(block.text)):
-        (folder / name).write_text(FILES[name.rpartition(".")[2]])
+        (folder / name).write_text(FILES.get(name.rpartition(".")[2], FILES["url"]))
     part = yaml.safe_load(block.text.replace("/run/secrets", str(folder)))
     top = {key: value for key, value in part.items() if key in TOP}
     inner = {key: value for key, value in part.items() if key not in TOP}
-    parse_settings(
+    return parse_settings(
         yaml.safe_dump({"comparisons": [USUAL | inner]} | top),
         name=block.where,
         base_dir=folder,

@@ -10,11 +10,9 @@ import pytest
 import yaml
 
 from monitor.receivers import RECEIVERS
-from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
-from monitor.settings.translation import to_comparison
 from monitor.sources import SOURCES
 from settings.minimal import MINIMAL, uncommented
 from settings_reference import models_in
@@ -49,17 +47,6 @@ def base(tmp_path):
     for name, content in files.items():
         (tmp_path / name).write_text(f"{content}\n")
     return tmp_path
-
-
-def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path):
-    text = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[0]
-    for secret in re.findall(r"url_file: (\S+)}", text):
-        (tmp_path / "secret").write_text("https://hooks.example.com/services/T0/B0/x\n")
-        text = text.replace(secret, "secret")
-    loaded = parse_settings(text, name="rankwatch.yaml", base_dir=tmp_path, environ={})
-    named = {each.name: to_comparison(each) for each in loaded.comparisons}
-    asked = make_question(named, "home-feed", margin=0.1, alpha=0.01)
-    assert (asked.is_census, asked.fixed_users) == (True, 2000)
 
 
 def test_the_example_loads_with_all_its_options_uncommented(base):

@@ -7,9 +7,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import messages
 import published
-from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state
+from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state, summary
 from messages import explanation, exposed
 from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
 from monitor.model.explanation import DropPart, FaultKind, MeanDrop, PartMeans, SegmentFall
@@ -52,6 +54,7 @@ from monitor.model.statistics import OUTCOMES, Lack
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
 from monitor.model.urgency import Concern
+from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 from monitor.texts.actions import (
     write_condition_step,
     write_contacts,
@@ -221,6 +224,34 @@ INTERPRETATIONS = (
     replace(SIMILAR, spread=replace(SPREAD, is_excess=False)),
     replace(SIMILAR, spread=replace(SPREAD, concentration=Concentration.MANY_USERS)),
 )
+SECOND_TRAINING = summary(mean=0.9, standard_error=0.01)
+MEANS = (
+    (1.0, 0.0),
+    (0.95, 0.01),
+    (0.7, 0.01),
+    (0.3, 0.01),
+    (0.22, 0.01),
+    (0.1, 0.01),
+    (0.6, 0.3),
+    (0.6, None),
+)
+READ = [
+    interpret_summary(
+        summary(mean=mean, standard_error=error), by_chance=0.2, identical=1.0, trainings=trainings
+    )
+    for trainings in (None, SECOND_TRAINING)
+    for mean, error in MEANS
+]
+
+
+def spread(changed, usual=None):
+    """How the difference is spread, if so many of 100 users changed, and so many usually change."""
+    distances = (np.arange(100) < changed).astype(float)
+    of_trainings = None if usual is None else (np.arange(100) < usual).astype(float)
+    return replace(SIMILAR, spread=measure_concentration(distances, of_trainings))
+
+
+SPREADS = [spread(20), spread(100), spread(100, 90), spread(100, 0), spread(0), spread(90, 90)]
 SHARED = (
     published.arm_score(
         segment="country=UK", arm=Arm.CANDIDATE, metric=Lack.SHARED, value=0.9, n=50
@@ -511,7 +542,7 @@ EXAMPLES: dict[str, Any] = {
         partial(write_census, 300),
     ],
     "Results of compare": [
-        *(partial(write_interpretation, each) for each in INTERPRETATIONS),
+        *(partial(write_interpretation, each) for each in (*INTERPRETATIONS, *READ, *SPREADS)),
         *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-3]),
         partial(write_shared, SHARED, "country=UK"),
         partial(write_other_metrics, SIMILAR, [None, *INTERPRETATIONS[:3]]),
