@@ -6,10 +6,9 @@ import shlex
 import pytest
 import yaml
 from typer import Context
-from typer.main import get_command
 
 import guides
-from monitor.cli.main import app
+from commands import find_command
 from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import parse_settings
@@ -31,7 +30,6 @@ FILES = {"key": "k" * 32, "yaml": WEB, "url": "https://hooks.example.com/x"}
 """What the files are that the guides name, by the end of their names."""
 SECRET = re.compile(r"/run/secrets/([\w.-]+)")
 TOP = {field.alias or name for name, field in Settings.model_fields.items()}
-COMMANDS = get_command(app)
 USUAL = {
     "name": "home-feed",
     "every": "15m",
@@ -115,14 +113,13 @@ def commands(path):
 
 def parse(arguments):
     """Parse the arguments by the command's own parser. An unknown command or option is an error."""
-    command = COMMANDS
-    words = [word for word in shlex.split(arguments) if word not in {"…", "..."}]
-    while words and hasattr(command, "commands"):
-        if words[0] not in command.commands and "ls" not in command.commands:
-            assert words[0] == "COMMAND" or words[0].startswith("--"), arguments
-            break
-        name = words.pop(0) if words[0] in command.commands else "ls"
-        command = command.commands[name]
+    command, words = find_command(
+        [word for word in shlex.split(arguments) if word not in {"…", "..."}]
+    )
+    inner = getattr(command, "commands", {})
+    if inner and "ls" not in inner:
+        assert not words or words[0] == "COMMAND" or words[0].startswith("--"), arguments
+    command = inner.get("ls", command)
     command.make_parser(Context(command)).parse_args(words)
 
 

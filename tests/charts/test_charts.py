@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from factories import DAY
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import describe_move, draw_slopes, draw_thumbnail
-from monitor.charts.svg import Axis, axis_of, element, ticks, write_tick
+from monitor.charts.svg import Axis, axis_of, element, read_style, ticks, write_tick
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from tables import parsed
 
@@ -178,3 +178,12 @@ def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(value
         if drawn:
             ET.fromstring(drawn)  # noqa: S314 - our own
         assert not re.search("nan|inf", drawn)
+
+
+OKABE_ITO = "#000000 #E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #999999 #7F7F7F"
+
+
+def test_stacked_colours_are_of_the_palette_that_colour_blind_people_tell_apart():
+    stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", read_style())
+    assert {colour.upper() for colour in stacked} <= set(OKABE_ITO.split())
+    assert len({*stacked}) == len(stacked) == 8
