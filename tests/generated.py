@@ -7,7 +7,7 @@ from pathlib import Path
 import guides
 from alerts_reference import alerts_reference
 from commands_reference import commands_reference
-from export import page
+from export import page_examples
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
@@ -43,7 +43,7 @@ def texts():
     yield ROOT / "tests/texts/golden.txt", golden()
     yield ROOT / "tests/receivers/golden.txt", message_examples.golden()
     yield ROOT / "tests/settings/golden.txt", plan_examples.golden()
-    yield ROOT / "tests/export/golden.txt", page.golden()
+    yield ROOT / "tests/export/golden.txt", page_examples.golden()
     yield (
         ROOT / _OPERATOR,
         "---\n".join(

@@ -1,10 +1,6 @@
 """A publisher's page as text and as parsed samples."""
 
-import re
-
 from prometheus_client.parser import text_string_to_metric_families
-
-import published
 
 ALERT = {
     "comparison": "home-feed",
@@ -45,10 +41,3 @@ class Page:
 
 def scraped(publisher):
     return Page(publisher.render()[0].decode())
-
-
-def golden():
-    """Every series of a filled page, with its help, its type and its samples, but for the build."""
-    text = published.filled().render()[0].decode()
-    shown = re.compile("(# (HELP|TYPE) )?rankwatch_(?!build_info)")
-    return "\n".join([*filter(shown.match, text.splitlines()), ""])
