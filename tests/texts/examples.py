@@ -333,6 +333,11 @@ SEGMENT = GateResult(
 UNMATCHED = UnmatchedName(owner="rule Low", name="country=no", nearest="country=NO")
 
 
+def each(write, values, *rest):
+    """An example of each of these values."""
+    return [partial(write, value, *rest) for value in values]
+
+
 def reasons(*kinds, **values):
     """The reasons of a run; those that are given by kind have the values."""
     given = [
@@ -513,7 +518,7 @@ EXAMPLES: dict[str, Any] = {
         ),
     ],
     "Conditions, and arms that do not change": [
-        *(partial(write_clear, condition) for condition in Condition),
+        *each(write_clear, Condition),
         partial(write_health, 90, 2, is_well=True),
         partial(write_health, 90, 75, is_well=False),
         partial(write_health, 0, 0, is_well=True),
@@ -542,7 +547,7 @@ EXAMPLES: dict[str, Any] = {
         partial(write_census, 300),
     ],
     "Results of compare": [
-        *(partial(write_interpretation, each) for each in (*INTERPRETATIONS, *READ, *SPREADS)),
+        *each(write_interpretation, (*INTERPRETATIONS, *READ, *SPREADS)),
         *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-3]),
         partial(write_shared, SHARED, "country=UK"),
         partial(write_other_metrics, SIMILAR, [None, *INTERPRETATIONS[:3]]),
@@ -605,7 +610,7 @@ EXAMPLES: dict[str, Any] = {
         partial(write_missed, "no run has succeeded since the run of 2024-01-08 00:00 UTC", 3),
         partial(write_known_cause, SLOT + DAY, "98 of 700 users got no list."),
         partial(write_beginning, "MissingLists", SLOT, "98 of 700 users got no list."),
-        *(partial(write_removed, removed) for removed in Removed),
+        *each(write_removed, Removed),
     ],
     "Models and settings that changed": [
         partial(write_model_changes, MODELS, SLOT, SLOT - DAY),
@@ -634,7 +639,7 @@ EXAMPLES: dict[str, Any] = {
         ),
     ],
     "TLS": [
-        *(partial(write_tls_fault, fault, TlsClient.HTTP_SOURCE) for fault in TlsFault),
+        *each(write_tls_fault, TlsFault, TlsClient.HTTP_SOURCE),
         *(
             partial(write_tls_fault, TlsFault.UNKNOWN_ISSUER, client)
             for client in (*TlsClient,)[1:]
@@ -648,7 +653,7 @@ EXAMPLES: dict[str, Any] = {
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         partial(write_stale_since, SLOT),
         partial(write_frozen_since, SLOT, 3),
-        *(partial(write_urgency, severity) for severity in Severity),
+        *each(write_urgency, Severity),
         *(
             partial(write_urgency, Severity.WARNING, concern)
             for concern in (
@@ -660,11 +665,11 @@ EXAMPLES: dict[str, Any] = {
         partial(write_urgency, Severity.WARNING, FEW, is_worse=True),
     ],
     "What to do first about a fault": [
-        *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),
+        *each(write_first_step, FaultKind, (Arm.CANDIDATE,)),
         partial(write_first_step, FaultKind.NOISE, (*Arm,)),
         partial(write_first_step, FaultKind.CUT_SHORT, (Arm.CANDIDATE,), has_duplicates=True),
-        *(partial(write_condition_step, condition) for condition in sorted(OF_UNPAIRED)),
-        *(partial(write_gap_step, direction) for direction in Direction),
+        *each(write_condition_step, sorted(OF_UNPAIRED)),
+        *each(write_gap_step, Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
     "Why a message is sent later, never, or again": [
