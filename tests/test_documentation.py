@@ -13,7 +13,7 @@ from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
-from monitor.export.series import PREFIX
+from monitor.export.series import SERIES_PREFIX
 from monitor.measures.metrics import METRICS
 from monitor.model import errors
 from monitor.receivers import RECEIVERS
@@ -99,7 +99,7 @@ def test_every_command_and_each_of_its_options_has_help():
 
 def test_the_guide_to_commands_and_help_state_the_same_exit_codes():
     assert EPILOG.partition(";")[0] in one_line(CLI_GUIDE)
-    assert EXIT_CODES == ["0", "1", "2", "3", "4", "5", "74", "130", "143"]
+    assert " ".join(EXIT_CODES) == "0 1 2 3 4 5 74 130 143"
 
 
 def test_the_guide_lists_the_keys_of_the_api_and_no_others():
@@ -168,7 +168,7 @@ def test_the_guide_names_every_environment_variable_that_the_program_reads():
 
 def test_what_run_once_leaves_out_is_documented():
     documented = section(DEPLOYING, "Without a daemon")
-    assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in documented} == set()
+    assert {name for name in DAEMON_GAUGES if f"`{SERIES_PREFIX}{name}`" not in documented} == set()
     wanted = {
         name
         for one in COMMANDS["run-once",].params

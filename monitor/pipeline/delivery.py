@@ -175,7 +175,7 @@ class OutboxSender:
             try:
                 self.receiver.send(message, now=now)
             except DeliveryError as error:
-                self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+                self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
                 raise
             self._count(len(group), DeliveryStatus.SENT.value)
             resent += len(group)
@@ -212,22 +212,22 @@ class OutboxSender:
         should_stop: Callable[[], bool],
     ) -> Pause | None:
         """Send these deliveries of one comparison. Returns the pause as `_send` does."""
-        waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
-        for message in _compose_messages(waiting.values(), snapshot):
+        unsent_by_key = {_change_key(delivery.transition): delivery for delivery in to_send}
+        for message in _compose_messages(unsent_by_key.values(), snapshot):
             if should_stop():
-                self._give_back(waiting.values(), now)
+                self._give_back(unsent_by_key.values(), now)
                 break
-            deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
+            deliveries = [unsent_by_key.pop(_change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
                 # Deliveries that were not tried are due at the same time as the failed ones.
-                self._give_back(waiting.values(), pause.until)
+                self._give_back(unsent_by_key.values(), pause.until)
                 return pause
         return None
 
     def _give_back(self, deliveries: Iterable[Delivery], at: datetime) -> None:
         """Record deliveries that were not tried as pending. They are due again ``at`` this time."""
-        self._record([*deliveries], DeliveryStatus.PENDING, again=at)
+        self._record([*deliveries], DeliveryStatus.PENDING, next_attempt_at=at)
 
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
         """Return the object that decides on these changes now."""
@@ -317,7 +317,7 @@ class OutboxSender:
                 smaller = replace(message, changes=message.changes[half], key=None)
                 last_pause = self._send(smaller, deliveries[half]) or last_pause
             return last_pause
-        self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+        self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
         if error.permanent:
             self._record(
                 deliveries,
@@ -328,7 +328,7 @@ class OutboxSender:
             return None
         # The largest number of attempts counts, so that new deliveries do not shorten the wait.
         attempts = max(delivery.attempts for delivery in deliveries)
-        again = next_notification_at(
+        next_attempt_at = next_notification_at(
             attempts,
             now=self.clock.now(),
             draw=self.draw(),
@@ -339,9 +339,9 @@ class OutboxSender:
             DeliveryStatus.PENDING,
             reason=str(error),
             may_be_known=error.may_be_known,
-            again=again,
+            next_attempt_at=next_attempt_at,
         )
-        return Pause(until=again, asked_s=asked_pause_s(error.retry_after_s))
+        return Pause(until=next_attempt_at, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         """Repeat the alerts of one comparison that are due. Returns their number.
@@ -363,11 +363,13 @@ class OutboxSender:
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
         for message in _compose_messages(repeated.values(), dispatch.snapshot):
             if self.is_sole_sender():
-                again = replace(message, changes=(), firing=message.changes, is_repetition=True)
+                repetition = replace(
+                    message, changes=(), firing=message.changes, is_repetition=True
+                )
                 # A repetition that may have arrived keeps its key. Other repetitions get a new key.
-                again = replace(again, key=message_key(again, now))
-                deliveries = [repeated[_change_key(change)] for change in again.firing]
-                self._send_again(again, deliveries, every)
+                repetition = replace(repetition, key=message_key(repetition, now))
+                deliveries = [repeated[_change_key(change)] for change in repetition.firing]
+                self._send_again(repetition, deliveries, every)
         return len(repeated)
 
     def _send_again(
@@ -389,7 +391,7 @@ class OutboxSender:
         try:
             self._send_with_picture(message)
         except DeliveryError as error:
-            self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
+            self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
             if error.permanent:
                 self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
                 raise
@@ -413,19 +415,19 @@ class OutboxSender:
         status: DeliveryStatus,
         *,
         reason: str | None = None,
-        again: datetime | None = None,
+        next_attempt_at: datetime | None = None,
         may_be_known: bool = False,
     ) -> None:
         """Record the status of these deliveries, and count the outcomes of attempts.
 
-        ``again`` is when a pending delivery is tried again. Held deliveries are decided again after
-        `RECHECK_AFTER`.
+        ``next_attempt_at`` is when a pending delivery is tried again. Held deliveries are decided
+        again after `RECHECK_AFTER`.
         """
         if not deliveries:
             return
         now = self.clock.now()
         if status is DeliveryStatus.HELD:
-            again = now + RECHECK_AFTER
+            next_attempt_at = now + RECHECK_AFTER
         repeat_at = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
@@ -441,7 +443,7 @@ class OutboxSender:
                 at=now,
                 status=status,
                 reason=reason,
-                next_attempt_at=again,
+                next_attempt_at=next_attempt_at,
                 may_be_known=is_uncertain,
                 message_key=delivery.message_key if is_uncertain else None,
                 fallback=None if delivery.transition.is_end else fallback,
@@ -470,25 +472,25 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
     starts = message.starts or message.firing
-    newest = max((start.slot for start in starts), default=None)
-    if newest is None:
+    newest_slot = max((start.slot for start in starts), default=None)
+    if newest_slot is None:
         return message
-    briefing = outbox.briefing(message.comparison, newest)
+    briefing = outbox.briefing(message.comparison, newest_slot)
     has_cause = briefing.explanation is not None and briefing.explanation.finding is not None
     if message.starts and not has_cause:
-        briefing = replace(briefing, known_cause=_find_known_cause(message, newest, outbox))
+        briefing = replace(briefing, known_cause=_find_known_cause(message, newest_slot, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items
         briefing = replace(briefing, explanation=explanation, examples=())
     return replace(message, briefing=briefing)
 
 
-def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
+def _find_known_cause(message: Message, newest_slot: datetime, outbox: Outbox) -> KnownCause | None:
     """Return the newest cause that the runs of the firing alerts found before the newest run.
 
     None if they found no cause.
     """
-    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
+    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest_slot}
     for slot in sorted(slots, reverse=True):
         explanation = outbox.briefing(message.comparison, slot).explanation
         if explanation is not None and explanation.finding is not None:
@@ -503,15 +505,16 @@ def next_notification_at(
     draw: float,
     retry_after_s: float | None,
 ) -> datetime:
-    """Return the time of the next attempt after a failure. ``attempts`` counts earlier attempts.
+    """Return the time of the next attempt after a failure (exponential backoff with full jitter).
 
-    This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
-    ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
-    hour of it is added.
+    ``attempts`` is the number of attempts before the failed one. The longest wait is
+    min(300 s, 2 s * 2^attempts). The wait is this time, multiplied by ``draw``, a random number
+    from 0 to 1. If the receiver requested a pause, at most one hour of the pause is added.
     """
     # Without a limit of the exponent, the power would overflow after many attempts.
-    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
-    return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
+    longest_wait_s = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
+    wait_s = asked_pause_s(retry_after_s) + draw * longest_wait_s
+    return now + timedelta(seconds=wait_s)
 
 
 def asked_pause_s(retry_after_s: float | None) -> float:
@@ -525,14 +528,16 @@ def deliver_all(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
+    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds are over.
 
-    The last attempt may take longer than that, but no longer than the receiver's timeout.
+    The senders have the same clock and outbox. The last attempt may end later, but it takes no
+    longer than the receiver's timeout.
     """
     if not senders:
         return
     clock = senders[0].clock
     outbox = senders[0].outbox
+    receivers = {sender.receiver.name for sender in senders}
     ends_at = clock.monotonic() + budget_s
 
     def is_over() -> bool:
@@ -541,12 +546,12 @@ def deliver_all(
     while True:
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
-        # This waits for retries that become due in time, because the process ends afterwards.
-        waiting = outbox.waiting(clock.now())
-        is_waiting = any(sender.receiver.name in waiting for sender in senders)
+        waiting_receivers = receivers.intersection(outbox.waiting(clock.now()))
         seconds_left = ends_at - clock.monotonic()
-        if seconds_left <= 0 or not is_waiting:
+        if seconds_left <= 0 or not waiting_receivers:
             return
+        # The deliveries that wait failed before. They are retried here if they become due in time,
+        # because the process ends afterwards.
         pause(min(_PAUSE_S, seconds_left))
 
 
@@ -567,15 +572,15 @@ def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
     back. Deliveries of one message have the same key.
     """
-    first: dict[tuple[str | None, DeliveryStatus], Decision] = {}
+    first_by_status: dict[tuple[str | None, DeliveryStatus], Decision] = {}
     for decision in decisions:
-        first.setdefault((decision.delivery.message_key, decision.status), decision)
+        first_by_status.setdefault((decision.delivery.message_key, decision.status), decision)
     for decision in decisions:
         key = decision.delivery.message_key
         common = decision
         if key is not None:
-            held = first.get((key, DeliveryStatus.HELD), decision)
-            common = first.get((key, DeliveryStatus.PENDING), held)
+            held = first_by_status.get((key, DeliveryStatus.HELD), decision)
+            common = first_by_status.get((key, DeliveryStatus.PENDING), held)
         yield common._replace(delivery=decision.delivery)
 
 

@@ -41,7 +41,7 @@ _HASHED = (
     "reference",
     "unpaired",
 )
-_ARMS = ("baseline", "candidate", "noise_floor")
+_SOURCE_KEYS = ("baseline", "candidate", "noise_floor")
 _FOLDER = re.compile(r'"(/[^"{]*)/')
 
 
@@ -194,16 +194,16 @@ def config_hash(options: ComparisonOptions) -> str:
     """
     arms: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
-    others: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
+    other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
     for name in _HASHED:
         value = getattr(options, name)
         if value is None:
             continue
-        if name in _ARMS:
+        if name in _SOURCE_KEYS:
             arms[name] = _hashed_value(value)
         else:
-            others |= _without_folder({name: _hashed_value(value)})
-    hashed = _without_folder(arms) | others
+            other_settings |= _without_folder({name: _hashed_value(value)})
+    hashed = _without_folder(arms) | other_settings
     encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(encoded.encode()).hexdigest()
 
@@ -220,12 +220,17 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hashed_value(value: object) -> object:
-    """The value in types that JSON has, without secrets."""
+    """Return the part of a setting's value that is hashed, in types that JSON has.
+
+    A secret is a URL here, and is hashed without user and password. Other secrets are left out by
+    the mapping or the model that contains them.
+    """
     if isinstance(value, BaseModel):
         return _meaning_of_model(value)
     if isinstance(value, SecretStr):
-        parts = urlsplit(value.get_secret_value())
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        url = urlsplit(value.get_secret_value())
+        _, _, host = url.netloc.rpartition("@")
+        return url._replace(netloc=host).geturl()
     if isinstance(value, Mapping):
         meaning: dict[str, object] = {}
         for key, item in value.items():
@@ -240,10 +245,10 @@ def _hashed_value(value: object) -> object:
 
 
 def _meaning_of_model(model: BaseModel) -> dict[str, object]:
-    """The settings of a model that are part of the hash, in types that JSON has.
+    """Return the settings of a model that are hashed, in types that JSON has.
 
     Settings that are None are left out. So the hash stays the same if a later version adds a
-    setting.
+    setting. Of secrets, only the setting ``url`` is hashed.
     """
     meaning: dict[str, object] = {}
     for name, field in type(model).model_fields.items():

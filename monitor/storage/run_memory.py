@@ -16,7 +16,7 @@ from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, RunStatus, Summary
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.list_pieces import last_run_with_lists, load_lists, onset_of
@@ -185,7 +185,7 @@ def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> f
         .order_by(runs.c.slot.desc())
         .limit(1)
     )
-    unpaired: UnpairedFindings | None = connection.scalar(query)
+    unpaired: UnpairedResults | None = connection.scalar(query)
     return None if unpaired is None else unpaired.baseline_share
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, s
 
 from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
-from monitor.model.memory import PARTS, Lesson, to_lessons
+from monitor.model.memory import LESSON_NUMBERS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
@@ -58,7 +58,7 @@ RUN_TABLES: tuple[Table, ...] = tuple(
 )
 """Tables whose rows belong to a run, in an order in which foreign keys allow their deletion."""
 
-_TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
+_TABLES_OF_ROWS: Mapping[type, tuple[Table, Sequence[Any]]] = {
     CoverageRow: (coverage, (coverage.c.position,)),
     Summary: (summaries, (summaries.c.position,)),
     ArmScore: (arm_scores, (arm_scores.c.position,)),
@@ -67,6 +67,13 @@ _TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
     Evidence: (evidence, (evidence.c.kind.desc(), evidence.c.position)),
 }
 """The table of each kind of result, and the columns by which its rows are ordered."""
+
+_NOT_STORED: Mapping[type, frozenset[str]] = {
+    Expectation: frozenset(
+        {"fault", "series", "judged", "error", "lost", "steady", "usual_lost", "note"}
+    )
+}
+"""Fields without a column. Those of an expectation are packed into lessons, or serve one run."""
 
 
 def replace_results(connection: Connection, result: RunResult) -> None:
@@ -103,10 +110,10 @@ def put_items(
     first: int = 0,
 ) -> None:
     """Insert a row for each item of the run, in this order; the first has position ``first``."""
-    table, _ = _TABLES[kind]
+    table, _ = _TABLES_OF_ROWS[kind]
     rows = []
     for position, item in enumerate(items, start=first):
-        row = to_row(item, table, run_id=run_id)
+        row = to_row(item, table, without=_NOT_STORED.get(kind, frozenset()), run_id=run_id)
         if "position" in table.c:
             # Evidence has a position of its own.
             row.setdefault("position", position)
@@ -123,7 +130,7 @@ def items_by_run(
     segment: str | None = None,
 ) -> dict[int, tuple[_T, ...]]:
     """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
-    table, order = _TABLES[kind]
+    table, order = _TABLES_OF_ROWS[kind]
     # The names of fields are the columns' keys, which may differ from their names in the database.
     columns = [column.label(key) for key, column in table.c.items()]
     query = select(*columns).where(table.c.run_id.in_(run_ids)).order_by(*order)
@@ -211,11 +218,11 @@ def _unpack_lessons(about: _About, numbers: bytes) -> dict[str, Lesson]:
     Returns no lessons if the number of bytes does not fit ``about``.
     """
     all_segments = sum(len(segments) for _, _, segments in about)
-    if len(numbers) != PARTS * all_segments * _DOUBLE_BYTES:
+    if len(numbers) != LESSON_NUMBERS * all_segments * _DOUBLE_BYTES:
         return {}
     import numpy as np
 
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, all_segments)
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(LESSON_NUMBERS, all_segments)
     by_alert = {}
     begin = 0
     for alert, series, segments in about:

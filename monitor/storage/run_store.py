@@ -38,7 +38,13 @@ from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
-_FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_STATUSES_AT_END = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_NOT_IN_RUNS = frozenset(
+    {"coverage", "summaries", "scores", "evidence", "arm_scores", "lists", "explanation"}
+    | {"is_labelled", "pull_seconds", "gap_s", "id_mismatches", "claim"}
+    | {"states", "transitions", "expectations"}
+)
+"""Fields of a result that are stored in other tables, or not at all."""
 _RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -79,7 +85,7 @@ class SqlRunStore:
         }
         first_attempt = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
         is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
-        is_finished = runs.c.status.in_(_FINISHED)
+        is_finished = runs.c.status.in_(_STATUSES_AT_END)
         may_run = or_(~is_finished, literal(rerun, Boolean))
         # The results of a finished run stay visible until `finish` replaces them.
         new_attempt = {"attempt": runs.c.attempt + 1, **holder, **_unless(is_finished, begun)}
@@ -262,23 +268,23 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
 
     Returns the claim with the number of a new row. If no run has finished, returns the same claim.
     """
-    is_earlier = and_(_is_held(claim), runs.c.status.in_(_FINISHED))
+    is_earlier = and_(_is_held(claim), runs.c.status.in_(_STATUSES_AT_END))
     query = select(runs).where(is_earlier).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
         return claim
     # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
-    earlier = {
+    earlier_values = {
         "claimed_until": None,
         "attempt": attempt,
         "comparison": kept_name(claim.comparison, attempt),
     }
-    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier))
+    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier_values))
     # The new row has the claim, as the earlier row had it.
-    new = dict(row)
-    del new["id"]
-    run_id = connection.scalar(runs.insert().values(new).returning(runs.c.id))
+    new_row = dict(row)
+    del new_row["id"]
+    run_id = connection.scalar(runs.insert().values(new_row).returning(runs.c.id))
     return replace(claim, run_id=run_id)
 
 
@@ -287,6 +293,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     values = to_row(
         result,
         runs,
+        without=_NOT_IN_RUNS,
         started_at=result.claim.started_at,
         claimed_until=None,
         labelled_at=result.finished_at if result.is_labelled else None,

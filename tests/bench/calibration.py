@@ -37,6 +37,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     update_evidence,
 )
 from monitor.statistics.reference.spread import PastAlerts
@@ -319,9 +320,10 @@ class Watch:
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
         z = z_of_p_value(p)
-        correlation = np.where(
-            is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share)
-        )
+        own = np.where(is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share))
+        # The segments of a copy are one group for each series.
+        copies = np.arange(now.size) // (columns * len(SERIES))
+        correlation = raise_to_median(own, copies * len(SERIES) + series)
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         is_drop = p <= self.share
         waits = (series == SERIES.index("identical_list")) & ~self.pending

@@ -25,7 +25,7 @@ from scipy.stats import kendalltau
 from bench import show
 from kernels.reference import places
 from monitor import compare_many
-from monitor.measures.kernels.engines.choice import VARIABLE, Engine
+from monitor.measures.kernels.engines.choice import ENGINE_VARIABLE, Engine
 from monitor.measures.metrics import METRICS, parse, score_all
 from monitor.measures.pairing.ids import encode_ids
 from monitor.model.rankings import PairBatch
@@ -106,7 +106,7 @@ def _measure(k, many, fewer, few):
 
 def _score(engine, batch, metrics, threads=1):
     def work():
-        os.environ[VARIABLE] = engine
+        os.environ[ENGINE_VARIABLE] = engine
         return score_all(batch, metrics, threads=threads)
 
     return work
@@ -129,7 +129,7 @@ def _measure_others(lists):
 def _measure_text(cores):
     """Strings from Arrow: coded and scored against scored alone, and all of `compare_many` against integers from Arrow."""
     batch = draw(TEXT_PAIRS, 10, ragged=False)
-    os.environ[VARIABLE] = Engine.NUMBA
+    os.environ[ENGINE_VARIABLE] = Engine.NUMBA
     arms = (batch.baseline, batch.candidate)
     names = pa.array([f"item-{code}" for code in range(CATALOGUE)])
     texts = [names.take(pa.array(codes.ravel())) for codes in arms]
@@ -174,7 +174,7 @@ def _measure_threads():
 def _measure_memory():
     some = draw(100_000, 10, ragged=False)
     many = some.take(np.tile(np.arange(len(some)), MEMORY_PAIRS // len(some)))
-    os.environ[VARIABLE] = Engine.NUMBA
+    os.environ[ENGINE_VARIABLE] = Engine.NUMBA
     score_all(many, PAIR)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     yield (f"peak memory of {MEMORY_PAIRS:,} pairs, k=10", peak, "", 0.0, "GiB")
@@ -239,7 +239,7 @@ def _check(batch, lists):
     """Speed counts only for the right numbers."""
     expected = np.array([by_pandas(a, b) for a, b in lists]).T
     for engine in (Engine.NUMBA, Engine.NUMPY):
-        os.environ[VARIABLE] = engine
+        os.environ[ENGINE_VARIABLE] = engine
         np.testing.assert_allclose(
             list(score_all(batch, PAIR).values()), expected, rtol=0, atol=1e-12
         )

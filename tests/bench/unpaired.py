@@ -21,17 +21,17 @@ from monitor.statistics.reference.prediction import compute_p_values, compute_re
 from monitor.statistics.reference.sampling_error import to_angle
 from monitor.statistics.sequential.gate import Scale, follow_capital
 from monitor.statistics.unpaired import arms_differed
-from monitor.statistics.unpaired.far_lists import FAR
+from monitor.statistics.unpaired.far_lists import FAR_SHARE
 from monitor.statistics.unpaired.rollout import pair_scores
-from monitor.statistics.unpaired.split import LIMIT, log_evidence
+from monitor.statistics.unpaired.split import SPLIT_OFF, log_evidence
 
 ITEMS, FACTORS, K, P = 2_000, 16, 10, 0.9
 POPULARITY, TRAINING, UNSTABLE = 0.4, 0.15, 0.7
 INTENSITY = 0.045
 """How much trainings differ in how far they move the lists: 38 % of healthy days are beyond 3 errors."""
 OTHER_MODEL = 0.05
-CUTS = (0.025, FAR, 0.1, 0.25)
-FAR_COLUMN = 2 + CUTS.index(FAR)
+CUTS = (0.025, FAR_SHARE, 0.1, 0.25)
+FAR_COLUMN = 2 + CUTS.index(FAR_SHARE)
 EARLIER = 30
 USERS = 10_000
 STATED = 90.0
@@ -225,7 +225,7 @@ LOOKS = (
     "shared list",
     "share of far lists",
 )
-DEFAULT = [0, 1 + CUTS.index(FAR), 1 + len(CUTS)]
+DEFAULT = [0, 1 + CUTS.index(FAR_SHARE), 1 + len(CUTS)]
 
 
 def show_gaps(pool, repetitions):
@@ -270,7 +270,7 @@ def count_split_off(repetitions, planned=0.5, looks=100, users=2_000):
         z = (baseline - planned * totals) / np.sqrt(totals * planned * (1 - planned))
         chi_square += np.abs(z).max() > 3.2905
         pairs = zip(baseline.tolist(), (totals - baseline).tolist(), strict=True)
-        off += any(log_evidence(*pair, planned) >= LIMIT for pair in pairs)
+        off += any(log_evidence(*pair, planned) >= SPLIT_OFF for pair in pairs)
     return percent(
         off / repetitions, 3
     ), f"chi-square at each look {percent(chi_square / repetitions)}"
@@ -301,7 +301,7 @@ def count_differed(pool, repetitions, users=2_000, hit=0.0):
         lists[is_candidate & (rng.random(users) < hit)] = -1
         hashes = rng.integers(0, 2**63, users).astype(np.uint64)
         p_value = arms_differed.compare_before(lists, is_candidate, hashes)
-        differed += p_value is not None and p_value <= arms_differed.LIMIT
+        differed += p_value is not None and p_value <= arms_differed.HIGHEST_P
     return percent(differed / repetitions, 3)
 
 

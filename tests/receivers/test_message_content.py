@@ -24,7 +24,7 @@ from monitor.receivers.email import mail_page, mail_subject
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.safe_text import clean, page_url
 from monitor.service.composition import open_wiring
-from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.service.daemon.outage import DATABASE_AWAY
 from monitor.settings.configuration import Settings
 from receivers.message_examples import NAMED, OTHER, bodies
 

@@ -50,10 +50,10 @@ from monitor.model.run_reasons import (
     UnmatchedName,
 )
 from monitor.model.runs import RunStatus
-from monitor.model.statistics import OUTCOMES, Lack
+from monitor.model.statistics import OUTCOME_SERIES, ListTrait
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
-from monitor.model.urgency import Concern
+from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedResults
+from monitor.model.urgency import Impact
 from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 from monitor.texts.actions import (
     write_condition_step,
@@ -180,7 +180,7 @@ from monitor.texts.verdicts import (
     write_threshold,
     write_value,
 )
-from monitor.texts.wording import write_extra
+from monitor.texts.wording import write_extra, write_percent
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -254,7 +254,7 @@ def spread(changed, usual=None):
 SPREADS = [spread(20), spread(100), spread(100, 90), spread(100, 0), spread(0), spread(90, 90)]
 SHARED = (
     published.arm_score(
-        segment="country=UK", arm=Arm.CANDIDATE, metric=Lack.SHARED, value=0.9, n=50
+        segment="country=UK", arm=Arm.CANDIDATE, metric=ListTrait.SHARED, value=0.9, n=50
     ),
 )
 SILENCE = Silence(
@@ -316,7 +316,7 @@ POINT = SeriesPoint(
     k=10,
 )
 TOO_FEW = GateReason.TOO_FEW
-FEW = Concern(users=9, compared=200)
+FEW = Impact(users=9, compared=200)
 SEGMENT = GateResult(
     segment="country=DE",
     users=300,
@@ -356,9 +356,9 @@ def normal(watched, value, *, learning=Learning.DROP, is_breach=False, is_judgea
     return partial(write_normal, watched, limit, value, EXPECTED, **flags)
 
 
-def undecided(**values):
+def undecided(*, is_census=False, **values):
     result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
-    return partial(write_verdict, result.verdict, (result,), 0.1)
+    return partial(write_verdict, result.verdict, (result,), 0.1, is_census=is_census)
 
 
 RECORDS = {
@@ -378,7 +378,7 @@ GAPS_OF_OUTCOMES = tuple(
     )
     for low, high in ((-0.03, 0.01), (-0.03, -0.005), (0.005, 0.03), (None, None))
 )
-UNPAIRED = UnpairedFindings(
+UNPAIRED = UnpairedResults(
     baseline_share=0.5,
     users={
         Arm.BASELINE: ArmCounts(assigned=1000, served=900, compared=800),
@@ -485,10 +485,10 @@ EXAMPLES: dict[str, Any] = {
         partial(write_value, MEAN, 0.51234, 690, "all", 0.6),
         *(
             partial(
-                write_value, coverage_rule(f"{lack}(candidate)"), 34 / 690, 690, "country=UK", 0.01
+                write_value, coverage_rule(f"{trait}(candidate)"), 34 / 690, 690, "country=UK", 0.01
             )
-            for lack in Lack
-            if lack is not Lack.UNPAIRED
+            for trait in ListTrait
+            if trait is not ListTrait.UNPAIRED
         ),
         partial(write_value, coverage_rule("unpaired"), 1.0, 690, "all", 0.01),
         *(
@@ -532,11 +532,16 @@ EXAMPLES: dict[str, Any] = {
         partial(write_too_few, 12, 30),
     ],
     "Verdicts of the gate": [
-        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
+        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05, is_census=False),
         partial(
-            write_verdict, GateVerdict.SAFE, (replace(SEGMENT, verdict=GateVerdict.SAFE),), 0.2
+            write_verdict,
+            GateVerdict.SAFE,
+            (replace(SEGMENT, verdict=GateVerdict.SAFE),),
+            0.2,
+            is_census=False,
         ),
         undecided(),
+        undecided(is_census=True),
         undecided(reason=GateReason.NO_DATA, missing=90),
         undecided(reason=GateReason.NO_DATA, missing=300),
         undecided(reason=GateReason.NO_DATA, users=0),
@@ -672,6 +677,7 @@ EXAMPLES: dict[str, Any] = {
         *each(write_gap_step, Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
+    "Shares": [partial(write_percent, share) for share in (0.0001, 0.004, 0.0094, 0.0096, 1.0)],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),
@@ -757,7 +763,7 @@ EXAMPLES: dict[str, Any] = {
         partial(write_preference, -0.25, -0.375, -0.125, 1),
         partial(write_preference, 0.0, -0.125, 0.125, 900),
         partial(write_preference, 0.0, -1.0, 1.0, 0),
-        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOMES),
+        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOME_SERIES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.model.explanation import DropPart
-from monitor.texts.explanations import LONGEST_SENTENCE, shorten_name, write_drop
+from monitor.texts.explanations import LONGEST_EXPLANATION, shorten_name, write_drop
 from texts.examples import fall, mean_drop
 
 HOSTILE = "c=\x1b]0;owned\x07\n\r\u202eDE\u2066 \ud800" + "x" * 5000
@@ -29,7 +29,7 @@ def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values,
     drop = mean_drop(fall(0.4, name, **parts) if has_leader else None, noise=noise, **parts)
     hostile = mean_drop(fall(segment=HOSTILE, order=0.1), order=0.1)
     for found in map(write_drop, (drop, hostile)):
-        assert len(found) <= LONGEST_SENTENCE
+        assert len(found) <= LONGEST_EXPLANATION
         assert found.endswith(".")
         categories = set(map(unicodedata.category, found))
         assert not categories & {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -7,13 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from monitor.measures.kernels import exposure
+from monitor.measures.kernels import list_traits
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
 from monitor.statistics.attribution.habits import (
-    BINS,
+    SHARE_BINS,
     Habit,
     Outliers,
     bin_lists,
@@ -69,7 +69,7 @@ _FEW = 3
 # Items count as removed if they filled at least this share of all places in the former lists.
 _LEAST_REMOVED = 0.02
 # Only items that were in at least this many lists are counted for this share.
-_LISTED = 10
+_LEAST_LISTS_OF_ITEM = 10
 # A single item may disappear on any day, so at least this many must have disappeared.
 _LEAST_ITEMS = 2
 # If such items were removed, rarer items are searched too. They must have been in at least this
@@ -129,7 +129,7 @@ class Scene:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspicion:
+class Hypothesis:
     """A fault that one arm may have, and the users that it hit."""
 
     kind: FaultKind
@@ -142,15 +142,15 @@ class Suspicion:
     detail: Mapping[str, float] = field(default_factory=dict)
 
 
-def find_suspicions(scene: Scene) -> list[Suspicion]:
+def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
-    suspicions = [_find_shared_list(scene, arm) for arm in Arm]
+    hypotheses = [_find_shared_list(scene, arm) for arm in Arm]
     if scene.changes is not None:
         similar = [_find_similar(scene, kind) for kind in SIMILAR_FAULTS]
-        suspicions += similar
+        hypotheses += similar
         if not any(each is not None and each.hit.mean() >= _MANY_ALIKE for each in similar):
-            suspicions.append(_find_all_alike(scene, scene.changes))
-    suspicions += [_find_cut_short(scene, arm) for arm in Arm]
+            hypotheses.append(_find_all_alike(scene, scene.changes))
+    hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
             _find_stale,
@@ -160,11 +160,11 @@ def find_suspicions(scene: Scene) -> list[Suspicion]:
             _find_replaced,
             _find_reordered,
         ):
-            suspicions += [find(scene, scene.changes, arm) for arm in Arm]
-    if not any(suspicions):
+            hypotheses += [find(scene, scene.changes, arm) for arm in Arm]
+    if not any(hypotheses):
         # A few users with one list prove little, so they are searched only if nothing was found.
-        suspicions = [_find_few_sharing(scene, arm) for arm in Arm]
-    return [suspicion for suspicion in suspicions if suspicion is not None]
+        hypotheses = [_find_few_sharing(scene, arm) for arm in Arm]
+    return [hypothesis for hypothesis in hypotheses if hypothesis is not None]
 
 
 def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
@@ -176,7 +176,7 @@ def _is_increase(gained: Flags, lost: Flags, least: int = _LEAST_USERS) -> bool:
     return gains - losses >= max(least, _MORE * math.sqrt(gains + losses))
 
 
-def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users of the arm with a list that many users have.
 
     There are two tests. The result is that of the test that finds more users. It is None if
@@ -187,64 +187,64 @@ def _find_shared_list(scene: Scene, arm: Arm) -> Suspicion | None:
       each day.
     """
     codes, _ = scene.batch.of(arm)
-    is_shared, group = number_common_lists(codes)
+    is_shared, list_numbers = number_common_lists(codes)
     if not is_shared.any():
         return None
     codes_before, _ = _lists_before(scene, arm)
     was_shared, _ = number_common_lists(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
-    least = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
-    suspicions = []
+    least_increase = 2 * _LEAST_USERS if scene.changes is None else _LEAST_USERS
+    hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
-    if _is_increase(newly_shared, no_longer_shared, least):
+    if _is_increase(newly_shared, no_longer_shared, least_increase):
         everybody = np.ones(len(codes), dtype=bool)
-        suspicion = Suspicion(
+        hypothesis = Hypothesis(
             kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
         )
-        suspicions.append(suspicion)
+        hypotheses.append(hypothesis)
     if scene.bins:
         above_usual = _find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
-            suspicions.append(above_usual)
-    if not suspicions:
+            hypotheses.append(above_usual)
+    if not hypotheses:
         return None
-    largest = max(suspicions, key=lambda suspicion: int(suspicion.hit.sum()))
-    return _describe_shared(scene, largest, group)
+    largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
+    return _describe_shared(scene, largest, list_numbers)
 
 
-def _find_few_sharing(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find a few users with one list of popular items. None if any users shared a list before."""
     if scene.changes is None:
         return None
     codes, _ = scene.batch.of(arm)
     codes_before, _ = _lists_before(scene, arm)
-    is_shared, group = number_common_lists(codes, _FEW)
+    is_shared, list_numbers = number_common_lists(codes, _FEW)
     was_shared, _ = number_common_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
-    few = Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
-    suspicion = _describe_shared(scene, few, group)
-    return suspicion if suspicion.detail["popular"] >= _MOST_COMMON else None
+    few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    hypothesis = _describe_shared(scene, few, list_numbers)
+    return hypothesis if hypothesis.detail["popular"] >= _MOST_COMMON else None
 
 
-def _describe_shared(scene: Scene, suspicion: Suspicion, group: Integers) -> Suspicion:
-    """Return the suspicion of shared lists with its ``detail``, which describes the lists.
+def _describe_shared(scene: Scene, hypothesis: Hypothesis, list_numbers: Integers) -> Hypothesis:
+    """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
 
     The detail has the number of shared lists, and the share of popular items in the most common
-    one. ``group`` has a number for each user (see `number_common_lists`).
+    one. ``list_numbers`` has the number of each user's list (see `number_common_lists`).
     """
-    codes, _ = scene.batch.of(suspicion.arm)
-    hit_groups = group[suspicion.hit]
-    most_common = np.bincount(hit_groups).argmax()
-    first_user = int(np.argmax(suspicion.hit & (group == most_common)))
+    codes, _ = scene.batch.of(hypothesis.arm)
+    hit_numbers = list_numbers[hypothesis.hit]
+    most_common = np.bincount(hit_numbers).argmax()
+    first_user = int(np.argmax(hypothesis.hit & (list_numbers == most_common)))
     detail = {
-        "lists": float(len(np.unique(hit_groups))),
-        "popular": _share_popular(codes[first_user], scene, suspicion.arm),
+        "lists": float(len(np.unique(hit_numbers))),
+        "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
     }
-    return replace(suspicion, kind=FaultKind.SHARED_LIST, detail=detail)
+    return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
 def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -252,13 +252,13 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
 
     If the list has k places, the 2 k most frequent items of the earlier lists are popular.
     """
-    before, _ = _lists_before(scene, arm)
-    items, counts = np.unique(before[before >= 0], return_counts=True)
+    lists_before, _ = _lists_before(scene, arm)
+    items, counts = np.unique(lists_before[lists_before >= 0], return_counts=True)
     most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
     return float(np.isin(codes[codes >= 0], most_listed).mean())
 
 
-def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
+def _find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     """Find users whose lists are like the other arm's now, and were not in the earlier run.
 
     The arm whose lists changed more is at fault. None if there are hardly more such users than
@@ -268,7 +268,7 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     earlier run if that is larger.
     """
     habit = Habit(kind)  # the fault has the name of its habit
-    bins = scene.bins[Arm.CANDIDATE][habit]
+    bins = scene.bins[Arm.CANDIDATE][habit]  # 1 for users with similar lists, and otherwise 0
     bins_before = scene.bins_before[habit]
     in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
 
@@ -279,23 +279,23 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
             usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
-    largest = _search_segments(scene, find)
-    if largest is None:
+    segment_with_most = _search_segments(scene, find)
+    if segment_with_most is None:
         return None
-    segment, outliers = largest
+    segment, outliers = segment_with_most
     rows = scene.segments[segment]
     similar = rows[bins[rows] == 1]
     # The users whose lists were not similar in the earlier run come first.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
-    hit_users = int((bins_before[similar] != 1).sum())
+    hit_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
         # Many healthy lists look as if they were interleaved, so the number is estimated.
-        hit_users = round(outliers.hit_share * len(rows))
+        hit_count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=bool)
-    hit[newly_similar_first[:hit_users]] = True
+    hit[newly_similar_first[:hit_count]] = True
     if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
         return None
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=_changed_more(scene, hit),
         hit=hit,
@@ -304,17 +304,17 @@ def _find_similar(scene: Scene, kind: FaultKind) -> Suspicion | None:
     )
 
 
-def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
-    """Suspect that the lists of all users became more similar, if those of most users did.
+def _find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
+    """Suspect that both arms' lists became more similar for all users, if they did for most users.
 
-    If nearly all lists look interleaved, the suspicion is that they are interleaved. None if the
+    If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
     mean similarity did not rise, or if too few lists became more similar.
     """
     if not scene.is_rise:
         return None
-    known = changes.is_known
-    bins = _bin_likeness(scene.batch, known)
-    bins_before = _bin_likeness(changes.former, known)
+    is_known = changes.is_known
+    bins = _bin_likeness(scene.batch, is_known)
+    bins_before = _bin_likeness(changes.former, is_known)
     more_alike_share = least_share(bins, share_bins(bins_before))
     if more_alike_share < _ALL_ALIKE:
         return None
@@ -323,14 +323,14 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
     detail = {"is_more_alike": 1.0}
     # Habits that compare both arms are stored for the candidate. Users with the habit have bin 1.
     looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
-    if looks_interleaved[known].mean() >= _ALL_INTERLEAVED:
+    if looks_interleaved[is_known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
-        arm=_changed_more(scene, known),
-        hit=known,
-        judged=known,
+        arm=_changed_more(scene, is_known),
+        hit=is_known,
+        judged=is_known,
         detail=detail,
     )
 
@@ -338,7 +338,8 @@ def _find_all_alike(scene: Scene, changes: PairChanges) -> Suspicion | None:
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
 
-    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to 2 `BINS`.
+    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to
+    2 `SHARE_BINS`.
     """
     # `OwnLists` compares any two lists of a user. Here they are those of both arms.
     lists = OwnLists(
@@ -349,7 +350,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     )
     # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
-    return np.where(is_known & (distances >= 0), 2 * BINS - distances, -1)
+    return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
 
 
 def _changed_more(scene: Scene, hit: Flags) -> Arm:
@@ -368,9 +369,9 @@ def _changed_more(scene: Scene, hit: Flags) -> Arm:
 
 def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
     """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
-    is_alike, is_interleaved = exposure.flag_similar_lists(batch)
+    is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
     flags = {
-        Habit.IDENTICAL: exposure.is_identical(batch.baseline, batch.candidate),
+        Habit.IDENTICAL: list_traits.is_identical(batch.baseline, batch.candidate),
         Habit.ALIKE: is_alike,
         Habit.INTERLEAVED: is_interleaved,
     }
@@ -385,11 +386,15 @@ def _mean_change(lists: OwnLists, hit: Flags) -> float:
     return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
 
 
-def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
+def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are shorter than before.
 
-    If there are no earlier lists, find users whose lists are shorter than the other arm's lists.
-    None if there are hardly more such users than users with longer lists.
+    Without earlier lists, find users whose lists are shorter than the other arm's lists. None if
+    there are hardly more such users than users with longer lists.
+
+    The result's ``detail`` has the median length of the shorter lists, now and before. Its value
+    ``duplicated`` is the largest share of these lists that may be shorter only because duplicates
+    were removed.
     """
     _, lengths = scene.batch.of(arm)
     _, lengths_before = _lists_before(scene, arm)
@@ -398,15 +403,15 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Suspicion | None:
     is_longer = is_judged & (lengths > lengths_before)
     if not _is_increase(is_shorter, is_longer):
         return None
-    # Duplicates are removed from lists, and this makes them shorter. If all lists with duplicates
-    # are among the shorter lists, they are this share of the shorter lists.
-    from_duplicates = _share_duplicated(scene, arm) / float(is_shorter.mean())
+    # It is not known which lists had duplicates, so all of them are assumed to be shorter lists.
+    share_shorter = float(is_shorter.mean())
+    duplicated = min(1.0, _share_duplicated(scene, arm) / share_shorter)
     detail = {
         "now": float(np.median(lengths[is_shorter])),
         "before": float(np.median(lengths_before[is_shorter])),
-        "duplicated": min(1.0, from_duplicates),
+        "duplicated": duplicated,
     }
-    return Suspicion(
+    return Hypothesis(
         kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
     )
 
@@ -419,40 +424,40 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
     return 0.0
 
 
-def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
     None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
     neither arm had new data.
     """
-    suspicion = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    hypothesis = _find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
-    if suspicion is None or arm not in scene.habits:
+    if hypothesis is None or arm not in scene.habits:
         return None
     unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
-    is_shared, group = number_common_lists(codes)
-    if is_shared[suspicion.hit].mean() >= _MOST_SHARED:
+    is_shared, list_numbers = number_common_lists(codes)
+    if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
-        shared = replace(suspicion, hit=suspicion.hit & is_shared, habit=None, usual=0.0)
-        return _describe_shared(scene, shared, group)
-    return suspicion
+        shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
+        return _describe_shared(scene, shared, list_numbers)
+    return hypothesis
 
 
-def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose former lists had items that hardly any user gets now.
 
     None if there are fewer than `_LEAST_ITEMS` such items, or if they filled few places of the
     former lists. None also if other items changed too.
     """
     lists = changes.lists[arm]
-    removed_frequent = lists.find_removed(_LISTED)
+    removed_frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
     # The items that the other arm's lists lost in this run show how many usually disappear.
-    removed_by_other = changes.lists[arm.other].find_removed(_LISTED)
+    removed_by_other = changes.lists[arm.other].find_removed(_LEAST_LISTS_OF_ITEM)
     least_exposure = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.exposure
     if removed_frequent.exposure < least_exposure or len(removed_frequent.items) < _LEAST_ITEMS:
         return None
@@ -461,9 +466,10 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     removed = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed.items)
     # If the lists lost many other items too, they changed for another reason.
-    if _kept_of_rest(lists, is_removed) < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
+    kept_share = _share_kept_of_others(lists, is_removed)
+    if kept_share < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
         return None
-    return Suspicion(
+    return Hypothesis(
         kind=FaultKind.ITEMS_GONE,
         arm=arm,
         hit=changes.is_known & is_removed.any(axis=1),
@@ -472,7 +478,7 @@ def _find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspici
     )
 
 
-def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
     If some items rose and others fell, one direction is used: that of the item with the largest
@@ -489,15 +495,17 @@ def _find_moved_items(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion
     has_risen = bool(rises[most_moved_index])
     is_moved = (weighed >= least_change) & (rises == has_risen)
     gained = _count_gained(changes.lists[arm], counts.items[is_moved])
-    moved = gained if has_risen else -gained  # positive: in the direction of the items
+    # How many of these items each list gained, or how many it lost if the items fell.
+    moved = gained if has_risen else -gained
     hit = changes.is_known & (moved > 0)
-    if not _keeps_rest(scene, changes, arm, hit, np.abs(moved)):
+    if not _keep_other_items(scene, changes, arm, hit, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
-    # Healthy lists gain and lose such items about equally often.
+    # Healthy lists gain and lose such items about equally often. So the users whose lists changed
+    # in the other direction are about as many as healthy users that look hit.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=arm,
         hit=hit,
@@ -520,10 +528,10 @@ def _describe_moved(
     if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         exposure = float(places_before / max(1, counts.before.sum()))
         return FaultKind.ITEMS_GONE, {"items": items, "exposure": exposure}
-    before = float(counts.before[most_moved_index] / users)
-    now = float(counts.now[most_moved_index] / users)
-    kind = FaultKind.ITEMS_RISEN if now > before else FaultKind.ITEMS_FALLEN
-    return kind, {"items": items, "before": before, "now": now}
+    share_before = float(counts.before[most_moved_index] / users)
+    share_now = float(counts.now[most_moved_index] / users)
+    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
+    return kind, {"items": items, "before": share_before, "now": share_now}
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
@@ -541,24 +549,25 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
     return np.asarray(count_now - count_before)
 
 
-def _keeps_rest(
-    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, moved: Integers | int
+def _keep_other_items(
+    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, at_fault: Integers | int
 ) -> bool:
-    """Whether these users kept as many of their other items as usual.
+    """Whether the ``hit`` users kept about as many of the items that are not at fault as usual.
 
-    ``moved`` is the number of places that the fault concerns, one number or (n,).
+    ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
+    lists. False if no hit user has lists of both runs.
     """
     lists = changes.lists[arm]
-    longer = np.maximum(lists.present_lengths, lists.former_lengths)
-    # The share of the longer list is converted to a share of its other places.
-    kept_of_rest = lists.kept_share * longer / np.maximum(1, longer - moved)
-    kept_of_rest = kept_of_rest[hit & changes.is_known].clip(0, 1)
-    if not len(kept_of_rest):
+    length = np.maximum(lists.present_lengths, lists.former_lengths)
+    kept_items = lists.kept_share * length
+    kept_of_others = kept_items / np.maximum(1, length - at_fault)
+    kept_by_hit = kept_of_others[hit & changes.is_known].clip(0, 1)
+    if not len(kept_by_hit):
         return False
-    return bool(kept_of_rest.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_by_hit.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
-def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items moved up because the first items are gone, or down behind new ones.
 
     None if there are hardly more such users than usual, or if the items in front are the same for
@@ -566,10 +575,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
     """
     lists = changes.lists[arm]
     for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
-        if suspicion is None:
+        hypothesis = _find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+        if hypothesis is None:
             continue
-        hit = suspicion.hit
+        hit = hypothesis.hit
         if habit is Habit.FIRST_GONE:
             with_front, without_front = lists.former[hit], lists.present[hit]
         else:
@@ -579,10 +588,10 @@ def _find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | N
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * in_front
-        keeps_rest = _keeps_rest(scene, changes, arm, hit, in_front)
-        if has_moved and keeps_rest and _keeps_order(scene, lists, suspicion):
+        keeps_others = _keep_other_items(scene, changes, arm, hit, in_front)
+        if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
             detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
-            return replace(suspicion, detail=detail)
+            return replace(hypothesis, detail=detail)
     return None
 
 
@@ -592,19 +601,19 @@ def _has_common_first(lists: Codes) -> bool:
     return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
-def _keeps_order(scene: Scene, lists: OwnLists, suspicion: Suspicion) -> bool:
+def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
     """Whether the common items of the hit users are still nearly in their former order.
 
     Their order must be nearer to a usual order than to a random order.
     """
-    usual = _mean_of_bins(usual_shares(scene, suspicion.arm, Habit.TURNED))
-    turned = float(np.nanmean(lists.turned_share[suspicion.hit]))
+    usual = _mean_of_bins(usual_shares(scene, hypothesis.arm, Habit.TURNED))
+    turned = float(np.nanmean(lists.turned_share[hypothesis.hit]))
     return turned <= (usual + _TURNED_AT_RANDOM) / 2
 
 
 def _mean_of_bins(shares: Sequence[float]) -> float:
     """Return the mean of a habit that measures a share, 0 to 1, from its shares of users by bin."""
-    return float(np.arange(len(shares)) @ np.array(shares)) / BINS
+    return float(np.arange(len(shares)) @ np.array(shares)) / SHARE_BINS
 
 
 def _count_in_front(places: Integers) -> int:
@@ -635,10 +644,10 @@ def _find_places(lists: Codes, other_lists: Codes) -> Integers:
     return places
 
 
-def _kept_of_rest(lists: OwnLists, is_removed: Flags) -> float:
-    """Return the mean share that lists kept of the items that were not removed, 0 to 1.
+def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
+    """Return which share of their other items the lists kept, as a mean over the lists, 0 to 1.
 
-    ``is_removed`` marks places in the former lists, (n, k).
+    ``is_removed`` marks the places of removed items in the former lists, (n, k).
     """
     not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
     kept_share = lists.kept_share * lists.former_lengths / not_removed
@@ -656,7 +665,7 @@ def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     return 1 - _mean_of_bins(shares)
 
 
-def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users with more new items than usual. Find out where the new items come from.
 
     None if the arm's lists have hardly more new items than usual.
@@ -678,40 +687,39 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | 
     return by_moves or replace(by_new_items, habit=Habit.MOVED)
 
 
-def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Suspicion | None:
+def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items changed their order more than usual.
 
-    There are two checks. One counts the pairs of items in reversed order. The other looks at the
-    place of the former first item, if it is still among the first three. The result is that of the
-    check that finds the larger share of the users that it can judge. None if neither finds users.
+    Two habits are searched. `TURNED` counts the pairs of items in reversed order. `FIRST_MOVED` is
+    the place of the former first item, and judges only users that still have it among the first
+    three. The result is the hypothesis that hits the larger share of the users that its habit can
+    judge. None if neither habit finds users.
 
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
-    changed (see `_KEPT_TOP`), and otherwise 0.
+    changed, and otherwise 0.
     """
-    suspicions = []
+    hypotheses = []
     for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        suspicion = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
-        if suspicion is not None:
-            kept_top = float(changes.lists[arm].has_same_top[suspicion.hit].mean())
-            detail = {"top": float(kept_top >= _KEPT_TOP)}
-            suspicions.append(replace(suspicion, detail=detail))
-    return max(suspicions, key=_share_of_judged, default=None)
+        hypothesis = _find_by_habit(scene, arm, habit, FaultKind.REORDERED)
+        if hypothesis is not None:
+            same_top_share = changes.lists[arm].has_same_top[hypothesis.hit].mean()
+            detail = {"top": float(same_top_share >= _KEPT_TOP)}
+            hypotheses.append(replace(hypothesis, detail=detail))
+    return max(hypotheses, key=_share_of_judged, default=None)
 
 
-def _share_of_judged(suspicion: Suspicion) -> float:
-    # `FIRST_MOVED` can judge only users whose former first item is still among the first three. So
-    # the suspicions are compared by their share of the judged users.
-    return float(suspicion.hit.sum() / suspicion.judged.sum())
+def _share_of_judged(hypothesis: Hypothesis) -> float:
+    return float(hypothesis.hit.sum() / hypothesis.judged.sum())
 
 
 def _find_by_habit(
     scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
-) -> Suspicion | None:
+) -> Hypothesis | None:
     """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
 
-    First, all users are searched together. If that finds no users, single segments are searched.
-    Then the segment with the largest number of such users is used. None if no segment has such
-    users, or if their share is below ``times`` the largest usual share.
+    The users in outlying bins are hit. They are searched among all users, or else in each segment.
+    The result is that of the segment with most hit users. None if no bin is outlying, or if the
+    share of the users in outlying bins is less than ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
@@ -719,18 +727,19 @@ def _find_by_habit(
         rows = scene.segments[segment]
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
-        if outliers is None or (bins[rows] >= outliers.least).mean() < times * outliers.usual:
+        if outliers is None:
             return None
-        return outliers
+        share = (bins[rows] >= outliers.least).mean()
+        return outliers if share >= times * outliers.usual else None
 
-    largest = _search_segments(scene, find)
-    if largest is None:
+    segment_with_most = _search_segments(scene, find)
+    if segment_with_most is None:
         return None
-    segment, outliers = largest
+    segment, outliers = segment_with_most
     rows = scene.segments[segment]
     hit = np.zeros(len(bins), dtype=bool)
     hit[rows] = bins[rows] >= outliers.least
-    return Suspicion(
+    return Hypothesis(
         kind=kind,
         arm=arm,
         hit=hit,
@@ -754,7 +763,7 @@ def _search_segments(
     outliers = find(ALL)
     if outliers is not None:
         return ALL, outliers
-    largest = None
+    segment_with_most = None
     most_hit_users = 0.0
     by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
     for name in by_size[:_SEARCHED]:
@@ -765,9 +774,9 @@ def _search_segments(
             continue
         hit_users = outliers.hit_share * len(scene.segments[name])
         if hit_users > most_hit_users:
-            largest = name, outliers
+            segment_with_most = name, outliers
             most_hit_users = hit_users
-    return largest
+    return segment_with_most
 
 
 def usual_shares(
