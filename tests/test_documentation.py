@@ -51,7 +51,7 @@ def one_line(text):
 
 
 def section(text, title):
-    """What stands below that heading."""
+    """The text below that heading."""
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -65,9 +65,8 @@ def test_readme_is_read_at_one_sitting():
 
 
 def test_what_is_generated_is_as_the_code_says():
-    assert [path.name for path, text in generated.texts() if path.read_text() != text] == [], (
-        "run: make generated"
-    )
+    stale = [str(path) for path, text in generated.texts() if path.read_text() != text]
+    assert not stale, "run: make generated"
 
 
 def test_the_schema_that_is_wanted_is_named():
@@ -190,7 +189,7 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
     assert "2 rules found" in checked.stdout
 
 
-def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
+def test_the_guide_for_plugins_names_every_name_of_the_port():
     guide = (ROOT / "docs/contribute/plugins.md").read_text()
     assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 

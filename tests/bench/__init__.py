@@ -1,4 +1,4 @@
-"""Benchmarks: what rankwatch costs, beside what a user would use instead, and how often it errs. `make bench`."""
+"""Benchmarks: what rankwatch costs, what the alternatives cost, and how often rankwatch is wrong. `make bench`."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""CPU of `run-once` beside that of DuckDB alone, which joins the same two Parquet files and streams them as Arrow.
+"""CPU of `run-once` next to that of DuckDB alone, which joins the same two Parquet files and streams them as Arrow.
 
 `make bench ARGS="against_duckdb 1000000x10 200000x100"`: each size is users x k. Both take turns, three times each.
 """

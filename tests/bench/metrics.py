@@ -1,4 +1,4 @@
-"""Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines, beside what others offer.
+"""Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines, next to other libraries.
 
 Others are measured on even lists only: some are wrong on uneven ones. Then: two threads, ids that are text, from Arrow tables
 to a frame of scores, on one core and on two, and the memory that ten million pairs take.

@@ -67,7 +67,7 @@ def fill(store, given):
     for day in range(given.days):
         with store.database.write() as connection:
             _copy_runs(connection, range(max(1, day * A_DAY), (day + 1) * A_DAY), given)
-    if not store.database.is_sqlite:  # which does so by itself; nobody does on SQLite
+    if not store.database.is_sqlite:  # PostgreSQL does so automatically, and SQLite does not
         with store.database.write() as connection:
             connection.execute(sql.text("ANALYZE"))
 

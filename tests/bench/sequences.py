@@ -1,4 +1,4 @@
-"""What sequential decisions promise beside what they do, and beside a z-test that looks as often. `make bench ARGS=sequences`.
+"""What sequential decisions promise, what they do, and what a z-test does that looks as often. `make bench ARGS=sequences`.
 
 10,000 histories a line. Coverage with a look after every user, the gate after every run. Scores stand on [0, 1].
 """

@@ -56,7 +56,7 @@ TICKS = parsed("""
 """)
 
 
-def test_ticks_are_round_and_told_apart():
+def test_ticks_are_round_and_their_labels_differ():
     for low, high, expected in TICKS:
         found = ticks(Axis(low, high, 0, 1))
         assert found == pytest.approx(expected)
@@ -164,7 +164,7 @@ def test_a_distribution_is_a_column_a_run():
     assert (path.get("class"), (path.get("d") or "").count("M")) == ("heat h6", 4)
 
 
-def test_shares_stand_on_each_other():
+def test_shares_are_stacked():
     drawn = draw_stack([START, START + DAY], {"a": [0.1, 0.1], "b": [0.2, 0.0]}, label="l")
     assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["a", "b"]
 
@@ -183,7 +183,7 @@ def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(value
 OKABE_ITO = "#000000 #E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #999999 #7F7F7F"
 
 
-def test_stacked_colours_are_of_the_palette_that_colour_blind_people_tell_apart():
+def test_stacked_colours_are_of_a_palette_for_colour_blind_people():
     stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", read_style())
     assert {colour.upper() for colour in stacked} <= set(OKABE_ITO.split())
     assert len({*stacked}) == len(stacked) == 8

@@ -1,4 +1,4 @@
-"""rankwatch compare: what it prints of two files, and of what is known beside them."""
+"""rankwatch compare: what it prints about two files, with scores, users, segments and a second training."""
 
 import csv
 import json
@@ -258,7 +258,7 @@ def test_every_mistake_is_one_line_that_says_what_to_do():
         assert_refused(f"{COMPARE} {options} | 2 | {words}")
 
 
-def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_left_out_is_told_with_its_reason():
+def test_files_without_a_pair_of_lists_are_an_error_with_a_reason_and_left_out_rows_are_noted_with_theirs():
     odd = {"user_id": "u1", "items": "1;2"}
     for row, words in (
         (

@@ -176,14 +176,14 @@ def test_of_a_newer_schema_the_newer_program_is_advised():
 
 
 @pytest.mark.usefixtures("empty")
-def test_tables_whose_version_cannot_be_told_are_one_clear_error():
+def test_tables_without_a_readable_version_are_one_clear_error():
     for version in [None, b"\x00\xff", ""]:
         write_version(version)
         for command in ("current", "check", "upgrade", "downgrade base", "size"):
             assert_refused(f"db {command} | 4 | is empty or damaged")
 
 
-def test_check_tells_of_a_file_that_is_not_there_and_makes_none():
+def test_check_reports_a_missing_file_and_does_not_create_it():
     assert_refused("db check | 4 | rankwatch.db does not exist")
     assert not FILE.exists()
     FILE.touch()

@@ -121,7 +121,7 @@ def test_a_reader_who_has_gone_ends_a_command_with_74_and_no_word():
         assert (done.returncode, done.stderr) == (74, "")
 
 
-def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74():
+def test_a_full_disk_under_the_output_is_reported_once_and_ends_with_74():
     done = rankwatch(GATE, out=os.open("/dev/full", os.O_WRONLY))
     assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
 

@@ -30,7 +30,7 @@ def ask_at(address, options=""):
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health):
+def test_the_health_of_a_daemon_is_a_word_and_an_exit_code(health):
     with serving(health) as site:
         assert ask(site.port) == ask(site.port, host="0.0.0.0") == (0, "healthy")  # noqa: S104 - it is asked
         health.lacking = "no database"

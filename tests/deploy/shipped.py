@@ -1,4 +1,4 @@
-"""What stands in the shipped rules, routes and runbooks."""
+"""The content of the shipped rules, routes and runbooks."""
 
 import re
 from dataclasses import dataclass

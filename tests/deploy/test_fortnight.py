@@ -93,7 +93,7 @@ def test_every_query_gives_data_in_every_column_that_an_override_names(reader, p
         assert named <= rows(reader, title, page)[0].keys(), title
 
 
-def test_each_query_tells_of_the_runs_what_its_title_says(reader, page):
+def test_each_query_returns_what_its_title_says(reader, page):
     runs = rows(reader, "Runs")
     assert [row["Slot"].day for row in runs] == [*range(14, 0, -1)]
     assert all(0 < row["Paired"] <= row["Asked"] and row["Status"] == "ok" for row in runs)

@@ -54,7 +54,7 @@ def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
     ((shown, named),) = re.findall(
         r"^# +(\w+_file: \$\{CREDENTIALS_DIRECTORY\}/(\w+))$", text, re.MULTILINE
     )
-    # systemd puts each credential under its name into a directory, and tells that in the environment.
+    # systemd writes each credential to a file of its name in a directory that the environment names.
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch")
     config = tmp_path / "rankwatch.yaml"
@@ -92,7 +92,7 @@ def test_crons_command_is_one_that_rankwatch_has(line):
 
 
 @pytest.mark.integration
-def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(
+def test_cron_gets_the_exit_code_and_mails_no_table_and_a_slot_is_skipped_while_a_run_is_active(
     line, tmp_path
 ):
     for code in (0, 5):

@@ -43,11 +43,11 @@ from servers import require
 
 HERE = Path(__file__).parent
 PLACE = "cluster, job, namespace"
-"""Labels that tell environments apart."""
+"""Labels that differ between environments."""
 STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
-ALERTS = {alert.name: alert for alert in alerts()}
+ALERTS = {alert.name for alert in alerts()}
 
 
 def _run(program, command, *files):
@@ -100,7 +100,7 @@ def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(
             here = {case["alertname"] for case in cases if case["exp_alerts"]}
             fired |= here
             twins |= {case["alertname"] for case in cases} - here
-    assert ALERTS.keys() == fired == twins
+    assert fired == twins == ALERTS
 
 
 INHIBITIONS = yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]
@@ -248,7 +248,7 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert():
     assert further - RUNBOOKS == {OTHER_METRIC}
     own = {"alert": "Mine", "metric": "overlap", "below": 0.5}
     assert runbook_of(_rules(rules=[own])["Mine"]) == OWN_RULE
-    assert runbooks().keys() == of_rankwatch | ALERTS.keys() | {OTHER_METRIC, OWN_RULE}
+    assert runbooks().keys() == of_rankwatch | ALERTS | {OTHER_METRIC, OWN_RULE}
 
 
 def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say():

@@ -90,7 +90,7 @@ class TooFastError(Exception):
 
 @dataclass(slots=True)
 class Heard:
-    """What each receiver of Alertmanager was told, in order: receiver, alert and status, repetitions left out."""
+    """The notifications that each receiver of Alertmanager got, in order, without repetitions."""
 
     said: list[tuple[str, str, str]] = field(default_factory=list)
     last: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What came of it.
+    """The results of the story.
 
     ``chapters``: when each ended, in seconds since 1970; Prometheus still answers for those times.
     """
@@ -119,7 +119,7 @@ class Story:
     chapters: dict[str, float] = field(default_factory=dict)
 
     def end(self, chapter, *claims, is_alive=True):
-        """Wait until all of it holds.
+        """Wait until all claims are true.
 
         The chapter ends then. TooFastError when the rules begin to miss a daemon that lives.
         """
@@ -247,7 +247,7 @@ def story(tmp_path_factory):
         yield played
 
 
-def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
+def test_people_are_notified_of_every_fault_once_and_of_nothing_else(story):
     told: dict[str, list[str]] = {"on-call": [], "tickets": []}
     for receiver, alert, status in story.heard.said:
         if receiver != "nobody":
@@ -259,11 +259,11 @@ def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
     }
 
 
-def test_a_healthy_daemon_lets_no_alert_fire(story):
+def test_no_alert_fires_while_the_daemon_is_healthy(story):
     assert story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["healthy"]) == []
 
 
-def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story):
+def test_alerts_of_rankwatch_itself_fire_in_prometheus_and_are_sent_to_nobody(story):
     mirrors = {alert.name for alert in alerts() if alert.notified_by == "rankwatch"}
     seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
 

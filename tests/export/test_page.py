@@ -151,7 +151,7 @@ STAY = {
     "schedule_interval_seconds",
     "stale_after_seconds",
 }
-"""What a process knows by itself, and what happened."""
+"""What a process knows without a database, and what has happened."""
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_failures_of_less_than_a_minute_leave_no_gap(publisher, clock):
     assert is_state_shown(publisher)
 
 
-def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(
+def test_more_failures_do_not_restart_the_minute_and_a_conflict_among_writers_hides_nothing(
     publisher, clock
 ):
     publisher.database_failed(DatabaseErrorKind.CONFLICT)

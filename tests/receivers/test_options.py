@@ -20,7 +20,7 @@ class Entries(Options):
     receivers: tuple[ReceiverOptions, ...]
 
 
-def test_every_kind_of_receiver_stands_in_the_registry_and_is_kept_from_importing_another():
+def test_every_kind_of_receiver_is_in_the_registry_and_may_not_import_another():
     """Also one that only a module of the package defines."""
     for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
         importlib.import_module(found.name)
@@ -95,7 +95,7 @@ pagerduty: {routing_key: "canaryeeeeeeeeeeeeeeeeeeeeeeeee\n"} # 32 letters and d
 pagerduty: {url: https://pager.test/v2/enqueue} # must not end in /v2/enqueue
 pagerduty: {url: "https://pager.test/?canary"} # must not contain a ?query
 """
-"""What is wrong with a good entry, and what is said of it."""
+"""What makes a good entry wrong, and the error."""
 GOOD: dict[str, Any] = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}
 
 

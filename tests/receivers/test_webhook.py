@@ -44,7 +44,7 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
     segments = many(1000)
     body = posted(collector, message(*segments, FIRING))
     alerts, left_out = body["alerts"], body["truncatedAlerts"]
-    assert alerts[0]["labels"]["segment"] == "all"  # all users stand for the segments
+    assert alerts[0]["labels"]["segment"] == "all"  # the alert on all users comes first
     assert list(alerts[-1]["annotations"]) == ["dedup_key"]
     assert (len(alerts) + left_out, len(alerts) > 25) == (1001, True)
     assert 15_000 < len(collector.requests[-1].body) <= MAX_WEBHOOK_BYTES

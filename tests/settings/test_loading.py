@@ -51,7 +51,7 @@ def test_words_for_true_and_false_are_understood_where_one_is_wanted():
             assert (found.dry_run, found.keep_scores) == meaning
 
 
-def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
+def test_variables_are_replaced_by_text_numbers_and_parts_and_expanded_once():
     more = "k: ${K}\n    description: for ${WHO:-everybody} $${K} $5 ${A}\n    seed: ${SEED:-7}"
     for seed in ({}, {"SEED": ""}):
         found = load_comparison(f"{MINIMAL}    {more}\n", K="25", A="${B}", **seed)
@@ -162,7 +162,7 @@ def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(
     assert all(line.startswith("x.yaml") for line in problems(text))
 
 
-def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counted():
+def test_of_a_thousand_problems_the_first_hundred_are_listed_and_the_others_counted():
     with pytest.raises(ConfigError) as caught:
         load_text(MINIMAL + "listen: 127.0.0.1:1\n" * 1000)
     lines = str(caught.value).splitlines()

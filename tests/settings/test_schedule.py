@@ -31,7 +31,7 @@ def at(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def test_every_15m_stands_on_the_quarters_of_the_hour_moved_by_its_offset_and_every_week_on_the_epochs_thursday():
+def test_every_15m_is_due_on_the_quarters_of_the_hour_plus_its_offset_and_every_week_on_thursday():
     schedule = Every(timedelta(minutes=15))
     assert schedule.latest(NOON) == at("2024-01-11 12:00")
     assert schedule.next(NOON) == schedule.latest(at("2024-01-11 12:15")) == at("2024-01-11 12:15")
@@ -161,7 +161,7 @@ def test_the_longest_pause_counts_the_hours_without_runs():
 
 @given(MOMENTS)
 @settings(max_examples=25)
-def test_slots_of_certain_hours_are_those_whose_time_on_the_wall_lies_there(moment):
+def test_with_only_between_the_slots_are_those_with_a_local_time_in_these_hours(moment):
     schedule = schedule_of(timedelta(minutes=15), None, BERLIN, None, "22:00-05:00")
     after = moment + timedelta(days=1)
     slots = Every(timedelta(minutes=15)).between(moment, after)

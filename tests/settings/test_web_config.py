@@ -123,7 +123,7 @@ def test_an_empty_file_asks_for_nothing_and_without_one_there_are_no_options(tmp
     assert load_settings(tmp_path / "rankwatch.yaml", {}).access is None
 
 
-def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path):
+def test_links_lead_to_https_with_tls_unless_external_url_is_set(tmp_path):
     assert load_with(tmp_path, TLS).external_url == "https://127.0.0.1:29108"
     assert load_with(tmp_path, "").external_url == "http://127.0.0.1:29108"
     assert load_with(tmp_path, TLS, external_url="http://x.test").external_url == "http://x.test"

@@ -106,9 +106,9 @@ def addresses(url):
 
 
 def trouble_of(browser, url):
-    """What the page said on its console or was refused, and requests to other hosts.
+    """Messages on the console, refused requests, and requests to other hosts.
 
-    A missing page is said to be missing.
+    A missing page may answer 404.
     """
     said = [str(each["params"]) for each in browser.events if each["method"] in TROUBLE]
     asked = [
@@ -122,7 +122,7 @@ def trouble_of(browser, url):
 
 
 def find_with_axe(tab, **options):
-    """What is wrong on this page for people who see, hear or move otherwise."""
+    """What makes this page hard to use for people with disabilities."""
     if not (AXE / "node_modules" / ".package-lock.json").exists():
         subprocess.run(
             [require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True
@@ -154,7 +154,7 @@ def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another
 
 
 @pytest.mark.parametrize("page", ["overview", "comparison", "alert"])
-def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(chromium, addresses, page):
+def test_the_first_screen_of_a_telephone_shows_what_fires_and_why(chromium, addresses, page):
     tab = chromium.open_tab(width=390, height=844)
     tab.go(addresses[page])
     seen = tab.run(

@@ -443,7 +443,7 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
     assert [row["comparison"] for row in later if row["state"] == "firing"] == ["b", "c"]
 
 
-def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list():
+def test_of_many_comparisons_the_quietest_are_shown_by_name_only():
     latest = [published.latest(comparison=f"c{number:03}", states=()) for number in range(160)]
     with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
         body = ask("/").text

@@ -51,7 +51,7 @@ def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server
     assert "https://runbooks.test/similarity" in values(written(filled, is_reachable=True), "href")
 
 
-def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):
+def test_an_earlier_run_is_shown_as_it_was_then(filled):
     for slot, is_firing in ((SLOTS[-1], True), (SLOTS[1], False)):
         page = written(filled, slot=slot)
         assert show_instant(slot) in words_of(page).partition("over time")[0]

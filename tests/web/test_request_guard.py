@@ -100,7 +100,7 @@ def test_a_scrape_each_second_costs_bcrypt_once():
 
 
 class Slow(Credentials):
-    """Verifies nothing but the right password before it is let go."""
+    """Verifies only the right password before it is released."""
 
     def __init__(self, users):
         super().__init__(users)

@@ -54,7 +54,7 @@ ADDRESSES = yaml.safe_load("""
 """)
 
 
-def test_an_address_that_cannot_be_had_is_refused_by_name():
+def test_an_address_that_cannot_be_used_is_named_in_the_error():
     for host, port, message in ADDRESSES:
         with socket.create_server(("127.0.0.1", 0)) as other:
             asked = other.getsockname()[1] if port == "TAKEN" else port

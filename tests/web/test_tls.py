@@ -54,7 +54,7 @@ def page_by(connection):
 
 
 def is_let_in(site):
-    """Whether a page is had.
+    """Whether the server serves a page.
 
     A certificate may be refused by TLS 1.3 only after the client's part of the handshake.
     """
@@ -64,7 +64,7 @@ def is_let_in(site):
         return False
 
 
-def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(keys):
+def test_large_pages_are_served_over_tls_by_one_connection_and_not_without_tls(keys):
     page = bytes(range(256)) * 20_000
     with serving(
         tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)
