@@ -12,6 +12,7 @@ from monitor.export.series import SERIES, SeriesKind
 from monitor.model.errors import DatabaseErrorKind, DeliveryError, DeliveryErrorKind
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
+from tables import cells
 
 
 def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher):
@@ -65,18 +66,17 @@ def test_troubles_jumps_restarts_deliveries_and_pings_are_counted_by_kind(publis
 
 
 KINDS = """
-refused      {"permanent": true}
-refused      {"permanent": true, "may_be_known": true}
-rate_limited {"permanent": false, "retry_after_s": 0.0}
-no_answer    {"permanent": false, "may_be_known": true}
-unreachable  {"permanent": false}
+refused       {"permanent": true}
+refused       {"permanent": true, "may_be_known": true}
+rate_limited  {"permanent": false, "retry_after_s": 0.0}
+no_answer     {"permanent": false, "may_be_known": true}
+unreachable   {"permanent": false}
 """
 
 
 def test_every_delivery_error_is_of_one_kind():
-    for line in KINDS.strip().splitlines():
-        kind, told = line.split(maxsplit=1)
-        assert DeliveryError("no", **json.loads(told)).kind == kind
+    for kind, fields in cells(KINDS):
+        assert DeliveryError("no", **json.loads(fields)).kind == kind
 
 
 def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock):

@@ -156,9 +156,8 @@ EXAMPLES = {
             first=(start(alert="FailedLists"),),
         ),
     ],
-    "Titles have the headline, and without one the reason": [
+    "A title has the headline instead of the reason": [
         message(start(reason="it is", headline="recs is down")),
-        message(start(reason="it is")),
     ],
     "A name in a script from right to left does not reorder the text after it": [
         message(start(segment="shop=\u05d0\u05d1")),

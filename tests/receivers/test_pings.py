@@ -12,8 +12,6 @@ from monitor.receivers.pings import RunPings
 from servers.healthchecks import CHECK, signals_of
 from servers.webhook import answer, disconnect
 
-CLOSING_S = 10.0
-
 
 @pytest.fixture
 def logged(monkeypatch):
@@ -26,7 +24,7 @@ def pinging(collector, path=CHECK, on_outcome=lambda *_: None, **options):
     chosen = PingOptions.model_validate({"url": collector.url + path, **options})
     pings = RunPings(chosen, rest=lambda _: False, on_outcome=on_outcome)
     yield pings
-    pings.close(CLOSING_S)
+    pings.close(10.0)
 
 
 def held_until(go_on):

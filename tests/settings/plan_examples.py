@@ -116,7 +116,6 @@ MEASURING = {
         for schedule in (
             "every: 1m",
             "every: 2s",
-            "every: 1d",
             "cron: '*/5 * * * *'",
             "every: 1h\n    deadline: 30m",
         )

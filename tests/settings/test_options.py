@@ -16,6 +16,7 @@ from monitor.boundary.redaction import display_url
 from monitor.model.errors import ConfigError
 from monitor.settings.loader import example_text, parse_settings
 from settings.minimal import MINIMAL, load_text
+from tables import rows
 
 DURATION = TypeAdapter(Duration)
 
@@ -104,22 +105,21 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_r
 
 
 SHOWN = """
-postgresql://me:hunter2@db.internal:5432/recs?password=hunter2 -> postgresql://db.internal:5432/recs
-postgresql+psycopg://me:hun/ter2@db/recs -> postgresql+psycopg://...
-postgresql://me:hun?ter2@db/recs -> postgresql://...
-sqlite:////var/lib/rankwatch.db -> sqlite:////var/lib/rankwatch.db
-sqlite:///rankwatch.db?key=hunter2 -> sqlite:///rankwatch.db
-https://hooks.internal/T0/hunter2 -> https://hooks.internal
-https://hooks.internal?token=hunter2 -> https://hooks.internal
-https://hooks.internal#hunter2 -> https://hooks.internal
-hunter2 -> ...
-hunter2 ://x -> ...
+postgresql://me:hunter2@db.internal:5432/recs?password=hunter2 | postgresql://db.internal:5432/recs
+postgresql+psycopg://me:hun/ter2@db/recs | postgresql+psycopg://...
+postgresql://me:hun?ter2@db/recs | postgresql://...
+sqlite:////var/lib/rankwatch.db | sqlite:////var/lib/rankwatch.db
+sqlite:///rankwatch.db?key=hunter2 | sqlite:///rankwatch.db
+https://hooks.internal/T0/hunter2 | https://hooks.internal
+https://hooks.internal?token=hunter2 | https://hooks.internal
+https://hooks.internal#hunter2 | https://hooks.internal
+hunter2 | ...
+hunter2 ://x | ...
 """
 
 
 def test_a_url_is_shown_without_what_may_be_secret():
-    for line in SHOWN.strip().splitlines():
-        url, shown = line.split(" -> ")
+    for url, shown in rows(SHOWN):
         assert display_url(url) == display_url(SecretStr(url)) == shown
 
 

@@ -128,7 +128,7 @@ def test_people_acknowledge_silence_expire_and_resolve_on_either_database_and_on
 def test_what_is_sent_again_changes_nothing_and_says_so(browser):
     token = browser.token()
     silence = {"matchers": "alert=SimilarityLow", "for": "1h"}
-    done: dict[str, dict[str, str]] = {"acknowledge": {}, "silence": silence, "resolve": {}}
+    done = {"acknowledge": {}, "silence": silence, "resolve": {}}
     for do, fields in done.items():
         assert browser.post(do, token=token, **fields)[1] == f"{PAGE}?done={do}"
     browser.clock.pass_by(60)

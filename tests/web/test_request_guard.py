@@ -10,7 +10,6 @@ from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import product
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -126,12 +125,10 @@ def _guess(number):
 
 
 def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait_also_after_a_reload():
-    users: dict[str, Any] = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
-    slow = Slow(users["basic_auth_users"])
-    with (
-        ExitStack() as opened,
-        serving(access=replace(access_of(**users), credentials=slow)) as site,
-    ):
+    users = {KIM[0]: hashed(KIM[1])}
+    slow = Slow(users)
+    access = replace(access_of(basic_auth_users=users), credentials=slow)
+    with ExitStack() as opened, serving(access=access) as site:
         opened.callback(slow.release.set)
         assert site.status("/metrics", KIM) == 200
         guesses = [opened.enter_context(site.open(_guess(number))) for number in range(10)]
@@ -140,7 +137,7 @@ def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_d
         assert slow.begun.acquire(timeout=60)
         assert site.status("/metrics", KIM) == 200
         assert site.status("/-/healthy") == 200
-        site.server.follow(access_of(old=site.server.access, **users))
+        site.server.follow(access_of(old=site.server.access, basic_auth_users=users))
         assert site.status("/metrics", KIM) == 200
 
         slow.release.set()
