@@ -41,8 +41,9 @@ def stored(rotating, monkeypatch):
 
 
 def test_lists_far_apart_are_a_breach_and_end_with_1_and_a_database_that_is_not_there_is_no_verdict(
-    world,
+    world, monkeypatch
 ):
+    monkeypatch.chdir(world)
     write_rotating(world)
     write_lists(world / "candidate.jsonl", APART)
     read_json("run-once --slot 2024-01-08")
