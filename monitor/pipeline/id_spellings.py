@@ -19,7 +19,7 @@ from monitor.model.run_reasons import IdKind, IdMismatch
 from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
-from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.attribution.scene import Scene
 
 _MIN_SHARE = 0.5
 """If at least this share of the tried ids matches after respelling, the ids are respelled."""

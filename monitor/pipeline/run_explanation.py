@@ -45,8 +45,8 @@ from monitor.statistics.attribution.decomposition import (
 )
 from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.habits import pool_bins, share_bins
-from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
+from monitor.statistics.attribution.scene import Scene
 from monitor.texts.explanations import write_distance, write_drop, write_finding
 
 HEALTHY_RUNS = 20

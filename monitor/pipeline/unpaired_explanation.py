@@ -20,7 +20,7 @@ from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.decomposition import compare_exposure
 from monitor.statistics.attribution.faults import find_fault
-from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_moved_items

@@ -9,12 +9,8 @@ from monitor.service.composition import Wiring
 
 _SOURCE_WAIT_S = 2.0
 """How long a page waits for titles."""
-
-
 _PAUSE_S = 60.0
 """The pause after a failed request for titles. During the pause pages show no new titles."""
-
-
 _MOST_TITLES = 50_000
 
 

@@ -4,9 +4,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from operator import methodcaller
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -42,7 +43,7 @@ _HASHED = (
     "unpaired",
 )
 _SOURCE_KEYS = ("baseline", "candidate", "noise_floor")
-_FOLDER = re.compile(r'"(/[^"{]*)/')
+_SQLITE_URL = re.compile("^sqlite:/+")
 
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
@@ -210,13 +211,31 @@ def config_hash(options: ComparisonOptions) -> str:
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     """A copy of the part in which local paths are relative to their common folder."""
-    encoded = re.sub('"sqlite:/+', '"/', json.dumps(part))
-    folders = _FOLDER.findall(encoded)
-    folder = os.path.commonpath(folders) if folders else ""
-    if folder:
-        encoded = encoded.replace(f'"{folder}/', '"')
-    relative: dict[str, Any] = json.loads(encoded)
+    folders = []
+
+    def read_path(value: str) -> str:
+        path = _SQLITE_URL.sub("/", value)
+        # The folder of a template ends before the first placeholder.
+        folder = path.partition("{")[0].rpartition("/")[0]
+        if folder.startswith("/"):
+            folders.append(folder)
+        return path
+
+    paths = _change_texts(part, read_path)
+    prefix = f"{os.path.commonpath(folders)}/" if folders else ""
+    relative: dict[str, Any] = _change_texts(paths, methodcaller("removeprefix", prefix))
     return relative
+
+
+def _change_texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
+    """A copy of the JSON value with each text changed, except for keys."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _change_texts(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_change_texts(each, change) for each in value]
+    return value
 
 
 def _hashed_value(value: object) -> object:

@@ -13,12 +13,8 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
 from monitor.statistics.attribution.habits import Habit, find_outlying_bins, least_share
-from monitor.statistics.attribution.hypotheses import (
-    Hypothesis,
-    Scene,
-    find_hypotheses,
-    usual_shares,
-)
+from monitor.statistics.attribution.hypotheses import find_hypotheses
+from monitor.statistics.attribution.scene import Hypothesis, Scene, usual_shares
 
 # Users without a list are reported if their number exceeds the usual number clearly enough. The
 # excess must be at least this share of all users.

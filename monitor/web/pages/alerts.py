@@ -18,7 +18,7 @@ from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, 
 from monitor.model.rules import Severity
 from monitor.model.runs import LatestRun
 from monitor.model.urgency import Impact, find_impact
-from monitor.pipeline.delivery import brief_message
+from monitor.pipeline.briefings import brief_message
 from monitor.texts.actions import (
     accept_command,
     acknowledge_command,
