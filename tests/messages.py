@@ -187,9 +187,8 @@ def hostile_message(text):
     hostile = explanation(
         sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text
     )
-    names = ("comparison", "alert", "segment", "reason", "metric", "statistic")
-    names += ("explanation", "runbook_url")
-    change = start(**dict.fromkeys(names, text), labels={"team": text})
+    names = "comparison alert segment reason metric statistic explanation runbook_url"
+    change = start(**dict.fromkeys(names.split(), text), labels={"team": text})
     return message(
         change, comparison=text, briefing=Briefing(explanation=hostile, examples=(lists, lists))
     )

@@ -60,8 +60,8 @@ def reader(fortnight, owner, tmp_path_factory):
     for _ in range(2):  # as at each `up`
         command = [*service["entrypoint"], moved(service["command"][0], places)]
         subprocess.run(command, check=True, capture_output=True)
-    login = {"user": READER, "password": SECRET}
-    with psycopg.connect(dsn_of(fortnight), **login, autocommit=True) as connection:
+    dsn = dsn_of(fortnight)
+    with psycopg.connect(dsn, user=READER, password=SECRET, autocommit=True) as connection:
         yield connection
     for done in ("DROP OWNED BY {}", "DROP ROLE {}"):
         owner.execute(sql.SQL(done).format(sql.Identifier(READER)))

@@ -188,5 +188,5 @@ def test_retry_after_is_seconds_or_a_date_or_nothing():
         ("Sun, 07 Jan 2024 00:00:00 GMT", 0.0),
     ):
         assert retry_after_s(text, SLOT) == seconds, text
-    for text in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None):
-        assert retry_after_s(text, SLOT) is None, text
+    for unread in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None):
+        assert retry_after_s(unread, SLOT) is None, unread
