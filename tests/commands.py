@@ -8,11 +8,14 @@ import shlex
 import signal
 import sys
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from typing import Any
 from unittest.mock import patch
+
+from typer.main import get_command
 
 from forking import Done
 from json_keys import read_listed
-from monitor.cli.main import main
+from monitor.cli.main import app, main
 from tables import rows
 
 
@@ -50,6 +53,14 @@ def _drop_what_was_not_written(descriptor):
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def find_command(words):
+    """The command that the words begin with, and the words after it."""
+    command: Any = get_command(app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
 
 
 def objects(done):

@@ -10,10 +10,13 @@ from pathlib import Path
 import guides
 from alerts_reference import alerts_reference
 from commands_reference import commands_reference
+from export import page_examples
 from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
 from monitor.storage import schema_version
+from receivers import message_examples
+from settings import plan_examples
 from settings_reference import profiles_reference, settings_reference
 from texts.examples import golden
 
@@ -43,6 +46,9 @@ def texts():
     yield _with(ROOT / "docs/runbooks/index.md", alerts_reference())
     yield ROOT / "tests/texts/golden.txt", golden()
     yield ROOT / f"migrations/sqlite-{schema_version.newest_version()}.sql", sqlite_script()
+    yield ROOT / "tests/receivers/golden.txt", message_examples.golden()
+    yield ROOT / "tests/settings/golden.txt", plan_examples.golden()
+    yield ROOT / "tests/export/golden.txt", page_examples.golden()
     yield (
         ROOT / _OPERATOR,
         "---\n".join(

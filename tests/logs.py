@@ -1,4 +1,4 @@
-"""What a module logs, whoever set up logging before."""
+"""What a module logs, however logging was set up before."""
 
 import structlog
 from structlog.testing import LogCapture

@@ -1,9 +1,9 @@
-"""Messages for tests, each complete, each field open to change, names that try to be more, and receivers that send them."""
+"""Messages for tests, each complete, each field open to change, hostile names, and receivers that send messages."""
 
 from dataclasses import replace
 from datetime import timedelta
 
-from factories import SLOT, transition
+from factories import DAY, SLOT, transition
 from monitor.model.alerts import State
 from monitor.model.explanation import (
     Change,
@@ -11,10 +11,12 @@ from monitor.model.explanation import (
     ExampleLists,
     Explanation,
     ExposedItem,
+    Finding,
     PartAmount,
     UserGroup,
 )
 from monitor.model.notifications import Briefing, Message
+from monitor.model.rankings import Arm
 from monitor.model.rules import Severity
 from monitor.receivers import ReceiverOptions, open_receivers
 
@@ -46,7 +48,7 @@ HOSTILE = {
 
 
 def start(**changes):
-    """`SimilarityLow` begins to fire for everybody."""
+    """`SimilarityLow` begins to fire for all users."""
     return transition(
         **{
             "explanation": WHY,
@@ -59,19 +61,16 @@ def start(**changes):
 
 
 def end(**changes):
-    """The same firing is over a day later."""
-    later = {
-        "slot": SLOT + timedelta(days=1),
+    """The same firing ends a day later."""
+    ended = {
+        "slot": SLOT + DAY,
         "at": SLOT + timedelta(days=1, seconds=5),
-        "since": SLOT - timedelta(days=1),
-    }
-    said = {
         "from_state": State.FIRING,
         "to_state": State.QUIET,
         "value": 0.6,
         "reason": "mean of extended_tau is 0.6 again",
     }
-    return start(**{"explanation": None, "interval": None, **later, **said, **changes})
+    return start(**{"explanation": None, "interval": None, **ended, **changes})
 
 
 def acknowledgement(**changes):
@@ -86,7 +85,7 @@ def acknowledgement(**changes):
 
 
 def message(*changes, **fields):
-    """What tells these changes; what starts in it fires on, if nothing else is said."""
+    """A message about these changes. What starts in it still fires, unless another is given."""
     firing = tuple(change for change in changes if not change.is_end)
     base = Message(
         incident=INCIDENT,
@@ -103,11 +102,32 @@ def repetition(*firing, **fields):
 
 
 def many(count, **changes):
-    """That many segments begin to fire in one run."""
+    """So many segments begin to fire in one run."""
     return tuple(
         start(segment=f"shop={n:04d}", value=0.3 - n / 10_000, dedup_key=f"{n:032x}", **changes)
         for n in range(count)
     )
+
+
+def exposed(item, title=None, **changes):
+    """An item that the candidate shows more often than the baseline."""
+    base = ExposedItem(
+        item=item, title=title, before=0.1, after=0.7, share_before=0.03, share_after=0.61
+    )
+    return replace(base, **changes)
+
+
+def finding(kind, **changes):
+    """A fault of the candidate that concerns 60 of 200 users."""
+    base = Finding(
+        kind=kind,
+        arms=(Arm.CANDIDATE,),
+        segment="all",
+        segment_share=1.0,
+        users=60,
+        compared=200,
+    )
+    return replace(base, **changes)
 
 
 def explanation(**changes):
@@ -117,21 +137,8 @@ def explanation(**changes):
         segment="all",
         now=0.5,
         before=0.25,
-        gained=(
-            ExposedItem(
-                item="sku-1",
-                title="Red shoes",
-                before=0.1,
-                after=0.7,
-                share_before=0.03,
-                share_after=0.61,
-            ),
-        ),
-        lost=(
-            ExposedItem(
-                item="sku-2", title=None, before=0.7, after=0.0, share_before=0.7, share_after=0.0
-            ),
-        ),
+        gained=(exposed("sku-1", "Red shoes"),),
+        lost=(exposed("sku-2", before=0.7, after=0.0, share_before=0.7, share_after=0.0),),
         entered=14,
         left=1,
         groups=(),
@@ -144,7 +151,7 @@ def explanation(**changes):
 
 
 def briefing(**changes):
-    """The explanation, and two users of different groups."""
+    """The explanation, and the lists of two users."""
     examples = (
         ExampleLists(
             user="u-17",
@@ -160,11 +167,14 @@ def briefing(**changes):
     return replace(Briefing(explanation=explanation(), examples=examples), **changes)
 
 
+def briefing_on(kind, **changes):
+    """The briefing of a message about this fault, without users."""
+    return briefing(explanation=explanation(finding=finding(kind, **changes)), examples=())
+
+
 def hostile_message(text):
-    """Everything that comes from outside says ``text``, and so do names that the configuration would not take."""
-    item = ExposedItem(
-        item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61
-    )
+    """All text from outside is ``text``, and so are names that the configuration would refuse."""
+    item = exposed(text, text)
     lists = ExampleLists(user=text, baseline=(text, "b"), candidate=(text,))
     group = UserGroup(
         change=Change.REPLACED,
@@ -177,15 +187,8 @@ def hostile_message(text):
     hostile = explanation(
         sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text
     )
-    names = {
-        "comparison": text,
-        "alert": text,
-        "segment": text,
-        "reason": text,
-        "metric": text,
-        "statistic": text,
-    }
-    change = start(**names, explanation=text, runbook_url=text, labels={"team": text})
+    names = "comparison alert segment reason metric statistic explanation runbook_url"
+    change = start(**dict.fromkeys(names.split(), text), labels={"team": text})
     return message(
         change, comparison=text, briefing=Briefing(explanation=hostile, examples=(lists, lists))
     )
@@ -203,7 +206,7 @@ def opened(**options):
 
 
 def send(*messages, **options):
-    """All of them through one receiver."""
+    """Send all of them through one receiver."""
     receiver = opened(**options)
     for each in messages:
         receiver.send(each, now=SLOT)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import factories
 from monitor.export.publisher import PrometheusPublisher
-from monitor.export.series import SERIES, SeriesKind
 from monitor.model.alerts import Expectation, Outcome, State
 from monitor.model.daemon_state import DaemonState, Role, RoleKind
 from monitor.model.explanation import (
@@ -232,7 +231,7 @@ def fill(publisher):
     newest = latest()
     newest = replace(newest, summaries=(*newest.summaries, gap), unpaired=UNPAIRED)
     publisher.publish([newest])
-    publisher.run_finished(result())
+    publisher.run_finished(result(claim=factories.claim(started_at=SLOT + timedelta(seconds=1))))
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})
@@ -276,12 +275,3 @@ def pages(**given):
     shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
     nothing = {"metrics": lambda *_: (b"page\n", {}), "health": WELL, "reload": lambda: False}
     return create_app(**{"site": site(**shown), **nothing, **given})
-
-
-def series_names():
-    """Every name that a query of rankwatch's series may use. Histograms have several names."""
-    parts = {
-        SeriesKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
-        SeriesKind.GAUGE_HISTOGRAM: ("_bucket", "_gsum", "_gcount"),
-    }
-    return {one.name + part for one in SERIES.values() for part in parts.get(one.kind, ("",))}

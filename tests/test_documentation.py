@@ -8,14 +8,12 @@ import pytest
 from typer.main import get_command
 
 import generated
-from alerts_reference import severities
-from deploy.shipped import alerts
 from json_keys import KEYS, unlisted
 from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
-from monitor.export.series import SERIES, SERIES_PREFIX
+from monitor.export.series import SERIES_PREFIX
 from monitor.measures.metrics import METRICS
 from monitor.model import errors
 from monitor.receivers import RECEIVERS
@@ -53,7 +51,7 @@ def one_line(text):
 
 
 def section(text, title):
-    """What stands below that heading."""
+    """The text below that heading."""
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -67,9 +65,8 @@ def test_readme_is_read_at_one_sitting():
 
 
 def test_what_is_generated_is_as_the_code_says():
-    assert [path.name for path, text in generated.texts() if path.read_text() != text] == [], (
-        "run: make generated"
-    )
+    stale = [str(path) for path, text in generated.texts() if path.read_text() != text]
+    assert not stale, "run: make generated"
 
 
 def test_the_schema_that_is_wanted_is_named():
@@ -101,7 +98,7 @@ def test_every_command_and_each_of_its_options_has_help():
 
 def test_the_guide_to_commands_and_help_state_the_same_exit_codes():
     assert EPILOG.partition(";")[0] in one_line(CLI_GUIDE)
-    assert EXIT_CODES == ["0", "1", "2", "3", "4", "5", "74", "130", "143"]
+    assert " ".join(EXIT_CODES) == "0 1 2 3 4 5 74 130 143"
 
 
 def test_the_guide_lists_the_keys_of_the_api_and_no_others():
@@ -192,7 +189,7 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
     assert "2 rules found" in checked.stdout
 
 
-def test_the_guide_for_plugins_tells_of_every_name_of_the_port():
+def test_the_guide_for_plugins_names_every_name_of_the_port():
     guide = (ROOT / "docs/contribute/plugins.md").read_text()
     assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 
@@ -216,20 +213,18 @@ def _settings():
 
 REFERENCES = {
     "configuration": _settings(),
-    "series": {series.name for series in SERIES.values()},
     "../how-to/sources": set(SOURCES),
     "../explanation/delivery": set(RECEIVERS),
-    "../runbooks/index": {*severities(), *(alert.name for alert in alerts())},
 }
 """What each page has to name in its tables."""
 
 
-@pytest.mark.parametrize("page", REFERENCES)
-def test_the_page_names_every_setting_series_source_receiver_and_alert(page):
-    text = (ROOT / f"docs/reference/{page}.md").read_text()
-    rows = "\n".join(re.findall(r"(?m)^\|.*$", text))
-    named = set(re.findall(r"[`\[](\w+)[`\]]", rows))
-    assert REFERENCES[page] - named == set()
+def test_the_page_names_every_setting_source_and_receiver():
+    for page, names in REFERENCES.items():
+        text = (ROOT / f"docs/reference/{page}.md").read_text()
+        rows = "\n".join(re.findall(r"(?m)^\|.*$", text))
+        named = set(re.findall(r"[`\[](\w+)[`\]]", rows))
+        assert not names - named, page
 
 
 def test_every_link_between_documents_leads_somewhere():

@@ -201,24 +201,21 @@ def test_a_quadratic_expression_is_found(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("pattern", ["([a-z]+)*-item", "((a?){20}){20}-item", "(a|a)*b"])
-def test_an_expression_of_the_configuration_cannot_backtrack(pattern):
-    adverse = f"{'a' * 999}!"
+def test_an_expression_of_the_configuration_cannot_backtrack():
+    adverse = [f"{'a' * 999}!"] * 100
+    for pattern in ("([a-z]+)*-item", "((a?){20}){20}-item", "(a|a)*b"):
+        spell = make_speller([{"regex": pattern}])
+        assert within_limit(partial(spell, adverse))
+        assert spell(adverse) == adverse
 
-    assert within_limit(lambda: make_speller([{"regex": pattern}])([adverse] * 100))
-    assert make_speller([{"regex": pattern}])([adverse]) == [adverse]
 
-
-@pytest.mark.parametrize("text", ["1" * LENGTH, f"{'1' * LENGTH}x", f"0.{'1' * LENGTH}"])
-def test_a_long_text_in_a_column_of_numbers_is_no_number(text):
-    found: list[Any] = []
-    assert within_limit(
-        lambda: found.extend(number_column(pa.array([text, "7"]), "score", "the table"))
-    )
-
-    numbers, is_bad = found
-    assert is_bad.tolist() == [True, False]
-    assert numbers[1] == 7
+def test_a_long_text_in_a_column_of_numbers_is_no_number():
+    for text in ["1" * LENGTH, f"{'1' * LENGTH}x", f"0.{'1' * LENGTH}"]:
+        column = pa.array([text, "7"])
+        assert within_limit(partial(number_column, column, "score", "the table"))
+        numbers, is_bad = number_column(column, "score", "the table")
+        assert is_bad.tolist() == [True, False]
+        assert numbers[1] == 7
 
 
 def test_an_id_that_is_a_long_number_stays_as_it_is():

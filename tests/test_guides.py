@@ -6,12 +6,13 @@ import shlex
 import pytest
 import yaml
 from typer import Context
-from typer.main import get_command
 
 import guides
-from monitor.cli.main import app
+from commands import find_command
+from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import parse_settings
+from monitor.settings.translation import to_comparison
 
 NOT_RUN = {
     "downloads packages",
@@ -29,7 +30,6 @@ FILES = {"key": "k" * 32, "yaml": WEB, "url": "https://hooks.example.com/x"}
 """What the files are that the guides name, by the end of their names."""
 SECRET = re.compile(r"/run/secrets/([\w.-]+)")
 TOP = {field.alias or name for name, field in Settings.model_fields.items()}
-COMMANDS = get_command(app)
 USUAL = {
     "name": "home-feed",
     "every": "15m",
@@ -75,14 +75,22 @@ def test_each_setting_of_a_guide_is_valid(tmp_path):
                 load(block, tmp_path)
 
 
+def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path):
+    blocks = guides.blocks(guides.DOCS.parent / "README.md")
+    loaded = load(next(each for each in blocks if each.kind == "yaml"), tmp_path)
+    named = {each.name: to_comparison(each) for each in loaded.comparisons}
+    question = make_question(named, "home-feed", margin=0.1, alpha=0.01)
+    assert (question.is_census, question.fixed_users) == (True, 2000)
+
+
 def load(block, folder):
     """Load the settings of a block, with all else that a configuration needs."""
     for name in ("users.key", "web.yaml", *SECRET.findall(block.text)):
-        (folder / name).write_text(FILES[name.rpartition(".")[2]])
+        (folder / name).write_text(FILES.get(name.rpartition(".")[2], FILES["url"]))
     part = yaml.safe_load(block.text.replace("/run/secrets", str(folder)))
     top = {key: value for key, value in part.items() if key in TOP}
     inner = {key: value for key, value in part.items() if key not in TOP}
-    parse_settings(
+    return parse_settings(
         yaml.safe_dump({"comparisons": [USUAL | inner]} | top),
         name=block.where,
         base_dir=folder,
@@ -105,14 +113,13 @@ def commands(path):
 
 def parse(arguments):
     """Parse the arguments by the command's own parser. An unknown command or option is an error."""
-    command = COMMANDS
-    words = [word for word in shlex.split(arguments) if word not in {"…", "..."}]
-    while words and hasattr(command, "commands"):
-        if words[0] not in command.commands and "ls" not in command.commands:
-            assert words[0] == "COMMAND" or words[0].startswith("--"), arguments
-            break
-        name = words.pop(0) if words[0] in command.commands else "ls"
-        command = command.commands[name]
+    command, words = find_command(
+        [word for word in shlex.split(arguments) if word not in {"…", "..."}]
+    )
+    inner = getattr(command, "commands", {})
+    if inner and "ls" not in inner:
+        assert not words or words[0] == "COMMAND" or words[0].startswith("--"), arguments
+    command = inner.get("ls", command)
     command.make_parser(Context(command)).parse_args(words)
 
 

@@ -5,6 +5,7 @@ import ssl
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from messages import START, send
 from monitor.model.errors import DeliveryError, SourceError
 from monitor.receivers.http_client import HttpClient
 from monitor.receivers.webhook import WebhookOptions
@@ -124,25 +125,29 @@ def test_a_token_is_fetched_through_the_proxy(proxy, recommender):
         assert proxy.asked[0] == f"POST {server.url}/token HTTP/1.1"
 
 
-def test_sources_do_not_use_the_environments_proxies(recommender, monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+def test_proxies_of_the_environment_are_not_used(recommender, collector, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name)
 
+    send(START, webhook={"url": collector.url})
     assert as_lists(recommender.pull("u1", k=1)) == {"u1": ["0"]}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["canary:3128", "socks5://canary:1080", "https://canary:3128", "http://canary/path", "http://"],
-)
-def test_what_is_no_http_proxy_is_refused_without_repeating_it(text):
-    with pytest.raises(
-        ValidationError, match="must be an HTTP proxy: write http://host:port"
-    ) as caught:
-        WebhookOptions.model_validate({"url": "http://host/", "proxy": text})
-    assert "canary" not in str(caught.value)
+def test_what_is_no_http_proxy_is_refused_without_repeating_it():
+    for text in [
+        "canary:3128",
+        "socks5://canary:1080",
+        "https://canary:3128",
+        "http://canary/path",
+        "http://",
+    ]:
+        with pytest.raises(
+            ValidationError, match="must be an HTTP proxy: write http://host:port"
+        ) as caught:
+            WebhookOptions.model_validate({"url": "http://host/", "proxy": text})
+        assert "canary" not in str(caught.value)
 
 
 def test_a_link_local_address_is_not_asked_of_a_proxy(proxy):

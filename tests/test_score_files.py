@@ -54,47 +54,19 @@ def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     assert (tmp_path / "2024" / "01-08.parquet").stat().st_mode & 0o777 == 0o600  # it holds users
 
 
-def _folder_in_its_place(target):
-    (target / "inside").mkdir(parents=True)
-
-
-def _pipe_in_its_place(target):
-    target.parent.mkdir()
-    os.mkfifo(target)
-
-
-def _file_in_place_of_its_folder(target):
-    target.parent.write_text("in the way")
-
-
-def _files_in(folder):
-    return sorted(each for each in folder.rglob("*") if not each.is_dir())
-
-
-@pytest.mark.parametrize(
-    ("lay", "batches", "words"),
-    [
-        (_folder_in_its_place, [{"a": 0.5}], "Is a directory"),
-        (_pipe_in_its_place, [{"a": 0.5}], "it is a pipe"),
-        (_file_in_place_of_its_folder, [{"a": 0.5}], "File exists|Not a directory"),
-        (
-            lambda _: None,
-            [{"a": 0.5}, {"\ud800": 0.5}],
-            "a text cannot be written or read as UTF-8",
-        ),
-    ],
-)
-def test_what_cannot_be_written_is_said_and_leaves_every_file_as_it_was(
-    tmp_path, lay, batches, words
-):
-    target = tmp_path / "out" / "08.parquet"
-    lay(target)
-    before = _files_in(tmp_path)
-
-    with pytest.raises(OutputError, match=f"^scores_to: {target} was not written: .*({words})"):
-        write(target, *(batch(each, list(each)) for each in batches))
-
-    assert _files_in(tmp_path) == before
+def test_scores_that_cannot_be_written_are_an_error_and_every_file_stays_as_it_was(tmp_path):
+    pipe = tmp_path / "08.parquet"
+    os.mkfifo(pipe)
+    unwritable = "a text cannot be written or read as UTF-8"
+    for target, user, words in (
+        (pipe, "b", "it is a pipe"),
+        (pipe / "below.parquet", "b", "(File exists|Not a directory)"),
+        (tmp_path / "scores.parquet", "\ud800", unwritable),
+    ):
+        said = f"^scores_to: {target} was not written: .*{words}"
+        with pytest.raises(OutputError, match=said):
+            write(target, batch({"a": 0.5}), batch({user: 0.5}, [user]))
+        assert [*tmp_path.iterdir()] == [pipe]
 
 
 def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path):

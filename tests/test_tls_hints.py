@@ -1,4 +1,4 @@
-"""What is said of TLS that fails follows the cause, whatever client met it."""
+"""The error message of a TLS failure follows from its cause, for each client."""
 
 from functools import partial
 from string import Template

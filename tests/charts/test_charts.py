@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from factories import DAY
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import describe_move, draw_slopes, draw_thumbnail
-from monitor.charts.svg import Axis, axis_of, element, ticks, write_tick
+from monitor.charts.svg import Axis, axis_of, element, read_style, ticks, write_tick
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from tables import parsed
 
@@ -56,11 +56,11 @@ TICKS = parsed("""
 """)
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), TICKS)
-def test_ticks_are_round_and_told_apart(low, high, expected):
-    found = ticks(Axis(low, high, 0, 1))
-    assert found == pytest.approx(expected)
-    assert len({write_tick(value, found) for value in found}) == len(found)
+def test_ticks_are_round_and_their_labels_differ():
+    for low, high, expected in TICKS:
+        found = ticks(Axis(low, high, 0, 1))
+        assert found == pytest.approx(expected)
+        assert len({write_tick(value, found) for value in found}) == len(found)
 
 
 def test_text_and_attributes_are_escaped_and_what_steers_the_writing_is_spelled_out():
@@ -105,16 +105,18 @@ def test_bands_levels_and_spans_are_drawn_where_they_lie():
     assert ends(span) == (494, 936)
 
 
-@pytest.mark.parametrize(("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (400, "01 Jan")])
-def test_marks_of_time_are_hours_or_days_and_few(days, first):
-    drawn = draw_series(
-        [Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l"
-    )
-    said = [
-        each.text for each in parts(drawn, "text", "tick") if re.match(r"\d\d[: ]", each.text or "")
-    ]
-    assert said[0] == first
-    assert 2 <= len(said) <= 10
+def test_marks_of_time_are_hours_or_days_and_few():
+    for days, first in [(0.5, "00:00"), (10, "01 Jan"), (400, "01 Jan")]:
+        drawn = draw_series(
+            [Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l"
+        )
+        said = [
+            each.text
+            for each in parts(drawn, "text", "tick")
+            if re.match(r"\d\d[: ]", each.text or "")
+        ]
+        assert said[0] == first
+        assert 2 <= len(said) <= 10
 
 
 def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new():
@@ -162,7 +164,7 @@ def test_a_distribution_is_a_column_a_run():
     assert (path.get("class"), (path.get("d") or "").count("M")) == ("heat h6", 4)
 
 
-def test_shares_stand_on_each_other():
+def test_shares_are_stacked():
     drawn = draw_stack([START, START + DAY], {"a": [0.1, 0.1], "b": [0.2, 0.0]}, label="l")
     assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["a", "b"]
 
@@ -176,3 +178,12 @@ def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(value
         if drawn:
             ET.fromstring(drawn)  # noqa: S314 - our own
         assert not re.search("nan|inf", drawn)
+
+
+OKABE_ITO = "#000000 #E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #999999 #7F7F7F"
+
+
+def test_stacked_colours_are_of_a_palette_for_colour_blind_people():
+    stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", read_style())
+    assert {colour.upper() for colour in stacked} <= set(OKABE_ITO.split())
+    assert len({*stacked}) == len(stacked) == 8

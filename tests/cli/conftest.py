@@ -13,12 +13,17 @@ from service.lists_world import APART, write_lists, write_world
 from web.conftest import health
 
 
+@pytest.fixture(autouse=True)
+def _current_folder(tmp_path, monkeypatch):
+    """Each test runs its commands in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def world(tmp_path, sqlite_template, monkeypatch):
+def world(tmp_path, sqlite_template):
     """A configuration over lists of two files, and an empty database, in the current folder."""
     shutil.copy(sqlite_template, tmp_path)
     write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -37,7 +42,6 @@ def printed_runs(tmp_path_factory, sqlite_template):
 
 
 @pytest.fixture
-def fired(printed_runs, tmp_path, monkeypatch):
+def fired(printed_runs, tmp_path):
     """A comparison whose alert fires since 2024-01-09, in the current folder."""
-    monkeypatch.chdir(tmp_path)
     return shutil.copytree(printed_runs, tmp_path, dirs_exist_ok=True)

@@ -5,8 +5,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from commands import assert_refused, of_all, one_line, rankwatch, read_json
 from servers.recommender import running_recommender
 
@@ -17,11 +15,6 @@ PLACES = [(user, item, rank) for user in USERS for rank, item in enumerate("abcd
 def write_csv(name, header, rows):
     lines = [header, *(",".join(map(str, row)) for row in rows)]
     Path(name).write_text("\n".join(lines))
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def assert_works():
@@ -148,15 +141,16 @@ def test_http_services_need_a_file_of_users():
         assert_works()
 
 
-@pytest.mark.parametrize(
-    ("options", "setting"),
-    [("--full", "users"), ("--minimal", "baseline"), ("--kind http", "users")],
-)
-def test_check_says_what_to_change_first(options, setting):
-    rankwatch(f"init {options}")
-    lines = Path("rankwatch.yaml").read_text().splitlines()
-    told = json.loads(rankwatch("check --json").stdout)
-    assert told["change_first"] == setting
-    assert lines[told["line"] - 1].strip().startswith(f"{setting}:")
-    shown = rankwatch("check")
-    assert (shown.returncode, f"Change first: `{setting}`" in shown.stdout) == (3, True)
+def test_check_says_what_to_change_first():
+    for options, setting in [
+        ("--full", "users"),
+        ("--minimal", "baseline"),
+        ("--kind http", "users"),
+    ]:
+        rankwatch(f"init --force {options}")
+        lines = Path("rankwatch.yaml").read_text().splitlines()
+        told = json.loads(rankwatch("check --json").stdout)
+        assert told["change_first"] == setting
+        assert lines[told["line"] - 1].strip().startswith(f"{setting}:")
+        shown = rankwatch("check")
+        assert (shown.returncode, f"Change first: `{setting}`" in shown.stdout) == (3, True)

@@ -13,32 +13,24 @@ from servers.webhook import (
     trickle_body,
     trickle_headers,
 )
-from web.sites import serving
+from web.sites import serving, tls_of
 
 
-def port_of(collector):
-    return int(collector.url.rpartition(":")[2])
-
-
-def ask_at(collector, options=""):
-    """Exit code, and why there was no answer."""
-    code, text = ask(port_of(collector), options)
-    return code, text.removeprefix(f"no answer from 127.0.0.1:{port_of(collector)}: ")
-
-
-@pytest.fixture(autouse=True)
-def _empty(tmp_path, monkeypatch):
-    """There is no configuration."""
-    monkeypatch.chdir(tmp_path)
+def address_of(collector):
+    return collector.url.removeprefix("http://")
 
 
 def ask(port, options="", host="127.0.0.1"):
-    """Exit code, and what was printed."""
-    done = rankwatch(f"healthcheck {host}:{port} {options}")
+    """The exit code and the output of a check of this port."""
+    return ask_at(f"{host}:{port}", options)
+
+
+def ask_at(address, options=""):
+    done = rankwatch(f"healthcheck {address} {options}")
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health):
+def test_the_health_of_a_daemon_is_a_word_and_an_exit_code(health):
     with serving(health) as site:
         assert ask(site.port) == ask(site.port, host="0.0.0.0") == (0, "healthy")  # noqa: S104 - it is asked
         health.lacking = "no database"
@@ -50,8 +42,7 @@ def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health
 
 @pytest.mark.integration
 def test_encryption_is_found_out_and_no_password_needed(health, server_pair):
-    files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key)}
-    with serving(health, tls_server_config=files) as site:
+    with serving(health, tls_server_config=tls_of(server_pair)) as site:
         assert ask(site.port, "--ready") == (0, "ready")
         health.sick = "stuck"
         assert ask(site.port) == (1, "not healthy")
@@ -61,22 +52,18 @@ def test_encryption_is_found_out_and_no_password_needed(health, server_pair):
 def test_where_every_client_needs_a_certificate_one_can_be_shown(
     health, authority, server_pair, client_pair, tmp_path
 ):
-    files = {
-        "cert_file": str(server_pair.cert),
-        "key_file": str(server_pair.key),
-        "client_ca_file": str(authority.cert),
-    }
-    with serving(
-        health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}
-    ) as site:
+    tls = tls_of(
+        server_pair,
+        client_ca_file=str(authority.cert),
+        client_auth_type="RequireAndVerifyClientCert",
+    )
+    with serving(health, tls_server_config=tls) as site:
         stranger = found(tmp_path, "stranger").own
         for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
             code, text = ask(site.port, options)
             assert (code, "give one that it trusts with --cert" in text) == (1, True)
-        assert ask(site.port, f"--cert {client_pair.cert} --key {client_pair.key}") == (
-            0,
-            "healthy",
-        )
+        shown = f"--cert {client_pair.cert} --key {client_pair.key}"
+        assert ask(site.port, shown) == (0, "healthy")
 
 
 def test_who_does_not_answer_is_not_well():
@@ -96,18 +83,21 @@ def of_tls(collector, sock):
         sock.sendall(b"\x16")
 
 
-@pytest.mark.parametrize("reply", [trickle_body, trickle_headers, flood_headers, of_tls])
-def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(reply, collector):
-    collector.default = reply
-    assert ask_at(collector, "--timeout 0.3") == (1, "timed out")
+def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(collector):
+    for reply in [trickle_body, trickle_headers, flood_headers, of_tls]:
+        collector.default = reply
+        address = address_of(collector)
+        late = (1, f"no answer from {address}: timed out")
+        assert ask_at(address, "--timeout 0.3") == late
 
 
 def test_only_the_word_of_a_daemon_counts(collector):
     for body, status in (("It works!", 200), ("ready\n", 200), ("healthy" * 1000, 200), ("x", 404)):
         collector.default = answer(status, body=body.encode())
-        code, text = ask(port_of(collector))
-        said = f"another program answers at 127.0.0.1:{port_of(collector)}, not rankwatch"
-        assert (code, text.split(" (")[0]) == (1, said)
+        address = address_of(collector)
+        code, text = ask_at(address)
+        assert code == 1
+        assert text.split(" (")[0] == f"another program answers at {address}, not rankwatch"
 
 
 def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
@@ -116,7 +106,7 @@ def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
         sock.shutdown(socket.SHUT_RDWR)
 
     for collector.default in (disconnect, say):
-        code, text = ask_at(collector)
+        code, text = ask_at(address_of(collector))
         assert (code, "SSL" in text) == (1, False)
 
 

@@ -21,13 +21,12 @@ def write_long(name, *items, user="1"):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, sqlite_template, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(tmp_path, sqlite_template):
     shutil.copy(sqlite_template, tmp_path)
     write_long("base.csv", "42", "7")
 
 
-def test_the_option_that_compare_proposes_lets_the_items_meet():
+def test_with_the_option_that_compare_proposes_the_items_match():
     write_long("other.csv", "SKU-42", "SKU-7")
     said = rankwatch(COMPARE).stdout.splitlines()[1]
     assert said.startswith("no item is in both arms: ")

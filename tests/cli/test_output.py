@@ -18,7 +18,7 @@ COMMANDS = (
 
 @pytest.mark.integration
 @pytest.mark.shared_databases
-def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(
+def test_both_lists_show_titles_and_without_the_catalogue_ids_and_check_says_why(
     world,
 ):
     write_lists(world / "candidate.jsonl", APART)
@@ -66,7 +66,7 @@ def test_every_metric_has_its_line_and_is_one_object_for_machines():
     }
 
 
-def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter_may_be_and_so_is_one_of_one_arm():
+def test_one_metric_is_shown_with_all_that_it_declares_and_the_choices_of_its_parameters():
     shown = rankwatch("metrics 'rbo(p=0.8)@5'").stdout
 
     assert shown.startswith("rbo(p=0.8)@5: Agreement at every depth")

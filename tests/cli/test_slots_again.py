@@ -101,7 +101,9 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(askin
     assert [(run["attempt"], run["paired"]) for run in read_json("runs feed")] == [(2, 26)]
 
 
-def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(asking, candidate):
+def test_a_failed_slot_is_run_again_without_a_notice_and_the_failed_attempt_is_kept(
+    asking, candidate
+):
     candidate.otherwise = "unavailable"
     assert rankwatch(f"run-once --slot {SLOT}").returncode == 3
     failed = stored(asking)

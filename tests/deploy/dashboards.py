@@ -91,7 +91,7 @@ _TIME_FILTER = re.compile(r"\$__timeFilter\(([^)]*)\)")
 class Page:
     """An open dashboard: the chosen values, and the chosen time as SQL takes it.
 
-    A sequence stands for a variable with many.
+    A variable with many values is a sequence.
     """
 
     values: Mapping[str, Value]

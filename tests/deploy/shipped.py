@@ -1,15 +1,13 @@
-"""What stands in the shipped rules, routes and runbooks."""
+"""The content of the shipped rules, routes and runbooks."""
 
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
-from typer.main import get_command
 
-from monitor.cli.main import app
+from commands import find_command
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -97,10 +95,8 @@ def blocks_in(page, language):
 
 
 def parse_command(arguments):
-    """What rankwatch makes of the arguments; wrong usage is an error. Nothing is run."""
-    command: Any = get_command(app)
-    while arguments and arguments[0] in getattr(command, "commands", {}):
-        command, arguments = command.commands[arguments[0]], arguments[1:]
+    """The parameters that the command reads from the arguments. Wrong usage is an error. Nothing is run."""
+    command, arguments = find_command(arguments)
     if arguments == ["--help"]:
         return {}
     if hasattr(command, "commands"):

@@ -18,8 +18,8 @@ def board(request):
     return dashboards.read(request.param)
 
 
-def test_a_daemon_that_stands_by_changes_no_number():
-    """What all daemons show from one database is taken once, by `max`, before anything is added up."""
+def test_a_standby_daemon_changes_no_number():
+    """Series that all daemons show from one database are merged by `max` before anything is added up."""
     of_each = {"rankwatch_build_info", "rankwatch_leader"}
     for name in dashboards.NAMES:
         for title, target in dashboards.promql(dashboards.read(name)):
@@ -51,30 +51,25 @@ rankwatch_leader                        {{comparison}}  comparison
 """
 
 
-@pytest.mark.parametrize(("query", "legend", "name"), cells(WRONG))
-def test_a_query_over_what_nothing_shows_is_found(query, legend, name):
-    assert unknown_names(query, legend) == {name}
+def test_a_query_over_what_nothing_shows_is_found():
+    for query, legend, name in cells(WRONG):
+        assert unknown_names(query, legend) == {name}
 
 
 BUILT_IN = {"__all", "__rate_interval", "__value", "__url_time_range", "__timeFilter"}
 
 
-def values(node, key):
-    """Every value under that key, at any depth."""
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    if isinstance(node, dict) and key in node:
-        yield node[key]
-    for child in children:
-        yield from values(child, key)
+def walk(node):
+    """Every key and value at any depth."""
+    pairs = enumerate(node) if isinstance(node, list) else node.items()
+    for key, child in pairs:
+        yield key, child
+        if isinstance(child, dict | list):
+            yield from walk(child)
 
 
-def texts(node):
-    if isinstance(node, str):
-        yield node
-    for child in (
-        node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    ):
-        yield from texts(child)
+def texts(board):
+    return [value for _, value in walk(board) if isinstance(value, str)]
 
 
 def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refreshes_with_the_time(
@@ -82,25 +77,19 @@ def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refr
 ):
     variables = dashboards.variables(board)
     parts = {key: value for key, value in board.items() if key != "links"}
-    assert {
-        name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)
-    } - BUILT_IN == set(variables)
+    used = set(re.findall(r"\$\{?(\w+)", "\n".join(texts(parts))))
+    assert used - BUILT_IN == set(variables)
     for name, variable in variables.items():
         assert variable["label"], name
         assert variable["type"] != "query" or variable["refresh"] == 2, name
-        assert (
-            variable["includeAll"] == variable["multi"]
-            if "multi" in variable
-            else variable["type"] == "textbox"
-        ), name
-    operators = [
-        found for text in texts(board) for found in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', text)
-    ]
-    for operator, name in operators:
+        if "multi" in variable:
+            assert variable["includeAll"] == variable["multi"], name
+        else:
+            assert variable["type"] == "textbox", name
+    for operator, name in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', "\n".join(texts(board))):
         if name in variables:
-            assert (operator == "=~") is bool(variables[name].get("multi")), (
-                "many values are matched as a pattern"
-            )
+            # Many values are matched as a pattern.
+            assert (operator == "=~") is bool(variables[name].get("multi"))
 
 
 def test_links_lead_to_dashboards_and_variables_that_exist_and_to_the_others_by_their_tag(board):
@@ -109,8 +98,8 @@ def test_links_lead_to_dashboards_and_variables_that_exist_and_to_the_others_by_
     assert set(link["tags"]) <= set(board["tags"])
     assert link["includeVars"]
     assert link["keepTime"]
-    for url in filter(None, values(board, "url")):
-        if url.startswith("${rankwatch}/c/"):
+    for url in (value for key, value in walk(board) if key == "url"):
+        if not url or url.startswith("${rankwatch}/c/"):
             continue
         ((uid, query),) = re.findall(r"^/d/([\w-]+)(?:\?(.*))?$", url)
         there = dashboards.variables(dashboards.read(uid))

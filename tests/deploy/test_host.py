@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import monitor
-from deploy.shipped import DEPLOY, parse_command, text_of
+from deploy.shipped import DEPLOY, moved, parse_command, text_of
 from monitor.settings.loader import load_settings
 from servers import require
 from settings.minimal import MINIMAL
@@ -25,29 +25,23 @@ def unit(tmp_path):
     text = text_of("systemd/rankwatch.service")
     assert "ExecStart=/opt/rankwatch/bin/rankwatch serve --config " in text
     copy = tmp_path / "rankwatch.service"
-    copy.write_text(text.replace("/opt/rankwatch/bin/rankwatch", str(program)))
+    copy.write_text(moved(text, {"/opt/rankwatch/bin/rankwatch": str(program)}))
     return copy
 
 
 def _analyze(*arguments):
     quiet = os.environ | {"SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_COLORS": "0"}
-    return subprocess.run(
-        [require("systemd-analyze"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=quiet,
-    )
+    command = [require("systemd-analyze"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=quiet)
 
 
 @pytest.mark.integration
 def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit):
     verified = _analyze("verify", "--man=no", str(unit))
     assert (verified.returncode, verified.stderr) == (0, "")
-    rated = _analyze(
-        "security", "--offline=true", "--no-pager", str(unit)
-    ).stdout  # from 0 (nothing) to 10
-    assert float(re.findall(r"Overall exposure level for \S+: ([\d.]+)", rated)[0]) <= 2.0
+    rated = _analyze("security", "--offline=true", "--no-pager", str(unit)).stdout
+    exposure = re.findall(r"Overall exposure level for \S+: ([\d.]+)", rated)[0]
+    assert float(exposure) <= 2.0  # from 0 (nothing) to 10
 
 
 @pytest.mark.integration
@@ -60,7 +54,7 @@ def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
     ((shown, named),) = re.findall(
         r"^# +(\w+_file: \$\{CREDENTIALS_DIRECTORY\}/(\w+))$", text, re.MULTILINE
     )
-    # systemd puts each credential under its name into a directory, and tells that in the environment.
+    # systemd writes each credential to a file of its name in a directory that the environment names.
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch")
     config = tmp_path / "rankwatch.yaml"
@@ -85,10 +79,9 @@ def _cron(line, tmp_path, program):
     stand_in = tmp_path / "rankwatch"
     stand_in.write_text(f"#!/bin/sh\n{program}\n")
     stand_in.chmod(0o755)
-    moved = line.replace("/opt/rankwatch/bin/rankwatch", str(stand_in)).replace(
-        "/var/lib/rankwatch", str(tmp_path)
-    )
-    done = subprocess.run(["/bin/sh", "-c", moved], capture_output=True, text=True, check=False)
+    places = {"/opt/rankwatch/bin/rankwatch": str(stand_in), "/var/lib/rankwatch": str(tmp_path)}
+    command = ["/bin/sh", "-c", moved(line, places)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "")
     return done.returncode
 
@@ -99,7 +92,7 @@ def test_crons_command_is_one_that_rankwatch_has(line):
 
 
 @pytest.mark.integration
-def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_at_it_lets_the_next_one_pass(
+def test_cron_gets_the_exit_code_and_mails_no_table_and_a_slot_is_skipped_while_a_run_is_active(
     line, tmp_path
 ):
     for code in (0, 5):
@@ -113,15 +106,14 @@ def test_cron_sees_the_exit_code_of_the_run_and_mails_no_table_and_a_run_still_a
     assert _cron(line, tmp_path, "exit 0") == 0
 
 
-def test_airflows_task_asks_for_a_command_and_an_image_that_exist():
+def test_airflows_task_names_a_command_and_an_image_that_exist():
     source = text_of("airflow/rankwatch_home_feed.py")
-    given = {
-        node.arg: node.value
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.keyword)
-    }
-    asked = parse_command(ast.literal_eval(given["arguments"]))
-
-    assert asked["comparison"] == "home-feed"
-    assert asked["slot"] == "{{ data_interval_end | ts }}"
-    assert ast.literal_eval(given["image"]).rpartition(":")[2] == monitor.__version__
+    keywords = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword)]
+    arguments, image = (
+        ast.literal_eval(next(each.value for each in keywords if each.arg == name))
+        for name in ("arguments", "image")
+    )
+    params = parse_command(arguments)
+    assert params["comparison"] == "home-feed"
+    assert params["slot"] == "{{ data_interval_end | ts }}"
+    assert image.rpartition(":")[2] == monitor.__version__

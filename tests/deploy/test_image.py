@@ -58,12 +58,11 @@ def test_the_container_runs_as_a_numbered_user_who_owns_the_volume_alone():
 def test_everything_copied_exists_and_is_let_through_by_the_ignore_file():
     ignore = text_of("Dockerfile.dockerignore").splitlines()
     admitted = {line[1:] for line in ignore if line.startswith("!")}
-    copied = [
-        words.split()[:-1]
-        for word, words in STEPS
-        if word == "COPY" and not words.startswith("--from")
-    ]
-    assert {source for sources in copied for source in sources} == admitted
+    copied = set()
+    for word, words in STEPS:
+        if word == "COPY" and not words.startswith("--from"):
+            copied.update(words.split()[:-1])
+    assert copied == admitted
     assert all((ROOT / source).exists() for source in admitted)
     assert ignore[0] == "*"
 
@@ -72,20 +71,15 @@ def test_images_are_pinned_and_nothing_of_the_distribution_is_added():
     assert not [arguments for word, arguments in STEPS if word == "RUN" and "apt-get" in arguments]
     assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+", STEPS[0][1])
     assert ("ARG", f"VERSION={monitor.__version__}") in STEPS
-    tags = {
-        name: service["image"].rpartition(":")[2] for name, service in COMPOSE["services"].items()
-    }
-    assert all(re.match(r"v?\d+\.\d+", tag) for tag in tags.values()), tags
+    for service in COMPOSE["services"].values():
+        assert re.search(r":v?\d+\.\d+[^:]*$", service["image"])
     assert COMPOSE["services"]["rankwatch"]["image"] == f"rankwatch:{monitor.__version__}"
 
 
 def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_for_it():
     listens = Settings.model_fields["listen"].default
-    assert json.loads(dict(STEPS)["HEALTHCHECK"].split("CMD", 1)[1]) == [
-        "rankwatch",
-        "healthcheck",
-        listens,
-    ]
+    check = json.loads(dict(STEPS)["HEALTHCHECK"].split("CMD", 1)[1])
+    assert check == ["rankwatch", "healthcheck", listens]
     assert listens == DEFAULT_LISTEN
     assert ("EXPOSE", listens.rpartition(":")[2]) in STEPS
 
@@ -101,10 +95,8 @@ def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared():
                 assert source in COMPOSE["volumes"], (name, source)
         assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"]), name
         assert set(service.get("depends_on", {})) <= set(COMPOSE["services"]), name
-        settings = service.get("environment", {})
-        assert not [key for key in settings if "PASSWORD" in key and not key.endswith("_FILE")], (
-            name
-        )
+        for key in service.get("environment", {}):
+            assert "PASSWORD" not in key or key.endswith("_FILE"), (name, key)
 
 
 def test_ports_are_published_on_loopback_only():
@@ -114,11 +106,9 @@ def test_ports_are_published_on_loopback_only():
 
 
 def test_every_address_named_in_a_configuration_is_a_service():
-    files = ["prometheus/prometheus.yml", "compose/rankwatch.yaml"]
-    files += [
-        f"grafana/provisioning/datasources/{name}.yml" for name in ("prometheus", "postgresql")
-    ]
-    text = "".join(text_of(file) for file in files)
+    sources = "grafana/provisioning/datasources"
+    files = ("prometheus/prometheus.yml", "compose/rankwatch.yaml", f"{sources}/prometheus.yml")
+    text = "".join(map(text_of, (*files, f"{sources}/postgresql.yml")))
     named = set(re.findall(r"\b([a-z]+):\d{4,5}\b", text)) - {"localhost"}
     assert named == {"rankwatch", "alertmanager", "prometheus", "postgres", "recommenders"}
     assert named <= set(COMPOSE["services"])
@@ -126,15 +116,12 @@ def test_every_address_named_in_a_configuration_is_a_service():
 
 def test_grafana_finds_the_dashboard_where_it_is_mounted():
     grafana = COMPOSE["services"]["grafana"]
-    path = yaml_of("grafana/provisioning/dashboards/rankwatch.yml")["providers"][0]["options"][
-        "path"
-    ]
+    (provider,) = yaml_of("grafana/provisioning/dashboards/rankwatch.yml")["providers"]
+    path, home = provider["options"]["path"], "rankwatch-overview.json"
     (source,) = (mount.split(":")[0] for mount in grafana["volumes"] if mount.split(":")[1] == path)
-    assert (DEPLOY / source / "rankwatch-overview.json").exists()
-    assert (
-        grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-        == f"{path}/rankwatch-overview.json"
-    )
+    assert (DEPLOY / source / home).exists()
+    environment = grafana["environment"]
+    assert environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == f"{path}/{home}"
 
 
 def test_the_secrets_are_made_once_and_fit_together(tmp_path):
@@ -143,13 +130,12 @@ def test_the_secrets_are_made_once_and_fit_together(tmp_path):
     for _ in range(2):
         subprocess.run([script], check=True)
         made.append({path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()})
-    secrets = made[0]
-    assert made[1] == secrets
+    secrets, again = made
+    assert secrets == again
     assert secrets.keys() == COMPOSE["secrets"].keys()
-    assert re.fullmatch(r"[0-9a-f]{48}", secrets["postgres_password"])
-    assert secrets["postgres_password"] != secrets["grafana_admin_password"]
-    assert (
-        secrets["database_url"]
-        == f"postgresql+psycopg://rankwatch:{secrets['postgres_password']}@postgres/rankwatch"
-    )
+    password = secrets["postgres_password"]
+    assert re.fullmatch(r"[0-9a-f]{48}", password)
+    assert password != secrets["grafana_admin_password"]
+    url = f"postgresql+psycopg://rankwatch:{password}@postgres/rankwatch"
+    assert secrets["database_url"] == url
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700

@@ -108,10 +108,10 @@ def _agrees(found, wanted):
     return bool(found == wanted)
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *ENCRYPTED])
-def test_every_object_keeps_to_the_published_schema(built, name):
-    assert [fault for one in built[name] for fault in _faults(one)] == []
-    assert {one["metadata"]["namespace"] for one in built[name]} == {"rankwatch"}
+def test_every_object_keeps_to_the_published_schema(built):
+    for name in [*PLAIN, *ENCRYPTED]:
+        assert [fault for one in built[name] for fault in _faults(one)] == []
+        assert {one["metadata"]["namespace"] for one in built[name]} == {"rankwatch"}
 
 
 RESTRICTED = """
@@ -142,10 +142,9 @@ def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objec
 
 
 def test_what_a_selector_looks_for_is_there(objects):
-    named = {
-        kind: _of_kind(objects, kind)["metadata"]["name"]
-        for kind in ("ConfigMap", "ServiceAccount")
-    }
+    config, account = (
+        _of_kind(objects, kind)["metadata"]["name"] for kind in ("ConfigMap", "ServiceAccount")
+    )
     labels = _of_kind(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert _of_kind(objects, "Service")["spec"]["selector"].items() <= labels
     budget = _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]
@@ -156,8 +155,8 @@ def test_what_a_selector_looks_for_is_there(objects):
             assert policy["matchLabels"].items() <= pod["metadata"]["labels"].items()
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         claimed = [each["configMap"]["name"] for each in volumes.values() if "configMap" in each]
-        assert claimed == [named["ConfigMap"]]
-        assert pod["spec"]["serviceAccountName"] == named["ServiceAccount"]
+        assert claimed == [config]
+        assert pod["spec"]["serviceAccountName"] == account
         for container in _containers(pod):
             assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
 
@@ -165,13 +164,11 @@ def test_what_a_selector_looks_for_is_there(objects):
 def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built):
     single = built["overlays/single"]
     service, scraped = (_of_kind(single, kind) for kind in ("Service", "ServiceMonitor"))
-    labels, ports = (
-        service["metadata"]["labels"],
-        [port["name"] for port in service["spec"]["ports"]],
-    )
-    assert scraped["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert [endpoint["port"] for endpoint in scraped["spec"]["endpoints"]] == ports
-    assert labels[scraped["spec"]["jobLabel"]] == "rankwatch"
+    labels, scrape = service["metadata"]["labels"], scraped["spec"]
+    assert scrape["selector"]["matchLabels"].items() <= labels.items()
+    ports = [port["name"] for port in service["spec"]["ports"]]
+    assert [endpoint["port"] for endpoint in scrape["endpoints"]] == ports
+    assert labels[scrape["jobLabel"]] == "rankwatch"
     plain = [
         yaml.safe_load(path.read_text()) for path in sorted(DEPLOY.glob("prometheus/*.rules.yml"))
     ]
@@ -186,25 +183,16 @@ podSelector: {matchLabels: {app.kubernetes.io/name: prometheus}}
 
 def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built):
     for folder in PLAIN:
-        policies = {
-            one["metadata"]["name"]: one["spec"]
-            for one in built[folder]
-            if one["kind"] == "NetworkPolicy"
-        }
-        comers = [
-            peer
-            for policy in policies.values()
-            for rule in policy.get("ingress", [])
-            for peer in rule["from"]
-        ]
-        reached = {
-            port["port"]
-            for policy in policies.values()
-            for rule in policy["egress"]
-            for port in rule["ports"]
-        }
+        policies = [one for one in built[folder] if one["kind"] == "NetworkPolicy"]
+        comers, reached = [], set()
+        for policy in policies:
+            for rule in policy["spec"].get("ingress", []):
+                comers += rule["from"]
+            for rule in policy["spec"]["egress"]:
+                reached |= {port["port"] for port in rule["ports"]}
+        (ours,) = (each for each in policies if each["metadata"]["name"] == "rankwatch")
         assert comers == [yaml.safe_load(PROMETHEUS)]
-        assert {"Ingress", "Egress"} == set(policies["rankwatch"]["policyTypes"])
+        assert set(ours["spec"]["policyTypes"]) == {"Ingress", "Egress"}
         assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
 
 
@@ -244,51 +232,46 @@ Deployment:
           - startupProbe: {httpGet: {scheme: HTTPS}}
             livenessProbe: {httpGet: {scheme: HTTPS}}
             readinessProbe: {httpGet: {scheme: HTTPS}}
-ServiceMonitor: {spec: {endpoints: [{scheme: https}]}}
+ServiceMonitor:
+  spec:
+    endpoints:
+      - scheme: https
+        basicAuth: {username: {}, password: {}}
+        tlsConfig: {ca: {}, serverName: rankwatch.rankwatch.svc}
+"""
+SECRETS = """
+secret:
+projected: {sources: [{secret: {name: rankwatch}}, {secret: {name: rankwatch-tls}}]}
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
+def test_the_objects_say_what_each_overlay_is_for(built):
+    for name, wanted in [
         *((folder, PROBES) for folder in PLAIN),
         ("base", ONE_DAEMON_WITH_SQLITE),
         ("overlays/ha", SEVERAL_DAEMONS_WITH_POSTGRESQL_AND_NO_MIGRATION_UNDER_THEM),
         *((name, PROBES_AND_SCRAPES_WITH_TLS) for name in ENCRYPTED),
-    ],
-)
-def test_the_objects_say_what_each_overlay_is_for(built, name, wanted):
-    for kind, part in yaml.safe_load(wanted).items():
-        assert _agrees(_of_kind(built[name], kind), part), kind
-    assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
+    ]:
+        for kind, part in yaml.safe_load(wanted).items():
+            assert _agrees(_of_kind(built[name], kind), part), kind
+        assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
 
 
-@pytest.mark.parametrize(
-    ("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")]
-)
-def test_the_configuration_loads_and_listens_for_the_probes(built, folder, database, tmp_path):
-    (tmp_path / "database_url").write_text(DATABASE)
-    for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
-        (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)))
-    settings = load_settings(tmp_path / "rankwatch.yaml")
-    assert settings.database.get_secret_value().startswith(database)
-    assert settings.listen_address == ("0.0.0.0", 29108)  # noqa: S104 - in a pod
-    assert settings.listen_without_authentication
+def test_the_configuration_loads_and_listens_for_the_probes(built, tmp_path):
+    for folder, database in [("base", "sqlite"), ("overlays/ha", "postgresql")]:
+        (tmp_path / "database_url").write_text(DATABASE)
+        for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
+            (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)))
+        settings = load_settings(tmp_path / "rankwatch.yaml")
+        assert settings.database.get_secret_value().startswith(database)
+        assert settings.listen_address == ("0.0.0.0", 29108)  # noqa: S104 - in a pod
+        assert settings.listen_without_authentication
 
 
 def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted):
-    (scraped,) = _of_kind(encrypted, "ServiceMonitor")["spec"]["endpoints"]
-    assert (set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == (
-        {"username", "password"},
-        {"ca", "serverName"},
-    )
     for pod in _pods(encrypted):
         (found,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "secrets")
-        assert [one["secret"]["name"] for one in found["projected"]["sources"]] == [
-            "rankwatch",
-            "rankwatch-tls",
-        ]
-        assert "secret" not in found
+        assert _agrees(found, yaml.safe_load(SECRETS))
 
 
 def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-import published
 from alerts_reference import DEFAULT, UNPAIRED, severities
+from deploy.dashboards import labels_by_name
 from deploy.shipped import (
     DASHBOARD_BASE,
     DEPLOY,
@@ -30,7 +30,6 @@ from deploy.shipped import (
     series_in,
     yaml_of,
 )
-from monitor.export.series import SERIES
 from monitor.model.rules import OF_UNPAIRED, Severity
 from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import DATABASE_AWAY
@@ -44,25 +43,24 @@ from servers import require
 
 HERE = Path(__file__).parent
 PLACE = "cluster, job, namespace"
-"""Labels that tell environments apart."""
+"""Labels that differ between environments."""
 STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
-def _run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+ALERTS = {alert.name for alert in alerts()}
+
+
+def _run(program, command, *files):
+    """Run this command, with the files as further arguments, and require that it succeeds."""
+    words = [require(program), *command.split(), *map(str, files)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.integration
 def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint():
-    _run(
-        require("promtool"),
-        "check",
-        "config",
-        "--lint=all",
-        "--lint-fatal",
-        str(DEPLOY / "prometheus/prometheus.yml"),
-    )
+    config = DEPLOY / "prometheus/prometheus.yml"
+    _run("promtool", "check config --lint=all --lint-fatal", config)
 
 
 def _needed_rules(test):
@@ -91,7 +89,7 @@ def test_every_alert_fires_and_its_twin_does_not(story, tmp_path):
         part = {**whole, "tests": [test], "rule_files": [f"{number}.rules.yml"]}
         for name, content in (("rules", rules), ("test", part)):
             (tmp_path / f"{number}.{name}.yml").write_text(json.dumps(content))
-    _run(require("promtool"), "test", "rules", *map(str, sorted(tmp_path.glob("*.test.yml"))))
+    _run("promtool", "test rules", *sorted(tmp_path.glob("*.test.yml")))
 
 
 def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not():
@@ -102,68 +100,49 @@ def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(
             here = {case["alertname"] for case in cases if case["exp_alerts"]}
             fired |= here
             twins |= {case["alertname"] for case in cases} - here
-    assert {alert.name for alert in alerts()} == fired == twins
+    assert fired == twins == ALERTS
 
 
+INHIBITIONS = yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]
 ROUTED = {"critical": "on-call", "warning": "tickets", "info": "nobody"}
-"""Receivers by severity, for whatever rankwatch does not notify of by itself."""
+"""Receivers by severity, for alerts about which rankwatch itself does not notify."""
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("severity", ROUTED)
-def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(severity):
-    """Routes know an alert of Prometheus by its severity and notified_by, one of rankwatch by its incident too."""
+def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_notifies():
+    """Routes match alerts of Prometheus by severity and notified_by, and those of rankwatch also by incident."""
     routes = ROUTES.read_text().partition("\nreceivers:")[0]
     assert set(re.findall(r"matchers: \[(\w+)", routes)) == {"notified_by", "incident", "severity"}
-    for labels, receiver in (
-        ((), ROUTED[severity]),
-        (["incident=x"], ROUTED[severity]),
-        (["notified_by=rankwatch"], "nobody"),
-    ):
-        verify = f"--verify.receivers={receiver}"
-        _run(
-            require("amtool"),
-            "config",
-            "routes",
-            "test",
-            f"--config.file={ROUTES}",
-            verify,
-            f"severity={severity}",
-            *labels,
-        )
+    for severity, usual in ROUTED.items():
+        for label, receiver in (
+            ("", usual),
+            ("incident=x", usual),
+            ("notified_by=rankwatch", "nobody"),
+        ):
+            wanted = f"--verify.receivers={receiver} severity={severity} {label}"
+            _run("amtool", f"config routes test --config.file={ROUTES} {wanted}")
 
 
 def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only():
-    known = {alert.name for alert in alerts()} | {
-        "Stale",
-        "RunFailing",
-        "NoData",
-        "FailedLists",
-        "BaselineFailedLists",
-    }
-    for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]:
-        assert (
-            _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"}
-            == set()
-        )
+    known = {*ALERTS, *severities(), "Rankwatch.+"}
+    for rule in INHIBITIONS:
+        assert not _named(rule["source_matchers"] + rule["target_matchers"]) - known
         assert rule["equal"][:3] == PLACE.split(", ")
 
 
-def test_what_is_told_to_nobody_hides_no_page():
-    untold = {alert.name for alert in alerts() if alert.notified_by}
-    pages = {
-        alert.name for alert in alerts() if alert.severity == "critical" and not alert.notified_by
-    }
-    hidden = {
+def test_an_alert_that_nobody_receives_inhibits_no_alert_that_wakes_somebody_up():
+    silent = {alert.name for alert in alerts() if alert.notified_by}
+    waking = {alert.name for alert in alerts() if alert.severity == "critical"} - silent
+    inhibited = {
         name
-        for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]
-        if _named(rule["source_matchers"]) & untold
+        for rule in INHIBITIONS
+        if _named(rule["source_matchers"]) & silent
         for name in _named(rule["target_matchers"])
     }
 
-    assert {"RankwatchDatabaseDown"} <= untold
-    assert {"RankwatchNoLeader", "RankwatchNoSuccessfulRun"} <= pages
-    assert hidden & pages == set()
+    assert {"RankwatchDatabaseDown"} <= silent
+    assert {"RankwatchNoLeader", "RankwatchNoSuccessfulRun"} <= waking
+    assert not inhibited & waking
 
 
 def _named(matchers):
@@ -187,26 +166,15 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look():
 
 def test_what_is_about_a_comparison_is_taken_once_of_all_daemons():
     """A rule over series with these labels neither keeps the instance nor adds up what two daemons show of the same."""
-    shared = {"comparison", "receiver", "ping"}
-    labels = {series.name: set(series.labels) for series in SERIES.values()}
+    shared, labels = {"comparison", "receiver", "ping"}, labels_by_name()
     for rule in rules():
         text = rule["expr"]
-        if any(
-            shared & labels.get(re.sub("_(bucket|count|sum)$", "", name), set())
-            for name in series_in(text)
-        ):
-            assert (
-                f"by ({PLACE}, " in text
-                or f"on ({PLACE}, comparison) rankwatch_alert_state" in text
-            ), text
-            gauges = {
-                name
-                for name in series_in(text)
-                if not name.endswith(("_total", "_bucket", "_count", "_sum"))
-            }
-            assert not re.search(
-                rf"sum by \([^)]*\) \(\s*(?:{'|'.join(gauges) or 'none'})\b", text
-            ), text
+        if any(shared & labels[name] for name in series_in(text)):
+            groupings = (f"by ({PLACE}, ", f"on ({PLACE}, comparison) rankwatch_alert_state")
+            assert any(each in text for each in groupings), text
+            counters = ("_total", "_bucket", "_count", "_sum")
+            summed = re.findall(r"sum by \([^)]*\) \(\s*(rankwatch_\w+)", text)
+            assert all(name.endswith(counters) for name in summed), text
 
 
 def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_of_the_place():
@@ -234,25 +202,19 @@ def test_the_documented_command_sets_every_address_and_the_job(tmp_path):
 
     changed = yaml.safe_load(copy.read_text())["groups"]
     assert "example.com" not in copy.read_text()
-    assert 'job=~"rankwatch' not in str(
-        [rule["expr"] for group in changed for rule in group["rules"]]
-    )
-    _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(copy))
+    queries = [rule["expr"] for group in changed for rule in group["rules"]]
+    assert 'job=~"rankwatch' not in str(queries)
+    _run("promtool", "check rules --lint=all --lint-fatal", copy)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("budget", ["0.07", "0.9"])
-def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does_not(
-    tmp_path, budget
-):
-    assert RULES.read_text().count("vector(0.05)") == 1
-    (tmp_path / "rules.yml").write_text(
-        RULES.read_text().replace("vector(0.05)", f"vector({budget})")
-    )
-    (tmp_path / "test.yml").write_text(
-        (HERE / "budget.test.yml").read_text().replace('"0.05x', f'"{budget}x')
-    )
-    _run(require("promtool"), "test", "rules", str(tmp_path / "test.yml"))
+def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does_not(tmp_path):
+    for budget in ["0.07", "0.9"]:
+        rules, test = RULES.read_text(), (HERE / "budget.test.yml").read_text()
+        assert rules.count("vector(0.05)") == 1
+        (tmp_path / "rules.yml").write_text(rules.replace("vector(0.05)", f"vector({budget})"))
+        (tmp_path / "test.yml").write_text(test.replace('"0.05x', f'"{budget}x'))
+        _run("promtool", "test rules", tmp_path / "test.yml")
 
 
 PARTS = ["Urgency", "Mitigation", "First command", "When to escalate", "Sample message"]
@@ -286,8 +248,7 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert():
     assert further - RUNBOOKS == {OTHER_METRIC}
     own = {"alert": "Mine", "metric": "overlap", "below": 0.5}
     assert runbook_of(_rules(rules=[own])["Mine"]) == OWN_RULE
-    of_prometheus = {alert.name for alert in alerts()}
-    assert runbooks().keys() == of_rankwatch | of_prometheus | {OTHER_METRIC, OWN_RULE}
+    assert runbooks().keys() == of_rankwatch | ALERTS | {OTHER_METRIC, OWN_RULE}
 
 
 def test_the_index_links_the_page_of_every_alert_and_says_what_the_rules_say():
@@ -308,7 +269,7 @@ def test_a_page_has_its_five_parts_and_names_only_commands_and_series_that_exist
         assert queries, name
         for arguments in _commands(page):
             parse_command(arguments)
-        assert series_in("\n".join(queries)) <= published.series_names(), name
+        assert series_in("\n".join(queries)) <= labels_by_name().keys(), name
         assert recorded_in(page) <= recorded, name
 
 
@@ -342,13 +303,11 @@ def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints()
 
 @pytest.mark.integration
 def test_every_query_of_every_page_parses(tmp_path):
-    queries = [query for page in runbooks().values() for query in blocks_in(page, "promql")]
+    queries = "\n".join(runbooks().values())
     records = [
         {"record": f"page:query:number{number}", "expr": query}
-        for number, query in enumerate(queries)
+        for number, query in enumerate(blocks_in(queries, "promql"))
     ]
-    (tmp_path / "queries.yml").write_text(
-        yaml.safe_dump({"groups": [{"name": "queries", "rules": records}]})
-    )
-
-    _run(require("promtool"), "check", "rules", str(tmp_path / "queries.yml"))
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": records}]}))
+    _run("promtool", "check rules", file)

@@ -1,4 +1,4 @@
-"""What people hear over a story of a real daemon, Prometheus and Alertmanager, with the shipped rules and routes.
+"""Which notifications people get in a story with a real daemon, Prometheus and Alertmanager, and the shipped rules.
 
 Healthy, a fault, healed, a source that is down, the daemon stopped. At the first pace two and a half minutes of the rules pass
 in a second, and the comparison runs every two seconds, as it would every five minutes. Each chapter ends when its alerts have
@@ -9,7 +9,6 @@ import json
 import re
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from clocks import SHIFT_VARIABLE
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
+from factories import HOUR
 from monitor.model.instants import utc_now
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
@@ -90,7 +90,7 @@ class TooFastError(Exception):
 
 @dataclass(slots=True)
 class Heard:
-    """What each receiver of Alertmanager was told, in order: receiver, alert and status, repetitions left out."""
+    """The notifications that each receiver of Alertmanager got, in order, without repetitions."""
 
     said: list[tuple[str, str, str]] = field(default_factory=list)
     last: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What came of it.
+    """The results of the story.
 
     ``chapters``: when each ended, in seconds since 1970; Prometheus still answers for those times.
     """
@@ -119,7 +119,7 @@ class Story:
     chapters: dict[str, float] = field(default_factory=dict)
 
     def end(self, chapter, *claims, is_alive=True):
-        """Wait until all of it holds.
+        """Wait until all claims are true.
 
         The chapter ends then. TooFastError when the rules begin to miss a daemon that lives.
         """
@@ -194,9 +194,8 @@ def _played(folder, pace, stack):
     }
     _write(folder, every=300 // pace, **urls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(
-            SHIFT_VARIABLE, raising=False
-        )  # Alertmanager ends alerts by the machine's clock
+        # Alertmanager ends alerts by the machine's clock.
+        patch.delenv(SHIFT_VARIABLE, raising=False)
         daemon = stack.enter_context(serving(folder / "rankwatch.yaml"))
     target, rules = daemon.url.removeprefix("http://"), folder / "rankwatch.rules.yml"
     rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), pace))
@@ -223,16 +222,20 @@ def _routes(url, pace):
     return str(yaml.safe_dump(config))
 
 
+def _country(place):
+    return "UK" if place % 4 else "DE"
+
+
 def _write(folder, *, every, **urls):
-    users = "".join(f"u{place},{'UK' if place % 4 else 'DE'}\n" for place in range(USERS))
+    users = "".join(f"u{place},{_country(place)}\n" for place in range(USERS))
     (folder / "users.csv").write_text(f"user_id,country\n{users}")
-    before = utc_now() - timedelta(hours=2)
+    before = utc_now() - 2 * HOUR
     rows = []
     for place in range(USERS):
-        for at, items in ((before, [place, 1]), (before + timedelta(hours=1), [1, place])):
-            row = {"user": f"u{place}", "arm": "ab"[place % 2], "at": str(at), "items": items}
-            rows.append(row | {"country": "UK" if place % 4 else "DE"})
-    (folder / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        user = {"user": f"u{place}", "arm": "ab"[place % 2], "country": _country(place)}
+        for at, items in ((before, [place, 1]), (before + HOUR, [1, place])):
+            rows.append(json.dumps({**user, "at": str(at), "items": items}))
+    (folder / "log.jsonl").write_text("\n".join(rows) + "\n")
     config = _CONFIG.format(every=every, before=before, **urls)
     (folder / "rankwatch.yaml").write_text(config)
 
@@ -244,27 +247,23 @@ def story(tmp_path_factory):
         yield played
 
 
-def test_people_hear_of_every_fault_once_and_of_nothing_else(story):
+def test_people_are_notified_of_every_fault_once_and_of_nothing_else(story):
     told: dict[str, list[str]] = {"on-call": [], "tickets": []}
     for receiver, alert, status in story.heard.said:
         if receiver != "nobody":
             told[receiver].append(f"{alert} {status}")
+    faults = ("SimilarityLow firing", "SimilarityLow resolved", "Stale firing")
     assert told == {
-        "on-call": [
-            "SimilarityLow firing",
-            "SimilarityLow resolved",
-            "Stale firing",
-            "RankwatchDown firing",
-        ],
+        "on-call": [*faults, "RankwatchDown firing"],
         "tickets": ["RunFailing firing"],
     }
 
 
-def test_a_healthy_daemon_lets_no_alert_fire(story):
+def test_no_alert_fires_while_the_daemon_is_healthy(story):
     assert story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["healthy"]) == []
 
 
-def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story):
+def test_alerts_of_rankwatch_itself_fire_in_prometheus_and_are_sent_to_nobody(story):
     mirrors = {alert.name for alert in alerts() if alert.notified_by == "rankwatch"}
     seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
 
@@ -307,11 +306,9 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, 
         sample["metric"]["instance"]
         for sample in story.prometheus.query("up", at=story.chapters["healthy"])
     }
-    values = {
-        **_CHOSEN,
-        "comparison": ["home-feed"] if "comparison" in many else "home-feed",
-        "instance": [instance],
-    }
+    values = {**_CHOSEN, "comparison": "home-feed", "instance": [instance]}
+    if "comparison" in many:
+        values["comparison"] = ["home-feed"]
     if name == "rankwatch-unpaired":
         values["comparison"] = "checkout-test"
     page = Page(values=values, rate_interval=f"{3000 // story.pace}s")

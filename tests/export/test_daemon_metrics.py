@@ -2,61 +2,22 @@
 
 import json
 import os
-from dataclasses import replace
-from datetime import timedelta
-
-import pytest
 
 import published
 from export.page import scraped
+from factories import DAY, HOUR, MINUTE
 from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, SeriesKind
 from monitor.model.errors import DatabaseErrorKind, DeliveryError, DeliveryErrorKind
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
-
-
-def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher):
-    publisher.register(["home-feed"], ["pager"])
-    assert not scraped(publisher).lacks("""
-        runs_total{comparison="home-feed",status="ok"} 0
-        runs_total{comparison="home-feed",status="insufficient"} 0
-        runs_total{comparison="home-feed",status="failed"} 0
-        runs_total{comparison="home-feed",status="abandoned"} 0
-        slots_skipped_total{comparison="home-feed",reason="missed"} 0
-        slots_skipped_total{comparison="home-feed",reason="overlap"} 0
-        slots_skipped_total{comparison="home-feed",reason="busy"} 0
-        notifications_total{receiver="pager",outcome="sent"} 0
-        notifications_total{receiver="pager",outcome="retry"} 0
-        notifications_total{receiver="pager",outcome="dead"} 0
-        run_duration_seconds_count{comparison="home-feed"} 0
-        outbox_pending{receiver="pager"} 0
-        outbox_oldest_age_seconds{receiver="pager"} 0
-        source_errors_total{comparison="home-feed",arm="baseline",reason="missing"} 0
-        source_errors_total{comparison="home-feed",arm="candidate",reason="timeout"} 0
-    """)
-
-
-def test_a_finished_run_counts_once_by_its_status(publisher):
-    publisher.register(["home-feed"], [])
-    for number, status in enumerate(("ok", "insufficient", "failed", "abandoned")):
-        for _ in range(number):
-            publisher.run_finished(published.result(status=RunStatus(status)))
-    assert not scraped(publisher).lacks("""
-        runs_total{comparison="home-feed",status="ok"} 0
-        runs_total{comparison="home-feed",status="insufficient"} 1
-        runs_total{comparison="home-feed",status="failed"} 2
-        runs_total{comparison="home-feed",status="abandoned"} 3
-    """)
+from tables import cells
 
 
 def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher):
-    publisher.run_finished(
-        published.result(
-            finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}
-        )
-    )
+    ended_before = published.SLOT - HOUR
+    publisher.run_finished(published.result(finished_at=ended_before, stage_seconds={"pull": -1.0}))
     assert not scraped(publisher).lacks("""
         run_duration_seconds_sum{comparison="home-feed"} 0
         stage_duration_seconds_sum{comparison="home-feed",stage="pull"} 0
@@ -85,19 +46,8 @@ def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):
     """)
 
 
-def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_first_and_count_by_kind(
-    publisher,
-):
+def test_troubles_jumps_restarts_deliveries_and_pings_are_counted_by_kind(publisher):
     publisher.register([], ["pager"], pings=["ping"])
-    assert not scraped(publisher).lacks("""
-        database_errors_total{reason="disk"} 0
-        delivery_errors_total{receiver="pager",reason="refused"} 0
-        pings_total{ping="ping",outcome="sent"} 0
-        pings_total{ping="ping",outcome="failed"} 0
-        pings_total{ping="ping",outcome="dropped"} 0
-        clock_jumps_total 0
-    """)
-
     publisher.database_failed(DatabaseErrorKind.DISK)
     publisher.count("clock_jumps_total")
     publisher.count("watchdog_restarts_total", "run")
@@ -116,18 +66,17 @@ def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_fir
 
 
 KINDS = """
-refused      {"permanent": true}
-refused      {"permanent": true, "may_be_known": true}
-rate_limited {"permanent": false, "retry_after_s": 0.0}
-no_answer    {"permanent": false, "may_be_known": true}
-unreachable  {"permanent": false}
+refused       {"permanent": true}
+refused       {"permanent": true, "may_be_known": true}
+rate_limited  {"permanent": false, "retry_after_s": 0.0}
+no_answer     {"permanent": false, "may_be_known": true}
+unreachable   {"permanent": false}
 """
 
 
-@pytest.mark.parametrize("line", KINDS.strip().splitlines())
-def test_every_delivery_error_is_of_one_kind(line):
-    kind, told = line.split(maxsplit=1)
-    assert DeliveryError("no", **json.loads(told)).kind == kind
+def test_every_delivery_error_is_of_one_kind():
+    for kind, fields in cells(KINDS):
+        assert DeliveryError("no", **json.loads(fields)).kind == kind
 
 
 def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock):
@@ -147,7 +96,7 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
     publisher.register(["home-feed"], [])
     assert since() == clock.now().timestamp()
     publisher.publish([published.latest()])
-    assert since() == (published.SLOT - timedelta(days=1)).timestamp()
+    assert since() == (published.SLOT - DAY).timestamp()
 
 
 def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher):
@@ -157,76 +106,55 @@ def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher):
         assert scraped(publisher).value("database_size_bytes", kind="scores") == shown
 
 
-def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms(publisher):
-    claim = replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=1))
-    publisher.run_finished(published.result(claim=claim))
-    assert not scraped(publisher).lacks("""
-        run_duration_seconds_sum{comparison="home-feed"} 3
-        run_duration_seconds_bucket{comparison="home-feed",le="2.5"} 0
-        run_duration_seconds_bucket{comparison="home-feed",le="5.0"} 1
-        stage_duration_seconds_sum{comparison="home-feed",stage="pull"} 3
-        stage_duration_seconds_sum{comparison="home-feed",stage="score"} 0.5
-        schedule_lag_seconds_sum{comparison="home-feed"} 1
-        pull_duration_seconds_sum{comparison="home-feed",arm="baseline"} 3
-        pull_duration_seconds_sum{comparison="home-feed",arm="candidate"} 2.5
-        arm_gap_seconds{comparison="home-feed",lists="candidate",q="0.99"} 0.5
-    """)
-    publisher.run_finished(published.result(gap_s={}))
-    assert not scraped(publisher).labelled("arm_gap_seconds")
-
-
 def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(publisher):
-    hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
-    publisher.register(
-        ["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"]
-    )
-    publisher.run_finished(published.result(coverage=published.coverage()))
+    names, result = ["home-feed", "search"], published.result(coverage=published.coverage())
+    hours = dict.fromkeys(names, HOUR)
+    publisher.register(names, ["pager", "chat"], intervals=hours, pings=["ping", "other"])
+    publisher.run_finished(result)
     publisher.count("notifications_total", "pager", "sent")
 
-    publisher.register(
-        ["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"]
-    )
+    quarter = {"home-feed": 15 * MINUTE}
+    publisher.register(["home-feed"], ["pager"], intervals=quarter, pings=["other"])
     page = scraped(publisher)
     assert not page.lacks("""
         runs_total{comparison="home-feed",status="ok"} 1
         notifications_total{receiver="pager",outcome="sent"} 1
         schedule_interval_seconds{comparison="home-feed"} 900
     """)
-    assert not [
-        text
-        for text in ('comparison="search"', 'receiver="chat"', 'ping="ping"')
-        if text in page.text
-    ]
+    for gone in ('comparison="search"', 'receiver="chat"', 'ping="ping"'):
+        assert gone not in page.text
 
     publisher.register(["search"], ["chat"])
-    publisher.run_finished(published.result(coverage=published.coverage()))
+    publisher.run_finished(result)
     publisher.count("slots_skipped_total", "home-feed", "overlap")
     publisher.count("notifications_total", "pager", "sent")
-    assert not [text for text in ("home-feed", "pager") if text in scraped(publisher).text]
+    for gone in ("home-feed", "pager"):
+        assert gone not in scraped(publisher).text
 
 
 def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_one(publisher):
     for at, shown in ((None, None), (published.SLOT, published.SLOT.timestamp())):
         if at is not None:
             publisher.reloaded(ok=True, at=at)
-        publisher.reloaded(ok=False, at=published.SLOT + timedelta(hours=1))
+        publisher.reloaded(ok=False, at=published.SLOT + HOUR)
         assert scraped(publisher).value("config_last_reload_successful") == 0
         assert scraped(publisher).value("config_last_reload_success_timestamp_seconds") == shown
 
 
-def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_and_of_nobody_no_arm_is_observed(
-    publisher,
-):
+def test_failed_runs_skipped_slots_and_missing_lists_add_up_and_no_pull_is_observed(publisher):
     publisher.register(["home-feed"], [])
+    failed = published.result(
+        coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}
+    )
     for count in (3, 1):
-        publisher.run_finished(
-            published.result(
-                coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}
-            )
-        )
+        publisher.run_finished(failed)
         publisher.count("slots_skipped_total", "home-feed", "missed", value=count)
 
     assert not scraped(publisher).lacks("""
+        runs_total{comparison="home-feed",status="ok"} 0
+        runs_total{comparison="home-feed",status="insufficient"} 0
+        runs_total{comparison="home-feed",status="failed"} 2
+        runs_total{comparison="home-feed",status="abandoned"} 0
         slots_skipped_total{comparison="home-feed",reason="missed"} 4
         source_errors_total{comparison="home-feed",arm="candidate",reason="missing"} 20
         source_errors_total{comparison="home-feed",arm="baseline",reason="short"} 6

@@ -1,10 +1,7 @@
-"""Gauges of the newest finished runs, and which segments are left out where there are too many series."""
+"""Names of segments in series, and which segments are left out if there are too many series. More is in golden.txt."""
 
 import re
-from dataclasses import replace
-from datetime import timedelta
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,97 +10,8 @@ from export.page import ALERT, scraped
 from monitor.boundary.redaction import escape_controls
 from monitor.export.exposition import Gauges
 from monitor.export.publisher import PrometheusPublisher, choose_segments, removable_segments
-from monitor.model.alerts import Outcome, State
+from monitor.model.alerts import State
 from monitor.model.rankings import ALL, Coverage, CoverageRow
-from monitor.model.rules import Severity
-from monitor.model.runs import RunStatus
-
-
-def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher):
-    publisher.publish([published.latest()])
-    assert not scraped(publisher).lacks("""
-        similarity_mean{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0.625
-        similarity_standard_error{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0.015625
-        similarity_quantile{comparison="home-feed",segment="all",metric="rbo(p=0.9)",q="0.05"} 0.25
-        similarity_quantile{comparison="home-feed",segment="all",metric="rbo(p=0.9)",q="0.5"} 0.6
-        similarity_share_below_ratio{comparison="home-feed",segment="all",metric="rbo(p=0.9)",floor="0.3"} 0.125
-        similarity_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 188
-        similarity_undefined_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 2
-        similarity_mean{comparison="home-feed",segment="country=UK",metric="rbo(p=0.9)"} 0.5
-    """)
-
-
-@pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
-def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(
-    publisher, status
-):
-    earlier = published.SLOT - timedelta(days=1)
-    publisher.publish([published.latest(status=status, last_ok_at=earlier)])
-    page = scraped(publisher)
-    assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
-    absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {
-        "arm_metric",
-        "similarity_by_chance",
-    }
-    assert not {f"rankwatch_{name}" for name in absent} & page.names()
-    assert not page.lacks(f"""
-        run_last_slot_timestamp_seconds{{comparison="home-feed"}} {published.SLOT.timestamp()}
-        run_last_ok_timestamp_seconds{{comparison="home-feed"}} {earlier.timestamp()}
-    """)
-    assert not page.lacks("""
-        alert_judged{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 0
-        alert_state{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 2
-        alert_threshold{comparison="home-feed",alert="SimilarityLow",segment="all",severity="critical"} 0.35
-        paired_users{comparison="home-feed",segment="all"} 190
-        unlabelled_runs{comparison="home-feed"} 3
-    """)
-    finished = {
-        name for name in FINISHED if page.value("run_status", comparison="home-feed", status=name)
-    }
-    assert finished == {status}
-
-
-FINISHED = ("ok", "insufficient", "failed", "abandoned")
-
-
-def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher):
-    publisher.publish(
-        [
-            published.latest(
-                status=RunStatus.FAILED, coverage=None, summaries=(), states=(), last_ok_at=None
-            )
-        ]
-    )
-    page = scraped(publisher)
-    assert (
-        not {"rankwatch_panel_users", "rankwatch_paired_users", "rankwatch_coverage_users"}
-        & page.names()
-    )
-    assert "rankwatch_run_last_ok_timestamp_seconds" not in page.names()
-    assert (
-        page.value("run_last_finished_timestamp_seconds", comparison="home-feed")
-        == published.SLOT.timestamp() + 4
-    )
-
-
-def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(publisher):
-    publisher.publish([published.latest()])
-    page = scraped(publisher)
-    of_uk = [
-        labels for labels in page.labelled("coverage_users") if labels["segment"] == "country=UK"
-    ]
-    assert not page.lacks("""
-        panel_users{comparison="home-feed",segment="all"} 200
-        coverage_users{comparison="home-feed",segment="all",arm="candidate",reason="missing"} 10
-        coverage_users{comparison="home-feed",segment="all",arm="baseline",reason="timeout"} 0
-    """)
-    assert (
-        len([labels for labels in page.labelled("coverage_users") if labels["segment"] == "all"])
-        == 30
-    )
-    assert of_uk == [
-        {"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}
-    ]
 
 
 @given(names=st.sets(st.text(min_size=1, max_size=40), min_size=1, max_size=2))
@@ -120,126 +28,6 @@ def test_segments_are_as_many_series_and_a_name_comes_back_but_for_what_a_termin
     assert [line for line in page.text.split("\n") if escape_controls(line) != line] == []
     plain = {name for name in names if escape_controls(name) == name}
     assert {name for name in plain if not re.search(r"\\[xutr]", name)} <= shown
-
-
-def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher):
-    undefined = published.arm_score(metric="novelty", value=None, n=0)
-    publisher.publish(
-        [replace(published.latest(), arm_scores=(*published.latest().arm_scores, undefined))]
-    )
-    page = scraped(publisher)
-    assert not page.lacks("""
-        arm_metric{comparison="home-feed",segment="all",metric="catalogue_coverage",arm="baseline"} 0.75
-        arm_metric{comparison="home-feed",segment="all",metric="catalogue_coverage",arm="candidate"} 0.125
-    """)
-    assert {labels["metric"] for labels in page.labelled("arm_metric")} == {"catalogue_coverage"}
-
-
-def test_chance_shows_what_two_random_lists_would_give(publisher):
-    tau, unknown = (
-        published.summary(metric="extended_tau"),
-        published.summary(metric="of_a_newer_version"),
-    )
-    publisher.publish([published.latest(catalogue_size=100, summaries=(tau, unknown))])
-    page = scraped(publisher)
-    assert page.value(
-        "similarity_by_chance", comparison="home-feed", metric="extended_tau"
-    ) == pytest.approx(-0.83, abs=0.01)
-    assert [labels["metric"] for labels in page.labelled("similarity_by_chance")] == [
-        "extended_tau"
-    ]
-
-
-@pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
-def test_without_a_catalogue_of_k_items_chance_is_absent(publisher, changes):
-    publisher.publish([published.latest(**changes)])
-
-    assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
-
-
-def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher):
-    publisher.publish([published.latest()])
-    page = scraped(publisher)
-    assert not page.lacks("""
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="0.25"} 40
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="0.5"} 60
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="0.75"} 88
-        similarity_distribution_bucket{comparison="home-feed",metric="rbo(p=0.9)",le="+Inf"} 188
-        similarity_distribution_gcount{comparison="home-feed",metric="rbo(p=0.9)"} 188
-        similarity_distribution_gsum{comparison="home-feed",metric="rbo(p=0.9)"} 117.5
-    """)
-    assert len(page.labelled("similarity_distribution_bucket")) == 4
-
-
-def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher):
-    publisher.register(["home-feed", "search"], [])
-    publisher.publish([published.latest()])
-    page = scraped(publisher)
-    assert {
-        page.value("run_status", comparison="search", status=status) for status in FINISHED
-    } == {0.0}
-    assert page.value("run_status", comparison="home-feed", status="ok") == 1
-    assert page.value("run_last_finished_timestamp_seconds", comparison="search") is None
-
-
-STATES = """
-quiet    ok       critical  0 1
-pending  breach   warning   1 1
-firing   no_data  info      2 0
-quiet    too_few  info      0 0
-firing   error    warning   2 0
-"""
-
-
-@pytest.mark.parametrize("line", STATES.strip().splitlines())
-def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
-    publisher, line
-):
-    state, outcome, severity, number, judged = line.split()
-    told = published.state(
-        state=State(state), outcome=Outcome(outcome), severity=Severity(severity)
-    )
-    publisher.publish([published.latest(states=(told,))])
-
-    page, alert = scraped(publisher), ALERT | {"severity": severity}
-    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (
-        int(number),
-        int(judged),
-    )
-    shown = {
-        "value": 0.25,
-        "users": 188,
-        "threshold": 0.35,
-        "expected": 0.625,
-        "normal_lower": 0.5,
-        "normal_upper": 0.75,
-    }
-    assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
-
-
-def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher):
-    nobody = published.summary(
-        n=0,
-        n_undefined=5,
-        mean=None,
-        standard_error=None,
-        statistics={"winsorized": 1.0, "p05": 0.25},
-    )
-    publisher.publish(
-        [published.latest(summaries=(nobody,), states=(published.state(value=None),))]
-    )
-    page = scraped(publisher)
-    assert not page.lacks("""
-        similarity_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 0
-        similarity_undefined_users{comparison="home-feed",segment="all",metric="rbo(p=0.9)"} 5
-    """)
-    absent = {
-        "rankwatch_similarity_mean",
-        "rankwatch_similarity_standard_error",
-        "rankwatch_alert_value",
-    }
-    assert not absent & page.names()
-    assert [labels["q"] for labels in page.labelled("similarity_quantile")] == ["0.05"]
 
 
 def test_beyond_the_bound_each_comparison_in_its_turn_shows_its_next_segment():

@@ -16,12 +16,8 @@ def url_of(collector):
 
 
 def notifying(*urls, **options):
-    return opened(
-        apprise={
-            "urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)},
-            **options,
-        }
-    )
+    named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
+    return opened(apprise={"urls": named, **options})
 
 
 def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(
@@ -49,21 +45,19 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
             receiver.send(START, now=SLOT)
         assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
         outcome = "timeout" if reply is hang else "failure"
-        said = (
+        assert str(caught.value) == (
             f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message: "
             "rankwatch will try again"
         )
-        assert str(caught.value) == said
     assert {request.path for request in collector.requests} == {"/canary-token"}
 
 
 def test_only_the_service_that_did_not_accept_it_is_notified_again(collector):
+    said = "service-2 ended with failure; 1 of 2 services"
     with running_webhook() as other:
         other.replies.append(answer(503))
         receiver = notifying(url_of(collector), url_of(other))
-        with pytest.raises(
-            DeliveryError, match=r"service-2 ended with failure; 1 of 2 services"
-        ) as caught:
+        with pytest.raises(DeliveryError, match=said) as caught:
             receiver.send(START, now=SLOT)
         receiver.send(START, now=SLOT)
         assert (len(collector.requests), len(other.requests)) == (1, 2)

@@ -1,11 +1,10 @@
-"""What every receiver promises: names that try to be more stay names, and refusals say what to do without a secret."""
+"""What every receiver promises: hostile names stay text, and errors say what to do without a secret."""
 
 import json
 import re
 from email import message_from_bytes
 from email.header import decode_header, make_header
 from email.policy import default
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,13 +18,12 @@ from servers.slack import PATH
 from servers.smtp import MailServer
 from servers.webhook import answer, trickle_body
 
-MOST_BYTES = 400_000
-ME, TO = "rankwatch@example.com", ["kim@example.com"]
+TO = ["kim@example.com"]
 
 
 MARKUP = "<b>R&D</b> [x](https://y.test) *z*"
 ESCAPED = "&lt;b&gt;R&amp;D&lt;/b&gt; ["
-MAIL = {"host": "127.0.0.1", "tls": "none", "sender": ME, "to": TO}
+MAIL = {"host": "127.0.0.1", "tls": "none", "sender": "rankwatch@example.com", "to": TO}
 PLACES = {
     "alertmanager": ("collector", "/api/v2/alerts", lambda to: {"urls": [to.url]}, MARKUP),
     "pagerduty": (
@@ -62,11 +60,8 @@ class TestEveryKind(ReceiverContract):
 
     @pytest.fixture(params=PLACES)
     def away(self, request):
-        return {
-            request.param: PLACES[request.param][2](
-                SimpleNamespace(url="http://127.0.0.1:1", port=1)
-            )
-        }
+        nobody = SimpleNamespace(url="http://127.0.0.1:1", port=1)
+        return {request.param: PLACES[request.param][2](nobody)}
 
 
 def strings(found):
@@ -86,7 +81,7 @@ def require_harmless(body, headers, texts):
     All prints but for line breaks, the left-to-right mark and what breaks a mention; no header is
     long.
     """
-    assert len(body) < MOST_BYTES
+    assert len(body) < 400_000
     headings = [str(make_header(decode_header(value))) for value in headers.values()]
     assert all(len(heading) < 1000 for heading in headings)
     for text in (*headings, *texts):
@@ -110,8 +105,6 @@ def require_harmless_mail(mail):
 
 def test_every_kind_of_receiver_has_a_place_here():
     assert ReceiverOptions.model_fields.keys() == PLACES.keys()
-    contracts = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    assert [kind for kind in PLACES if f'"monitor.receivers.{kind}"' not in contracts] == []
 
 
 def received(kind, server):
@@ -150,10 +143,8 @@ def test_every_kind_of_receiver_shows_them_as_text(kind, request):
 
 def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack, pagerduty):
     huge = "\U0001f600" * 1_000_000
-    changes = [
-        start(segment=huge, alert=huge, reason=huge, explanation=huge, dedup_key=str(n))
-        for n in range(1000)
-    ]
+    names = dict.fromkeys(("segment", "alert", "reason", "explanation"), huge)
+    changes = [start(dedup_key=str(number), **names) for number in range(1000)]
     hostile = message(*changes, briefing=hostile_message(huge).briefing)
     send(hostile, slack={"url": slack.url})
     send(hostile, pagerduty={"url": pagerduty.url, "routing_key": KEY})

@@ -48,12 +48,8 @@ def part(mail, kind):
 def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server, options):
     send(START, email=options)
     (mail,) = mail_server.mails
-    assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == (
-        "rankwatch@example.com",
-        TO,
-        True,
-        False,
-    )
+    assert (mail.sender, mail.to) == ("rankwatch@example.com", tuple(TO))
+    assert (mail.is_secure, mail.is_known) == (True, False)
     headers = read(mail)
     assert headers["From"] == "rankwatch <rankwatch@example.com>"
     assert headers["To"] == "kim@example.com, lee@example.com"
@@ -89,21 +85,12 @@ def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_
     mail_server, options
 ):
     other = message(BRITISH, firing=(BRITISH,), incident="incident-2")
-    send(
-        START,
-        *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)),
-        other,
-        START,
-        email=options,
-    )
+    later = [message(each, first=(FIRING,)) for each in (SEEN, ENDED)]
+    send(START, *later, other, START, email=options)
     *mails, again = [read(mail) for mail in mail_server.mails]
     subjects = [str(mail["Subject"]).partition("] ") for mail in mails]
-    assert [status for status, *_ in subjects] == [
-        "[FIRING",
-        "[ACKNOWLEDGED",
-        "[RESOLVED",
-        "[FIRING",
-    ]
+    statuses = "[FIRING [ACKNOWLEDGED [RESOLVED [FIRING"
+    assert " ".join(status for status, *_ in subjects) == statuses
     for thread in ([rest for *_, rest in subjects], [mail["References"] for mail in mails]):
         assert thread[0] == thread[1] == thread[2] != thread[3]
     assert len({mail["Message-ID"] for mail in mails}) == 4
@@ -123,7 +110,7 @@ def test_a_login_is_sent_under_tls_only(mail_server, options):
     assert "does not offer STARTTLS" in str(error)
 
 
-def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server, options):
+def test_tls_can_begin_with_the_first_byte_or_be_turned_off(mail_server, options):
     mail_server.offers = ()
     send(START, email={**options, "tls": "none"})
     mail_server.is_implicit = True
@@ -173,29 +160,24 @@ def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_cont
     assert mail_server.mails == []
 
 
-@pytest.mark.parametrize(
-    ("step", "said"),
-    [
-        (
-            "MAIL",
-            "the sender with {}: check `sender`, and check that this host or login may use this address",
-        ),
-        ("RCPT", "all recipients with {}: check `to`"),
-        ("DATA", "the message with {}: the server refuses this message"),
-        ("CONTENT", "the message with {}: the server refuses this message"),
-    ],
-)
-def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step, said):
+REFUSED = {
+    "MAIL": "the sender with {}: check `sender`, and check that this host or login may use this address",
+    "RCPT": "all recipients with {}: check `to`",
+    "DATA": "the message with {}: the server refuses this message",
+}
+REFUSED["CONTENT"] = REFUSED["DATA"]
+
+
+@pytest.mark.parametrize("step", REFUSED)
+def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step):
     for code in ("550 5.7.1", "554 5.7.1"):
         mail_server.plan(step, *[f"{code} canary <script>"] * 2)
         error = failure(options)
         is_of_message = step in {"DATA", "CONTENT"}
-        assert (error.permanent, error.may_be_known, error.of_message) == (
-            True,
-            False,
-            is_of_message,
-        )
-        assert str(error) == f"email at 127.0.0.1:{mail_server.port} refused {said.format(code)}"
+        kind = (error.permanent, error.may_be_known, error.of_message)
+        assert kind == (True, False, is_of_message)
+        said = REFUSED[step].format(code)
+        assert str(error) == f"email at 127.0.0.1:{mail_server.port} refused {said}"
         mail_server.answers.clear()
 
 
@@ -245,7 +227,8 @@ def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server, options):
 def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(
     mail_server, options
 ):
-    mail_server.by_recipient = {"lee@example.com": "550 5.1.1 who?"}
+    kim, lee = TO
+    mail_server.by_recipient = {lee: "550 5.1.1 who?"}
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (True, True)
     assert str(error).endswith(
@@ -253,22 +236,17 @@ def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_
         "the mail"
     )
     receiver = opened(email=options)
-    mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
+    mail_server.by_recipient = {lee: "451 4.7.1 greylisted"}
     for _ in range(2):
         with pytest.raises(DeliveryError) as caught:
             receiver.send(START, now=SLOT)
         assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
     mail_server.by_recipient = {}
     receiver.send(START, now=SLOT)
-    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)] * 2 + [
-        ("lee@example.com",)
-    ]
+    assert [mail.to for mail in mail_server.mails] == [(kim,), (kim,), (lee,)]
 
 
-def test_the_usual_port_goes_with_the_kind_of_tls():
+def test_the_usual_port_depends_on_the_kind_of_tls():
     base = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": TO}
-    ports = {
-        tls: EmailOptions.model_validate({**base, "tls": tls}).port_in_use
-        for tls in ("starttls", "implicit", "none")
-    }
-    assert ports == {"starttls": 587, "implicit": 465, "none": 25}
+    for tls, port in (("starttls", 587), ("implicit", 465), ("none", 25)):
+        assert EmailOptions.model_validate({**base, "tls": tls}).port_in_use == port

@@ -31,6 +31,7 @@ from runbooks.world import (
     HEALTHY,
     NAME,
     URL,
+    message_about_start,
     message_of,
     output_of,
     write_fault,
@@ -159,8 +160,7 @@ def _stale():
         since=since + timedelta(days=1),
         dedup_key="failing",
     )
-    message = _about(start)
-    return replace(message, firing=(start, failing))
+    return replace(message_about_start(start), firing=(start, failing))
 
 
 def _database_away():
@@ -176,17 +176,7 @@ def _database_away():
         kind=DatabaseErrorKind.UNREACHABLE,
     )
     start = compose_outage_start(outage, since + timedelta(minutes=2), place, None)
-    return _about(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
-
-
-def _about(start):
-    return Message(
-        incident="1",
-        comparison=start.comparison,
-        severity=start.severity,
-        changes=(start,),
-        firing=(start,),
-    )
+    return message_about_start(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 
 _OF_RANKWATCH: Mapping[str, Callable[[], Message]] = {

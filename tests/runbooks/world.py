@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import rankwatch
-from monitor.model.notifications import Message
+from messages import message
 from monitor.pipeline.briefings import brief_message
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
@@ -174,17 +174,17 @@ def message_of(folder, alert):
     """The text of a message about the alert alone."""
     start = next(each for each in _starts(folder) if each.alert == alert)
     start = replace(start, at=start.slot + timedelta(seconds=7))  # `replay` uses the slot
-    message = Message(
-        incident=str(start.incident),
-        comparison=start.comparison,
-        severity=start.severity,
-        changes=(start,),
-        firing=(start,),
-    )
+    about = message_about_start(start)
     with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
-        briefed = brief_message(message, store.outbox, open_wiring(_settings()).policy)
+        briefed = brief_message(about, store.outbox, open_wiring(_settings()).policy)
         text = plain_text(content_of(briefed, URL)).replace(str(folder), _LISTS)
     return text.strip()
+
+
+def message_about_start(start):
+    return message(
+        start, incident=start.incident, comparison=start.comparison, severity=start.severity
+    )
 
 
 def output_of(folder, command):

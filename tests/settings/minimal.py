@@ -3,10 +3,6 @@
 import re
 from pathlib import Path
 
-from monitor.model.rules import (
-    LearnedLimit,
-    RuleKind,
-)
 from monitor.settings.loader import parse_settings
 from monitor.settings.translation import to_comparison
 
@@ -31,6 +27,19 @@ UNPAIRED = """comparisons:
       before: 2024-01-01
 """
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
+WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
+RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
+NOTIFICATION = """
+receivers:
+  - webhook: {url: "http://127.0.0.1:1/x", name: hook}
+  - alertmanager: {urls: ["http://127.0.0.1:2", "http://127.0.0.1:3"], name: am}
+routes:
+  - {match: [severity=critical, "comparison=~f.*"], receivers: [am], continue: true}
+  - {receivers: [hook]}
+fallbacks: {am: hook}
+maintenance:
+  - {name: retraining, match: [comparison=feed], cron: "0 2 * * *", timezone: Europe/Berlin, for: 2h}
+"""
 BASE = Path("/srv/rankwatch")
 
 
@@ -58,25 +67,3 @@ def load_comparison(text, **environ):
 def comparison_of(text):
     """The same as the program runs it."""
     return to_comparison(load_comparison(text))
-
-
-def rules_on_drift(text):
-    """The comparison's rules without those on conditions."""
-    return tuple(
-        rule for rule in comparison_of(text).judging.rules if rule.kind is not RuleKind.CONDITION
-    )
-
-
-def learning_of(rule):
-    limit = getattr(rule, "limit", None)
-    return limit.learning if isinstance(limit, LearnedLimit) else None
-
-
-def limit_of(rule):
-    """Side and value of the rule's limit, and where it resolves, or how it is learned."""
-    limit = rule.limit
-    return (
-        limit.direction,
-        limit.value,
-        limit.learning if isinstance(limit, LearnedLimit) else limit.resolve_at,
-    )

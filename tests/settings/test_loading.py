@@ -39,65 +39,48 @@ def path(tmp_path):
 WORDS = "no on yes off 2024-01-11 1_000 2024 007 1.10 true 0x1F 1e3"
 
 
-@pytest.mark.parametrize("word", WORDS.split())
-def test_unquoted_text_stays_as_it_was_written(word):
-    assert load_comparison(MINIMAL.replace("name: feed", f"name: {word}")).name == word
+def test_unquoted_text_stays_as_it_was_written():
+    for word in WORDS.split():
+        assert load_comparison(MINIMAL.replace("name: feed", f"name: {word}")).name == word
 
 
 def test_words_for_true_and_false_are_understood_where_one_is_wanted():
-    for words, is_yes in (("no off false", False), ("yes on true", True)):
+    for words, meaning in (("no off false", (False, Keep.NONE)), ("yes on true", (True, Keep.ALL))):
         for word in words.split():
             found = load_comparison(f"{MINIMAL}    dry_run: {word}\n    keep_scores: {word}\n")
-            assert (found.dry_run, found.keep_scores) == (is_yes, Keep.ALL if is_yes else Keep.NONE)
+            assert (found.dry_run, found.keep_scores) == meaning
 
 
-@pytest.mark.parametrize(
-    ("word", "kept"),
-    [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)],
-)
-def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word, kept):
-    sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
-    assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
-
-
-@pytest.mark.parametrize(("written", "read"), [("010", 10), ('"20"', 20)])
-def test_a_number_is_one_quoted_or_with_a_leading_zero(written, read):
-    assert load_comparison(f"{MINIMAL}    k: {written}\n").k == read
-
-
-def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once():
-    text = (
-        f"{MINIMAL}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 "
-        "${A}\n    seed: ${SEED:-7}\n"
-    )
+def test_variables_are_replaced_by_text_numbers_and_parts_and_expanded_once():
+    more = "k: ${K}\n    description: for ${WHO:-everybody} $${K} $5 ${A}\n    seed: ${SEED:-7}"
     for seed in ({}, {"SEED": ""}):
-        (comparison,) = load_text(text, K="25", A="${B}", **seed).comparisons
-        assert (comparison.k, comparison.seed, comparison.description) == (
-            25,
-            7,
-            "for everybody ${K} $5 ${B}",
-        )
+        found = load_comparison(f"{MINIMAL}    {more}\n", K="25", A="${B}", **seed)
+        assert (found.k, found.seed) == (25, 7)
+        assert found.description == "for everybody ${K} $5 ${B}"
 
 
-@pytest.mark.parametrize(
-    "secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"]
-)
-def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret):
-    url = 'url: "http://a.internal/{user}"'
-    for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
-        text = MINIMAL.replace(
-            f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}"
-        )
-        http = load_comparison(text, TOKEN=secret).baseline.given
-        assert http.headers["X-Key"].get_secret_value() == secret
+def test_a_number_may_be_quoted_or_begin_with_a_zero():
+    for written, number in (("010", 10), ('"20"', 20)):
+        assert load_comparison(f"{MINIMAL}    k: {written}\n").k == number
 
 
-@pytest.mark.parametrize("secret", ["a  secret word", "a secret\nword", "a\tsecret word"])
-def test_a_secret_with_whitespace_is_in_no_error(secret):
-    with pytest.raises(ConfigError) as caught:
-        load_text(f'{MINIMAL}    metrics: ["${{TOKEN}}"]\n', TOKEN=secret)
-    assert "secret" not in str(caught.value)
-    assert "..." in str(caught.value)
+def test_a_secret_from_a_variable_is_never_read_as_anything_but_text():
+    for secret in ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"]:
+        url = 'url: "http://a.internal/{user}"'
+        for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
+            text = MINIMAL.replace(
+                f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}"
+            )
+            http = load_comparison(text, TOKEN=secret).baseline.given
+            assert http.headers["X-Key"].get_secret_value() == secret
+
+
+def test_a_secret_with_whitespace_is_in_no_error():
+    for secret in ["a  secret word", "a secret\nword", "a\tsecret word"]:
+        with pytest.raises(ConfigError) as caught:
+            load_text(f'{MINIMAL}    metrics: ["${{TOKEN}}"]\n', TOKEN=secret)
+        assert "secret" not in str(caught.value)
+        assert "..." in str(caught.value)
 
 
 def test_anchors_and_merges_share_settings():
@@ -115,9 +98,8 @@ def test_a_problem_in_a_shared_part_is_reported_on_its_own_line():
     text = MINIMAL.replace(
         "comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name"
     )
-    with pytest.raises(
-        ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"
-    ):
+    said = r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"
+    with pytest.raises(ConfigError, match=said):
         load_text(text)
 
 
@@ -139,10 +121,8 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(path):
 
 
 def test_missing_files_directories_and_devices_are_one_line_that_says_what_to_do(path):
-    assert (
-        failing(path)
-        == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
-    )
+    advice = "write one with `rankwatch init`, or name another with --config"
+    assert failing(path) == f"{path}: no such file: {advice}"
     for other in (path.parent, Path("/dev/zero")):
         assert failing(other) == f"{other}: cannot be read: it is not a file"
 
@@ -156,9 +136,8 @@ def test_a_configuration_may_come_through_a_pipe():
     os.close(end)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
+def test_what_is_no_text_is_one_line(path):
+    for content, told in [
         (b"listen: x\nname: caf\xe9\n", ":2: is not UTF-8 text: save it as UTF-8"),
         (b"listen: x\nname: a\x00b\n", ":2: a control character is here: remove it"),
         (
@@ -169,12 +148,9 @@ def test_a_configuration_may_come_through_a_pipe():
             ),
         ),
         (b"\xff" * 10_000_000, ": is larger than 1 MiB, which is too large for a configuration"),
-    ],
-    ids=["no UTF-8", "a control character", "deep", "large"],
-)
-def test_what_is_no_text_is_one_line(path, content, told):
-    path.write_bytes(content)
-    assert failing(path) == f"{path}{told}"
+    ]:
+        path.write_bytes(content)
+        assert failing(path) == f"{path}{told}"
 
 
 @given(
@@ -186,7 +162,7 @@ def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(
     assert all(line.startswith("x.yaml") for line in problems(text))
 
 
-def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counted():
+def test_of_a_thousand_problems_the_first_hundred_are_listed_and_the_others_counted():
     with pytest.raises(ConfigError) as caught:
         load_text(MINIMAL + "listen: 127.0.0.1:1\n" * 1000)
     lines = str(caught.value).splitlines()
@@ -203,8 +179,9 @@ def test_a_bad_configuration_is_reported_exactly_so_and_its_secrets_never_are(pa
     monkeypatch.setattr("monitor.settings.schedule._FURTHEST_DAYS", 366)
     wanted = expected(path.read_text())
     assert wanted, "the file must say what it expects"
-    lines = failing(path).splitlines()
-    assert lines == [
-        f"{path}:{line}" if re.match(r"\d+: ", line) else f"{path}: {line}" for line in wanted
+    said = failing(path)
+    places = [":" if re.match(r"\d+: ", line) else ": " for line in wanted]
+    assert said.splitlines() == [
+        f"{path}{place}{line}" for place, line in zip(places, wanted, strict=True)
     ]
-    assert "hunter2" not in "".join(lines)
+    assert "hunter2" not in said

@@ -31,7 +31,7 @@ def at(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def test_every_15m_stands_on_the_quarters_of_the_hour_moved_by_its_offset_and_every_week_on_the_epochs_thursday():
+def test_every_15m_is_due_on_the_quarters_of_the_hour_plus_its_offset_and_every_week_on_thursday():
     schedule = Every(timedelta(minutes=15))
     assert schedule.latest(NOON) == at("2024-01-11 12:00")
     assert schedule.next(NOON) == schedule.latest(at("2024-01-11 12:15")) == at("2024-01-11 12:15")
@@ -75,35 +75,30 @@ DAYS = """
 """
 
 
-@pytest.mark.parametrize(("text", "days"), rows(DAYS))
-def test_days_are_those_of_cron(text, days):
-    slots = Cron.parse(text).between(at("2024-01-01"), at("2024-01-31"))
-    assert " ".join(str(slot.day) for slot in slots) == days
+def test_days_are_those_of_cron():
+    for text, days in rows(DAYS):
+        slots = Cron.parse(text).between(at("2024-01-01"), at("2024-01-31"))
+        assert " ".join(str(slot.day) for slot in slots) == days
 
 
-@pytest.mark.parametrize("text", ["* * * *", "* * * * * *", "60 * * * *", "0 0 30 2 *", "@reboot"])
-def test_what_is_no_expression_is_refused(text):
-    with pytest.raises(ValueError, match="cron expression"):
-        Cron.parse(text)
+def test_what_is_no_expression_is_refused():
+    for text in ["* * * *", "* * * * * *", "60 * * * *", "0 0 30 2 *", "@reboot"]:
+        with pytest.raises(ValueError, match="cron expression"):
+            Cron.parse(text)
 
 
-@pytest.mark.parametrize(
-    "zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "a\0b", "Europe"]
-)
-def test_an_unknown_time_zone_is_refused(zone):
-    with pytest.raises(ValueError, match="not a time zone"):
-        Cron.parse("* * * * *", zone)
+def test_an_unknown_time_zone_is_refused():
+    for zone in ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "a\0b", "Europe"]:
+        with pytest.raises(ValueError, match="not a time zone"):
+            Cron.parse("* * * * *", zone)
 
 
 def test_a_leap_day_is_found_across_a_century_without_one_and_a_whole_skipped_day_runs_when_the_next_begins():
     leap, skipped = Cron.parse("0 0 29 2 *"), Cron.parse("0 9 30 12 *", "Pacific/Apia")
-    assert (leap.next(at("2096-03-01")), leap.latest(at("2104-02-28"))) == (
-        at("2104-02-29"),
-        at("2096-02-29"),
-    )
-    assert (
-        skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == at("2011-12-30 10:00")
-    )
+    assert leap.next(at("2096-03-01")) == at("2104-02-29")
+    assert leap.latest(at("2104-02-28")) == at("2096-02-29")
+    jump = at("2011-12-30 10:00")
+    assert skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == jump
 
 
 # Skipped, it runs when the clock jumps; repeated, the first time only; several that are skipped run
@@ -119,17 +114,15 @@ WALL = """
 """
 
 
-@pytest.mark.parametrize(("text", "date", "slots"), rows(WALL))
-def test_named_times_follow_the_clock_on_the_wall(text, date, slots):
-    assert " ".join(day(Cron.parse(text, BERLIN), date)) == slots
+def test_named_times_follow_the_clock_on_the_wall():
+    for text, date, slots in rows(WALL):
+        assert " ".join(day(Cron.parse(text, BERLIN), date)) == slots
 
 
 def test_with_every_hour_allowed_slots_keep_their_distance_over_both_changes():
     cron = Cron.parse("*/30 * * * *", BERLIN)
     for date in ("2024-03-31", "2024-10-27"):
-        assert day(cron, date) == [
-            f"{hour:02}:{minute}" for hour in range(24) for minute in ("00", "30")
-        ]
+        assert day(cron, date) == [f"{n // 2:02}:{n % 2 * 30:02}" for n in range(48)]
 
 
 INTERVALS = """
@@ -145,10 +138,10 @@ INTERVALS = """
 """
 
 
-@pytest.mark.parametrize(("text", "shortest", "longest"), rows(INTERVALS))
-def test_the_interval_is_the_shortest_way_from_slot_to_slot(text, shortest, longest):
-    cron = Cron.parse(text)
-    assert (cron.interval, cron.longest) == (parse_duration(shortest), parse_duration(longest))
+def test_the_interval_is_the_shortest_way_from_slot_to_slot():
+    for text, shortest, longest in rows(INTERVALS):
+        cron = Cron.parse(text)
+        assert (cron.interval, cron.longest) == (parse_duration(shortest), parse_duration(longest))
 
 
 PAUSES = """
@@ -160,24 +153,21 @@ PAUSES = """
 """
 
 
-@pytest.mark.parametrize(("slots", "hours", "longest"), rows(PAUSES))
-def test_the_longest_pause_counts_the_hours_without_runs(slots, hours, longest):
-    every, cron = (None, slots) if "*" in slots else (parse_duration(slots), None)
-    assert schedule_of(every, cron, "UTC", None, hours).longest == parse_duration(longest)
+def test_the_longest_pause_counts_the_hours_without_runs():
+    for slots, hours, longest in rows(PAUSES):
+        every, cron = (None, slots) if "*" in slots else (parse_duration(slots), None)
+        assert schedule_of(every, cron, "UTC", None, hours).longest == parse_duration(longest)
 
 
 @given(MOMENTS)
 @settings(max_examples=25)
-def test_slots_of_certain_hours_are_those_whose_time_on_the_wall_lies_there(moment):
+def test_with_only_between_the_slots_are_those_with_a_local_time_in_these_hours(moment):
     schedule = schedule_of(timedelta(minutes=15), None, BERLIN, None, "22:00-05:00")
     after = moment + timedelta(days=1)
     slots = Every(timedelta(minutes=15)).between(moment, after)
     obvious = [slot for slot in slots if not 5 <= slot.astimezone(ZoneInfo(BERLIN)).hour < 22]
-    assert (
-        schedule.between(moment, after)
-        == [slot for slot in slots if schedule.is_open(slot)]
-        == obvious
-    )
+    assert schedule.between(moment, after) == obvious
+    assert list(filter(schedule.is_open, slots)) == obvious
 
 
 ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Asia/Kolkata"])

@@ -4,57 +4,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factories import DAY, SLOT
-from monitor.boundary.options import parse_duration
 from monitor.cli.parameters import parse_instant
-from monitor.measures.metrics import parse
 from monitor.model.errors import ConfigError
-from monitor.model.rules import BaseRule, Keep, RuleKind, Severity
-from monitor.settings.configuration import RetentionOptions
+from monitor.model.rules import BaseRule, RuleKind
 from monitor.settings.loader import parse_settings
 from monitor.settings.rule_checks import CHECKS
 from monitor.settings.rule_options import KINDS, parse_rule
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
-from monitor.sources import SampleOptions
 from settings.minimal import (
     MINIMAL,
-    RETRAIN,
+    RELEVANCE,
+    WEIGHTS,
     comparison_of,
-    limit_of,
     load_comparison,
-    rules_on_drift,
 )
 from tables import rows
-
-LIMITS = """
-metric: rbo, below: 0.6, resolve_above: 0.65 | rbo(p=0.9) mean below 0.6 0.65
-metric: overlap, statistic: share_below(0.30), above: 0.2 | overlap share_below(0.3) above 0.2 0.2
-metric: extended_tau, below: 0 | extended_tau mean below 0.0 0.0
-metric: over_floor(extended_tau), above: 0.1, resolve_below: 0.05 | over_floor(extended_tau) mean above 0.1 0.05
-metric: floor(rbo), below: 0.5 | floor(rbo(p=0.9)) mean below 0.5 0.5
-coverage: missing, above: 0.02, resolve_below: 0.01 | coverage missing(candidate) above 0.02 0.01
-coverage: failed(baseline), above: 0 | coverage failed(baseline) above 0.0 0.0
-coverage: unpaired, above: 0.5 | coverage unpaired above 0.5 0.5
-coverage: short, learned: jump | coverage short(candidate) above 1.0 drop
-metric: extended_tau, learned: drop | extended_tau mean below -1.0 drop
-metric: extended_tau, learned: drop, watch: improvement | extended_tau mean above 1.0 drop
-metric: extended_tau, statistic: share_below(0), learned: trend | extended_tau share_below(0) above 1.0 trend
-metric: extended_tau, statistic: share_below(0), learned: drop, watch: improvement | extended_tau share_below(0) below 0.0 drop
-metric: footrule_normalized, statistic: p95, learned: drop | footrule_normalized p95 above 1.0 drop
-"""
-"""A rule, and its series, side, threshold, and where it resolves or how it is learned."""
-
-
-@pytest.mark.parametrize(("keys", "limit"), rows(LIMITS))
-def test_a_rule_says_or_learns_side_threshold_and_recovery(keys, limit):
-    more = (
-        "    metrics: [extended_tau, rbo, overlap, footrule_normalized]\n    rules: "
-        f"[{{alert: A, {keys}}}]\n"
-    )
-    (rule,) = rules_on_drift(f"{MINIMAL}{RETRAIN}{more}")
-    assert " ".join(map(str, (*rule.subject, *limit_of(rule)))) == limit
-
 
 RULES = """
 metric: rbo, below: 0.6
@@ -77,83 +42,11 @@ def test_each_kind_of_rule_has_options_and_checks_and_an_example():
         assert f"rules[0].{each.key}: " in str(caught.value)
 
 
-def test_a_rule_may_say_when_and_for_whom_it_fires_and_false_alarms_are_counted_in_runs():
-    keys = (
-        "for: 2, labels: {team: 7}, segments: each, min_users: 50, severity: critical, "
-        "resolve_after: 3"
-    )
-    text = (
-        f"{MINIMAL}    false_alarm_every: 30d\n    rules: [{{alert: Low, metric: rbo, below: "
-        f"0.6, {keys}}}]\n"
-    )
-    (low,) = rules_on_drift(text)
-    assert (low.for_runs, low.labels) == (2, {"team": "7"})
-    assert (low.segments, low.min_users, low.severity, low.resolve_after) == (
-        "each",
-        50,
-        Severity.CRITICAL,
-        3,
-    )
-    assert comparison_of(text).judging.runs_per_false_alert == 30 * 24 * 4  # every 15 minutes
-
-
 def test_holidays_are_whole_days_of_the_time_zone():
-    text = (
-        f"{MINIMAL}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, "
-        "2026-12-31]\n"
-    )
+    text = f"{MINIMAL}    timezone: Europe/Berlin\n    holidays: [2026-12-31]\n"
     judging = comparison_of(text).judging
-
-    days = [("2026-03-27T23:00", "2026-03-29T22:00"), ("2026-12-30T23:00", "2026-12-31T23:00")]
-    assert judging.holidays == tuple(
-        (parse_instant(start), parse_instant(end)) for start, end in days
-    )
-    assert [
-        judging.is_holiday(parse_instant(f"2026-12-{day}:59"))
-        for day in ("30T22", "30T23", "31T22", "31T23")
-    ] == [*(False, True, True, False)]
-
-
-def test_metrics_are_spelt_as_they_print():
-    metrics = comparison_of(
-        MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n"
-    ).measuring.metrics
-    assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
-    assert all(str(parse(metric)) == metric for metric in metrics)
-
-
-@pytest.mark.parametrize(
-    ("sample", "size"),
-    [
-        ("", None),
-        (", sample: 500", SampleOptions(fixed=500)),
-        (", sample: {rotating: 300}", SampleOptions(rotating=300)),
-        (", sample: {fixed: 100, rotating: 200}", SampleOptions(fixed=100, rotating=200)),
-    ],
-)
-def test_a_sample_is_fixed_unless_it_says_otherwise(sample, size):
-    assert (
-        comparison_of(MINIMAL.replace("user: id}}", f"user: id}}{sample}}}")).measuring.sample
-        == size
-    )
-
-
-DEADLINES = """
-every: 15m | 10m
-every: 1m | 48s
-every: 2s | 1.6s
-every: 1d | 10m
-cron: '*/5 * * * *' | 4m
-{every: 1h, deadline: 30m} | 30m
-"""
-
-
-@pytest.mark.parametrize(("schedule", "deadline"), rows(DEADLINES))
-def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule, deadline):
-    lines = schedule.strip("{}").replace(", ", "\n    ")
-    assert comparison_of(MINIMAL.replace("every: 15m", lines)).measuring.deadline == parse_duration(
-        deadline
-    )
+    for day, is_holiday in (("30T22", False), ("30T23", True), ("31T22", True), ("31T23", False)):
+        assert judging.is_holiday(parse_instant(f"2026-12-{day}:59")) is is_holiday
 
 
 def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
@@ -162,8 +55,9 @@ def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone():
     assert to_schedule(load_comparison(text)) == Cron.parse("0 6 * * mon", "Europe/Berlin")
 
 
-WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
-RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
+SQL_WEIGHTS = (
+    'item_weights: {sql: {url: "postgresql://me:one@db/recs", table: w, item: i, weight: w}}'
+)
 ADDED = f"""
 k: 11
 metrics: [rbo]
@@ -199,11 +93,13 @@ SAME_WHEN_CHANGED = {
     "grades: g}": "grades: g}, within: 2d, after: 1d",
     "weight: sold": "weight: sold, max_bytes: 2000000",
 }
+SECRETS = ('b.internal/{user}"', 'b.internal/{user}", token: old, headers: {X-Key: key}')
+SECRETS_CHANGED = {"me:one": "me:two", "token: old": "token: new", "X-Key: key": "X-Key: other"}
 
 
 def variants(text, added, changed):
     """The configuration with each of these lines, and with each of these texts replaced."""
-    for line in added.strip().splitlines():
+    for line in filter(None, added.splitlines()):
         yield f"{text}    {line}\n"
     for old, new in changed.items():
         assert old in text
@@ -215,9 +111,14 @@ def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching
     for text in variants(MINIMAL, ADDED, CHANGED):
         assert config_hash(load_comparison(text)) != before, text
     whole = f"{MINIMAL}    {WEIGHTS}\n    {RELEVANCE}\n"
-    before = config_hash(load_comparison(whole))
-    for text in variants(whole, SAME_WHEN_ADDED, SAME_WHEN_CHANGED):
-        assert config_hash(load_comparison(text)) == before, text
+    secrets = f"{MINIMAL.replace(*SECRETS)}    {SQL_WEIGHTS}\n"
+    for base, added, changed in (
+        (whole, SAME_WHEN_ADDED, SAME_WHEN_CHANGED),
+        (secrets, "", SECRETS_CHANGED),
+    ):
+        before = config_hash(load_comparison(base))
+        for text in variants(base, added, changed):
+            assert config_hash(load_comparison(text)) == before, text
 
 
 OTHER_PLACES = """
@@ -252,39 +153,3 @@ comparisons:
     first = hash_of("/etc/rw /data/v1 /data/v2 /db")
     for places, which in rows(OTHER_PLACES):
         assert (hash_of(places) == first) is (which == "same"), places
-
-
-KEPT = {
-    Keep.ALL: (
-        RELEVANCE,
-        "arm_metrics: [novelty]",
-        "arm_metrics: [exposure_gini, self_churn]",
-        "keep_lists: true",
-    ),
-    Keep.NONE: ("arm_metrics: []", "keep_lists: false", WEIGHTS),
-    200: ("keep_lists: 200",),
-}
-
-
-@pytest.mark.parametrize("kept", KEPT)
-def test_lists_are_kept_where_something_will_need_them(kept):
-    for more in KEPT[kept]:
-        assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
-
-
-def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told():
-    for more, within, after in (("", 7, 0), (", within: 60h, after: 2d", 2.5, 2)):
-        found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
-        assert (found.relevance_within, found.relevance_after) == (
-            timedelta(days=within),
-            timedelta(days=after),
-        )
-
-
-def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise():
-    found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
-    assert found["scores"] == found["lists"] == SLOT - 7 * DAY  # type: ignore[index]
-    assert (found["summaries"], found["daily"]) == (SLOT - 100 * DAY, SLOT - 1825 * DAY)  # type: ignore[index]
-
-    told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)
-    assert (told["lists"], told["summaries"]) == (SLOT - DAY, SLOT - 30 * DAY)  # type: ignore[index]

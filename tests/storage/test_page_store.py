@@ -15,7 +15,7 @@ from monitor.storage.alert_states import store_transitions, upsert_states
 from monitor.storage.tables.run_tables import summaries
 from storage.worked import claimed, execute_sql, lease, note
 from tables import rows
-from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
+from web.stored_pages import KEY, METRIC, SLOTS, fill
 
 NAME = "home-feed"
 WHOLE = {"since": SLOTS[0], "until": SLOTS[-1], "max_points": 100}
@@ -107,7 +107,7 @@ def test_a_user_has_scores_in_every_run_and_lists_if_they_were_kept(filled):
     assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
     ids = [each.run_id for each in series(filled)]
     lists = filled.pages.user_lists(ids[0], "u1")  # from the evidence
-    assert (lists.baseline, lists.candidate) == tuple(lists_of(arm, NAME) for arm in Arm)
+    assert (lists.baseline, lists.candidate) == ((NAME, "i2", "i3"), ("i2", NAME, "i4"))
     # Of others the newest lists are kept, and those from before the alert fired.
     kept = [filled.pages.user_lists(run_id, "zz") for run_id in ids]
     assert [each and each.baseline for each in kept] == [None, None, ("i1",), ("i1",)]

@@ -1,16 +1,20 @@
 """An example of each text that is made from values. ``make generated`` writes golden.txt."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state
-from messages import explanation
+import numpy as np
+
+import messages
+import published
+from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state, summary
+from messages import explanation, exposed
 from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
-from monitor.model.explanation import DropPart, FaultKind, Finding, MeanDrop, PartMeans, SegmentFall
+from monitor.model.explanation import DropPart, FaultKind, MeanDrop, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
 from monitor.model.interpretation import (
@@ -32,7 +36,6 @@ from monitor.model.rules import (
     FixedLimit,
     LearnedLimit,
     Learning,
-    SeriesRule,
     Severity,
     SimilarityRule,
 )
@@ -46,11 +49,12 @@ from monitor.model.run_reasons import (
     RunReasonKind,
     UnmatchedName,
 )
-from monitor.model.runs import ArmScore, Run, RunStatus
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import OUTCOME_SERIES, ListTrait
 from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.model.urgency import Impact
+from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
 from monitor.texts.actions import (
     write_condition_step,
     write_contacts,
@@ -220,8 +224,38 @@ INTERPRETATIONS = (
     replace(SIMILAR, spread=replace(SPREAD, is_excess=False)),
     replace(SIMILAR, spread=replace(SPREAD, concentration=Concentration.MANY_USERS)),
 )
+SECOND_TRAINING = summary(mean=0.9, standard_error=0.01)
+MEANS = (
+    (1.0, 0.0),
+    (0.95, 0.01),
+    (0.7, 0.01),
+    (0.3, 0.01),
+    (0.22, 0.01),
+    (0.1, 0.01),
+    (0.6, 0.3),
+    (0.6, None),
+)
+READ = [
+    interpret_summary(
+        summary(mean=mean, standard_error=error), by_chance=0.2, identical=1.0, trainings=trainings
+    )
+    for trainings in (None, SECOND_TRAINING)
+    for mean, error in MEANS
+]
+
+
+def spread(changed, usual=None):
+    """How the difference is spread, if so many of 100 users changed, and so many usually change."""
+    distances = (np.arange(100) < changed).astype(float)
+    of_trainings = None if usual is None else (np.arange(100) < usual).astype(float)
+    return replace(SIMILAR, spread=measure_concentration(distances, of_trainings))
+
+
+SPREADS = [spread(20), spread(100), spread(100, 90), spread(100, 0), spread(0), spread(90, 90)]
 SHARED = (
-    ArmScore(segment="country=UK", arm=Arm.CANDIDATE, metric=ListTrait.SHARED, value=0.9, n=50),
+    published.arm_score(
+        segment="country=UK", arm=Arm.CANDIDATE, metric=ListTrait.SHARED, value=0.9, n=50
+    ),
 )
 SILENCE = Silence(
     id=7,
@@ -264,22 +298,12 @@ EXPECTED = Expectation(
 FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
 MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
 MIXED = ArmModel(now="v7", users={"v7": 600, "v6": 100})
-RUN = Run(
-    slot=SLOT,
-    status=RunStatus.OK,
-    id=7,
-    comparison="home-feed",
-    reason=None,
-    attempt=1,
-    owner="host",
-    config_hash="hash",
-    k=10,
+RUN = published.run(
     asked=700,
     paired=690,
-    started_at=SLOT,
-    finished_at=SLOT,
     models=MODELS | {Arm.BASELINE: MIXED},
     labels_until=SLOT + DAY,
+    catalogue_size=None,
 )
 POINT = SeriesPoint(
     run_id=7,
@@ -292,6 +316,7 @@ POINT = SeriesPoint(
     k=10,
 )
 TOO_FEW = GateReason.TOO_FEW
+FEW = Impact(users=9, compared=200)
 SEGMENT = GateResult(
     segment="country=DE",
     users=300,
@@ -308,7 +333,12 @@ SEGMENT = GateResult(
 UNMATCHED = UnmatchedName(owner="rule Low", name="country=no", nearest="country=NO")
 
 
-def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> partial[str]:
+def each(write, values, *rest):
+    """An example of each of these values."""
+    return [partial(write, value, *rest) for value in values]
+
+
+def reasons(*kinds, **values):
     """The reasons of a run; those that are given by kind have the values."""
     given = [
         each if isinstance(each, RunReason) else RunReason(kind=each, **values) for each in kinds
@@ -316,24 +346,17 @@ def reasons(*kinds: RunReasonKind | RunReason, **values: Any) -> partial[str]:
     return partial(write_run_reasons, tuple(given))
 
 
-def floor(doubt: FloorDoubt, **values: Any) -> partial[str]:
+def floor(doubt, **values):
     return reasons(RunReasonKind.UNTRUSTED_FLOOR, doubt=doubt, asked=500, **values)
 
 
-def normal(
-    watched: SeriesRule,
-    value: float,
-    *,
-    learning: Learning = Learning.DROP,
-    is_breach: bool = False,
-    is_judgeable: bool = True,
-) -> partial[tuple[str, str]]:
+def normal(watched, value, *, learning=Learning.DROP, is_breach=False, is_judgeable=True):
     limit = LearnedLimit(learning=learning, direction=Direction.BELOW, value=0.0)
-    keywords = {"is_breach": is_breach, "is_judgeable": is_judgeable}
-    return partial(write_normal, watched, limit, value, EXPECTED, **keywords)
+    flags = {"is_breach": is_breach, "is_judgeable": is_judgeable}
+    return partial(write_normal, watched, limit, value, EXPECTED, **flags)
 
 
-def undecided(*, is_census: bool = False, **values: Any) -> partial[str]:
+def undecided(*, is_census=False, **values):
     result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
     return partial(write_verdict, result.verdict, (result,), 0.1, is_census=is_census)
 
@@ -366,47 +389,56 @@ UNPAIRED = UnpairedResults(
 )
 
 
-def found(kind: FaultKind, **values: Any) -> Finding:
-    base: dict[str, Any] = {"arms": (Arm.CANDIDATE,), "segment": "country=FR", "segment_share": 0.9}
-    return Finding(kind=kind, users=98, compared=700, **base | values)
+def found(kind, **values):
+    concerned = {"segment": "country=FR", "segment_share": 0.9, "users": 98, "compared": 700}
+    return messages.finding(kind, **concerned | values)
 
 
-def finding(kind: FaultKind, **values: Any) -> partial[str]:
+def finding(kind, **values):
     """A finding without earlier lists."""
     what = found(kind, **values)
-    is_missing = kind is FaultKind.MISSING
-    return (
-        partial(write_finding_alone, what)
-        if is_missing
-        else partial(write_finding, what, drop=None)
-    )
+    if kind is FaultKind.MISSING:
+        return partial(write_finding_alone, what)
+    return partial(write_finding, what, drop=None)
 
 
-def fall(share: float = 0.25, segment: str = "country=DE", **parts: float) -> SegmentFall:
+def parts_of(parts):
+    return dict.fromkeys(DropPart, 0.0) | {DropPart(name): amount for name, amount in parts.items()}
+
+
+def fall(share=0.25, segment="country=DE", **parts):
     return SegmentFall(
         segment=segment, share=share, share_before=share, parts=parts_of(parts), excess=0.1
     )
 
 
-def drop(leader: SegmentFall | None = None, **parts: float) -> partial[str]:
-    return partial(
-        write_drop,
-        MeanDrop(
-            before=0.5,
-            now=0.5 + sum(parts.values()),
-            noise=0.001,
-            parts=parts_of(parts),
-            falls=(),
-            leader=leader,
-        ),
+def mean_drop(leader=None, *, noise=0.001, **parts):
+    return MeanDrop(
+        before=0.5,
+        now=0.5 + sum(parts.values()),
+        noise=noise,
+        parts=parts_of(parts),
+        falls=(),
+        leader=leader,
     )
 
 
-def parts_of(parts: Mapping[str, float]) -> dict[DropPart, float]:
-    return dict.fromkeys(DropPart, 0.0) | {DropPart(name): amount for name, amount in parts.items()}
+def drop(leader=None, **parts):
+    return partial(write_drop, mean_drop(leader, **parts))
 
 
-EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
+SHORTER = {"now": 5.0, "before": 10.0}
+FALLS = (fall(membership=0.1, order=0.025), fall(0.75, "country=UK", order=0.125))
+
+
+def alert_text(about="all", **changes):
+    """The text of an alert on these users. The explanation has no clear cause unless another is given."""
+    unclear = {"sentence": "No clear cause.", "falls": FALLS, "gained": (), "lost": ()}
+    explained = explanation(**{**unclear, "now": 0.75, "before": 0.5, **changes})
+    return partial(write_alert_text, explained, "extended_tau", about)
+
+
+EXAMPLES: dict[str, Any] = {
     "Why a run is not ok, or what an ok run lacks": [
         reasons(
             DOWN,
@@ -486,7 +518,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
     ],
     "Conditions, and arms that do not change": [
-        *(partial(write_clear, condition) for condition in Condition),
+        *each(write_clear, Condition),
         partial(write_health, 90, 2, is_well=True),
         partial(write_health, 90, 75, is_well=False),
         partial(write_health, 0, 0, is_well=True),
@@ -520,7 +552,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_census, 300),
     ],
     "Results of compare": [
-        *(partial(write_interpretation, each) for each in INTERPRETATIONS),
+        *each(write_interpretation, (*INTERPRETATIONS, *READ, *SPREADS)),
         *(partial(write_segments, {"country=UK": each}, SHARED) for each in INTERPRETATIONS[-6:-3]),
         partial(write_shared, SHARED, "country=UK"),
         partial(write_other_metrics, SIMILAR, [None, *INTERPRETATIONS[:3]]),
@@ -541,10 +573,9 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_same_lists, "home-feed", "2024-01-08T06:00:00Z"),
     ],
     "Slots that have already run": [
-        partial(write_already_run, "home-feed", 1, "2024-01-08T06:00:00Z", "home-feed@1"),
-        partial(write_already_run, "home-feed", 3, "2024-01-08T06:00:00Z", "home-feed@1"),
-        partial(write_run_again, "home-feed", 1, "2024-01-08T06:00:00Z", "home-feed@1"),
-        partial(write_run_again, "home-feed", 3, "2024-01-08T06:00:00Z", "home-feed@1"),
+        partial(write, "home-feed", attempts, "2024-01-08T06:00:00Z", "home-feed@1")
+        for write in (write_already_run, write_run_again)
+        for attempts in (1, 3)
     ],
     "Checks, plans, proposed thresholds and backtests": [
         partial(write_checked, "rankwatch.yaml", 3, 1, ()),
@@ -584,7 +615,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_missed, "no run has succeeded since the run of 2024-01-08 00:00 UTC", 3),
         partial(write_known_cause, SLOT + DAY, "98 of 700 users got no list."),
         partial(write_beginning, "MissingLists", SLOT, "98 of 700 users got no list."),
-        *(partial(write_removed, removed) for removed in Removed),
+        *each(write_removed, Removed),
     ],
     "Models and settings that changed": [
         partial(write_model_changes, MODELS, SLOT, SLOT - DAY),
@@ -613,7 +644,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         ),
     ],
     "TLS": [
-        *(partial(write_tls_fault, fault, TlsClient.HTTP_SOURCE) for fault in TlsFault),
+        *each(write_tls_fault, TlsFault, TlsClient.HTTP_SOURCE),
         *(
             partial(write_tls_fault, TlsFault.UNKNOWN_ISSUER, client)
             for client in (*TlsClient,)[1:]
@@ -627,22 +658,23 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         partial(write_stale_since, SLOT),
         partial(write_frozen_since, SLOT, 3),
-        *(partial(write_urgency, severity) for severity in Severity),
-        partial(write_urgency, Severity.WARNING, Impact(users=100, compared=200, arms=(*Arm,))),
-        partial(write_urgency, Severity.WARNING, Impact(users=9, compared=200, is_excess=True)),
-        partial(write_urgency, Severity.WARNING, Impact(users=9, compared=200), is_worse=True),
-        partial(
-            write_urgency,
-            Severity.WARNING,
-            Impact(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
+        *each(write_urgency, Severity),
+        *(
+            partial(write_urgency, Severity.WARNING, concern)
+            for concern in (
+                replace(FEW, users=100, arms=(*Arm,)),
+                replace(FEW, is_excess=True),
+                replace(FEW, arms=(Arm.CANDIDATE,), is_private=True),
+            )
         ),
+        partial(write_urgency, Severity.WARNING, FEW, is_worse=True),
     ],
     "What to do first about a fault": [
-        *(partial(write_first_step, kind, (Arm.CANDIDATE,)) for kind in FaultKind),
+        *each(write_first_step, FaultKind, (Arm.CANDIDATE,)),
         partial(write_first_step, FaultKind.NOISE, (*Arm,)),
         partial(write_first_step, FaultKind.CUT_SHORT, (Arm.CANDIDATE,), has_duplicates=True),
-        *(partial(write_condition_step, condition) for condition in sorted(OF_UNPAIRED)),
-        *(partial(write_gap_step, direction) for direction in Direction),
+        *each(write_condition_step, sorted(OF_UNPAIRED)),
+        *each(write_gap_step, Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
     "Shares": [partial(write_percent, share) for share in (0.0001, 0.004, 0.0094, 0.0096, 1.0)],
@@ -665,7 +697,14 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         finding(FaultKind.ALIKE),
         finding(FaultKind.INTERLEAVED),
         finding(FaultKind.ALIKE, segment="all", detail={"is_more_alike": 1.0}),
-        finding(FaultKind.CUT_SHORT, detail={"now": 5.0, "before": 10.0}, is_exact=True),
+        finding(FaultKind.CUT_SHORT, detail=SHORTER, is_exact=True),
+        finding(FaultKind.CUT_SHORT, segment="all", detail={**SHORTER, "duplicated": 0.5}),
+        *(
+            partial(
+                write_finding, found(FaultKind.CUT_SHORT, detail=SHORTER), mean_drop(order=each)
+            )
+            for each in (-0.1, 0.0019)
+        ),
         finding(FaultKind.STALE),
         finding(FaultKind.STALE, detail={"of_before": 1.0}),
         finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
@@ -698,6 +737,11 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_distance, PartMeans(n=700, membership=0.2, order=0.1, length=0.0)),
         partial(write_falls, explanation(falls=(fall(order=0.125),)), "country=DE"),
         partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
+        alert_text(gained=(exposed("a", "Tea"), *map(exposed, "bcd")), lost=(exposed("x"),)),
+        alert_text(segment="country=DE", lost=(exposed("x"),)),
+        alert_text("country=UK"),
+        alert_text("activity=new"),
+        alert_text("country=UK", finding=found(FaultKind.CUT_SHORT), sentence="Lists are short."),
         partial(
             write_unpaired,
             None,
@@ -725,12 +769,12 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
 }
 
 
-def golden() -> str:
+def golden():
     """The whole file."""
     return TITLE + "".join(map(_write_part, EXAMPLES, EXAMPLES.values()))
 
 
-def _write_part(heading: str, examples: Iterable[Any]) -> str:
+def _write_part(heading, examples):
     parts = [f"\n\n{heading.upper()}\n"]
     for example in examples:
         text = example()
@@ -743,7 +787,7 @@ def _write_part(heading: str, examples: Iterable[Any]) -> str:
     return "\n".join(parts)
 
 
-def show(value: object) -> str:
+def show(value):
     """A value in a short form, without what has its default."""
     if is_dataclass(value) and not isinstance(value, type | SimilarityRule | CoverageRule):
         return ", ".join(_show_fields(value)) or "nothing"
@@ -758,7 +802,7 @@ def show(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _show_fields(value: Any) -> Iterator[str]:
+def _show_fields(value):
     for field in fields(value):
         part = getattr(value, field.name)
         if part not in (field.default, None, (), {}):

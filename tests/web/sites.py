@@ -23,7 +23,7 @@ def hashed(password, prefix="2b"):
 
 
 class Site:
-    """One server and a client of it."""
+    """A server and its client."""
 
     def __init__(self, server, tls=None, host="127.0.0.1"):
         self.server, self.tls, self.host = server, tls, host
@@ -35,9 +35,9 @@ class Site:
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
 
     def open(self, sent=b"", *, host=None, is_small=False):
-        """A connection that speaks raw bytes, and has said these.
+        """A connection for raw bytes, which has sent these.
 
-        A small one takes little at a time.
+        A small one receives little at a time.
         """
         raw = socket.socket(socket.AF_INET6 if ":" in (host or self.host) else socket.AF_INET)
         if is_small:
@@ -73,6 +73,11 @@ def access_of(*, old=None, **options):
         AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}),
         old=old,
     )
+
+
+def tls_of(pair, **options):
+    """TLS with this certificate and its key, as a web configuration file describes it."""
+    return {"cert_file": str(pair.cert), "key_file": str(pair.key), **options}
 
 
 @contextmanager

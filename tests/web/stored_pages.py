@@ -1,10 +1,10 @@
-"""A comparison with four stored runs, every name of which may be hostile, and the application over it."""
+"""A comparison with four stored runs, in which every name may be hostile, and the application over it."""
 
 import json
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,13 +26,11 @@ EVIL = '<script>alert(1)<\\script>"&{{7*7}} \u202e\x1b[2J..'
 
 
 def fill(store, name="home-feed", user="u1", item=None):
-    """Four runs of one comparison, the last of which fires.
-
-    Of one user and one other the lists are kept.
-    """
-    lists = (item or name, "i2", "i3"), ("i2", item or name, "i4")
+    """Four runs of one comparison, the last of which fires. The lists of this user and of `zz` are stored."""
+    item = item or name
+    baseline, candidate = [item, "i2", "i3"], ["i2", item, "i4"]
     explained = published.explanation()
-    gained = replace(explained.gained[0], item=item or name, title=item or name)
+    gained = replace(explained.gained[0], item=item, title=item)
     expected = replace(
         published.latest().expectations[0],
         alert="SimilarityDrop",
@@ -45,24 +43,21 @@ def fill(store, name="home-feed", user="u1", item=None):
         claim = claimed(store, slot, comparison=name, until=slot + DAY)
         is_last = number == 3
         mean = 0.25 if is_last else 0.5
-        alert = {
-            "comparison": name,
-            "since": slot,
-            "dedup_key": KEY,
-            "incident": KEY,
-            "reason": name,
-        }
-        judged = {**alert, "reason": f"{name} as judged"}
-        state = factories.state(state=State.FIRING, judged_slot=slot, **judged)
-        change = factories.transition(
-            slot=slot, at=slot, explanation=name, from_state=State.QUIET, **alert
+        alert = {"comparison": name, "since": slot, "dedup_key": KEY, "incident": KEY}
+        state = factories.state(
+            state=State.FIRING, judged_slot=slot, reason=f"{name} as judged", **alert
         )
-        worst: dict[str, Any] = {
-            "kind": EvidenceKind.WORST,
-            "position": 0,
-            "baseline": lists[0],
-            "candidate": lists[1],
-        }
+        change = factories.transition(
+            slot=slot, at=slot, explanation=name, from_state=State.QUIET, reason=name, **alert
+        )
+        worst = Evidence(
+            kind=EvidenceKind.WORST,
+            position=0,
+            user=user,
+            baseline=tuple(baseline),
+            candidate=tuple(candidate),
+            scores={METRIC: mean},
+        )
         result = published.result(
             claim=claim,
             reason=name,
@@ -83,10 +78,10 @@ def fill(store, name="home-feed", user="u1", item=None):
                     by_metric={METRIC: np.array([mean, 1.0])},
                 )
             ],
-            evidence=(Evidence(**worst, user=user, scores={METRIC: mean}),),
+            evidence=(worst,),
             lists=KeptLists(
-                baseline=factories.rankings({user: list(lists[0]), "zz": ["i1"]}),
-                candidate=factories.rankings({user: list(lists[1]), "zz": ["i1"]}),
+                baseline=factories.rankings({user: baseline, "zz": ["i1"]}),
+                candidate=factories.rankings({user: candidate, "zz": ["i1"]}),
                 segments={"all": np.arange(2)},
             ),
             explanation=replace(explained, metric=METRIC, sentence=name, gained=(gained,)),
@@ -101,17 +96,13 @@ def application(store, **given):
     """The pages over the store, as of six hours after its newest run."""
     names = {run.comparison for run in store.history.runs(comparison=None, limit=100)}
     latest = store.history.latest(sorted(names))
-    shown = {
-        "store": store,
-        "clock": HeldClock(SLOTS[-1] + timedelta(hours=6)),
-        "latest": lambda: latest,
-    }
-    return published.pages(**{**shown, **given})
+    clock = HeldClock(SLOTS[-1] + timedelta(hours=6))
+    return published.pages(**{"store": store, "clock": clock, "latest": lambda: latest, **given})
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said."""
+    """What the server answered."""
 
     status: int
     headers: dict[str, str]
@@ -120,10 +111,19 @@ class Answer:
     def json(self):
         return json.loads(self.text)
 
+    @property
+    def words(self):
+        return words_of(self.text)
+
+
+def words_of(page):
+    """The text of a page without its tags."""
+    return re.sub("<[^>]*>", "", page)
+
 
 @contextmanager
 def browsing(app):
-    """Asks a real server of the application."""
+    """A function that requests pages from a real server of the application."""
     with running(app) as site:
 
         def ask(path):
@@ -131,8 +131,3 @@ def browsing(app):
             return Answer(status, headers, body.decode())
 
         yield ask
-
-
-def lists_of(arm, name):
-    """The lists that `fill` stored of its user."""
-    return (name, "i2", "i3") if arm is Arm.BASELINE else ("i2", name, "i4")

@@ -1,8 +1,8 @@
-"""What people do on the pages of alerts, over a real server: who may, from where, what it changes, and what it does again."""
+"""The forms on the pages of alerts, over a real server: who may use them, what they change, and what a second click does."""
 
 import re
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
@@ -23,9 +23,8 @@ from monitor.web.pages.alerts import read_alert_page
 from pipeline.test_delivery import EACH, SEGMENTS, Scene, scene  # noqa: F401 - a fixture
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.chromium import TROUBLE
-from web.sites import KIM, Site, access_of, basic, hashed, running
+from web.sites import KIM, Site, access_of, basic, hashed, running, tls_of
 from web.stored_pages import EVIL, KEY, SLOTS, application, fill
-from web.test_tls import tls_of
 
 # ruff: noqa: F811 - fixtures are imported
 
@@ -36,7 +35,7 @@ PAGE = f"/alerts/{KEY}"
 
 @dataclass
 class Browser:
-    """Kim's, unless another is given."""
+    """A browser in which Kim is logged in, unless another user is given."""
 
     site: Site
     store: SqlStore
@@ -48,11 +47,13 @@ class Browser:
     def token(self, user=KIM):
         return unescape(re.findall(r'name="token" value="([^"]+)"', self.get("/alerts", user))[0])
 
-    def post(self, fields, path=PAGE, user=KIM, **headers):
-        """The status, and where it leads to or what it says."""
-        known = {"token": self.token()} if user == KIM and "token" not in fields else {}
+    def post(self, do, path=PAGE, user=KIM, headers=None, **fields):
+        """The status, and the address of the next page or the error message."""
+        form = {"do": do, **fields}
+        if user == KIM:
+            form.setdefault("token", self.token())
         status, answered, text = self.site.get(
-            path, user, "POST", urlencode({**known, **fields}).encode(), **headers
+            path, user, "POST", urlencode(form).encode(), **(headers or {})
         )
         return status, answered.get("location", unescape(text.decode()))
 
@@ -84,32 +85,23 @@ def browser(store):
         yield browser
 
 
-def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either_database_on_a_standby_too(
+def test_people_acknowledge_silence_expire_and_resolve_on_either_database_and_on_a_standby(
     database_url,
 ):
     with closing(open_store(database_url, create=True)) as store:
         fill(store)
         store.maintenance.stand_by()
         with browser_of(store) as browser:
-            assert browser.post({"do": "acknowledge", "comment": " known \n"}) == (
-                303,
-                f"{PAGE}?done=acknowledge",
-            )
+            done = f"{PAGE}?done=acknowledge"
+            assert browser.post("acknowledge", comment=" known \n") == (303, done)
             assert browser.states == [("firing", "kim")]
             assert "kim is on it" in browser.get()
-            assert "No more messages about it are sent until it ends" in browser.get(
-                f"{PAGE}?done=acknowledge"
-            )
+            assert "No more messages about it are sent until it ends" in browser.get(done)
             assert "<b>" not in browser.get(f"{PAGE}?done=<b>")
 
             (offered,) = re.findall(r"<textarea[^>]*>(.*?)</textarea>", browser.get(), re.DOTALL)
-            silence = {
-                "do": "silence",
-                "matchers": unescape(offered),
-                "for": "2h",
-                "comment": "why",
-            }
-            assert browser.post(silence) == (303, f"{PAGE}?done=silence")
+            silence = {"matchers": unescape(offered), "for": "2h", "comment": "why"}
+            assert browser.post("silence", **silence) == (303, f"{PAGE}?done=silence")
             (made,) = store.alerts.silences(ending_after=NOW)
             assert made.matchers == ("alert=SimilarityLow", "comparison=home-feed")
             assert (made.author, made.comment) == ("kim", "why")
@@ -117,19 +109,17 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
             assert f"silence {made.id} of kim" in browser.get()
 
             vain = silence | {"matchers": "alert=SimilarityLo", "for": "2m"}
-            assert browser.post(vain) == (303, f"{PAGE}?done=unmatched")
+            assert browser.post("silence", **vain) == (303, f"{PAGE}?done=unmatched")
             assert "Did you mean SimilarityLow?" in browser.get("/alerts")
 
             browser.clock.pass_by(150)
             for outcome in ("expire", "nothing"):
-                asked = {"do": "expire", "silence": str(made.id)}
-                assert browser.post(asked, "/alerts") == (303, f"/alerts?done={outcome}")
+                answer = browser.post("expire", "/alerts", silence=str(made.id))
+                assert answer == (303, f"/alerts?done={outcome}")
             assert store.alerts.silences(ending_after=browser.clock.at) == ()
 
-            assert browser.post({"do": "resolve", "comment": "rolled back"}) == (
-                303,
-                f"{PAGE}?done=resolve",
-            )
+            done = f"{PAGE}?done=resolve"
+            assert browser.post("resolve", comment="rolled back") == (303, done)
             assert browser.states == [("quiet", None)]
             reasons = [each.reason for each in store.alerts.transitions(comparison=None, limit=2)]
             assert reasons == ["acknowledged by kim: known", "resolved by kim: rolled back"]
@@ -137,19 +127,19 @@ def test_whoever_is_on_call_acknowledges_silences_expires_and_resolves_on_either
 
 def test_what_is_sent_again_changes_nothing_and_says_so(browser):
     token = browser.token()
-    silence = {"do": "silence", "matchers": "alert=SimilarityLow", "for": "1h", "token": token}
-    done = [{"do": "acknowledge", "token": token}, silence, {"do": "resolve", "token": token}]
-    for fields in done:
-        assert browser.post(fields)[1] == f"{PAGE}?done={fields['do']}"
+    silence = {"matchers": "alert=SimilarityLow", "for": "1h"}
+    done = {"acknowledge": {}, "silence": silence, "resolve": {}}
+    for do, fields in done.items():
+        assert browser.post(do, token=token, **fields)[1] == f"{PAGE}?done={do}"
     browser.clock.pass_by(60)
     before = browser.states, browser.store.alerts.silences(ending_after=None)
-    for fields in done:
-        assert browser.post(fields)[1] == f"{PAGE}?done=nothing"
+    nothing = f"{PAGE}?done=nothing"
+    for do, fields in done.items():
+        assert browser.post(do, token=token, **fields)[1] == nothing
     assert (browser.states, browser.store.alerts.silences(ending_after=None)) == before
-    assert "Nothing was changed" in browser.get(f"{PAGE}?done=nothing")
-    assert (
-        browser.post({**silence, "token": browser.token()})[1] == f"{PAGE}?done=silence"
-    )  # a page that was loaded again
+    assert "Nothing was changed" in browser.get(nothing)
+    # A page that was loaded again has a new token.
+    assert browser.post("silence", **silence)[1] == f"{PAGE}?done=silence"
 
 
 def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser, store):
@@ -166,27 +156,19 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
         own + "\u20ac",
         own[:-1],
     ):
-        status, said = browser.post({"do": "resolve", "token": token})
+        status, said = browser.post("resolve", token=token)
         assert (status, "load the page of the form again" in said) == (403, True), token
     for path in ("/alerts/another-key", "/alerts", "/alerts/%3Cb%3E%00"):
         for what in ("resolve", "acknowledge"):
-            assert browser.post({"do": what}, path)[0] == 303
+            assert browser.post(what, path)[0] == 303
     assert browser.is_untouched
 
 
 def test_a_form_of_another_site_changes_nothing(store):
-    elsewhere = [
-        *(
-            {"Origin": origin}
-            for origin in (
-                "https://evil.test",
-                "null",
-                "http://127.0.0.1:1",
-                "http://127.0.0.1.evil.test",
-            )
-        ),
-        *({"Sec-Fetch-Site": kind} for kind in ("cross-site", "same-site", "none", "")),
-    ]
+    origins = ("https://evil.test", "null", "http://127.0.0.1:1", "http://127.0.0.1.evil.test")
+    elsewhere = [{"Origin": origin} for origin in origins]
+    for kind in ("cross-site", "same-site", "none", ""):
+        elsewhere.append({"Sec-Fetch-Site": kind})
     here = [
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://hidden-by-a-proxy.test"},
         {"Host": "here.test", "Origin": "http://here.test"},
@@ -194,13 +176,11 @@ def test_a_form_of_another_site_changes_nothing(store):
     ]
     fill(store)
     with browser_of(store) as browser:
-        assert [
-            browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in elsewhere
-        ] == [403] * 8
+        for headers in elsewhere:
+            assert browser.post("resolve", headers=headers)[0] == 403, headers
         assert browser.is_untouched
-        assert [browser.post({"do": "resolve"}, PAGE, KIM, **headers)[0] for headers in here] == [
-            303
-        ] * 3
+        for headers in here:
+            assert browser.post("resolve", headers=headers)[0] == 303, headers
 
 
 def test_nobody_acts_where_nobody_is_known_by_name(store):
@@ -210,14 +190,12 @@ def test_nobody_acts_where_nobody_is_known_by_name(store):
             body = browser.get(path, None)
             assert "web_config_file" in body
             assert 'method="post"' not in body
-            status, said = browser.post({"do": "resolve"}, path, None)
-            assert (status, "basic_auth_users or verified client certificates" in said) == (
-                403,
-                True,
-            )
+            status, said = browser.post("resolve", path, None)
+            assert status == 403
+            assert "basic_auth_users or verified client certificates" in said
     with browser_of(store) as browser:
-        assert browser.post({"do": "resolve"}, user=("kim", "wrong"))[0] == 401
-        assert browser.post({"do": "resolve"}, user=None)[0] == 401
+        for user in (("kim", "wrong"), None):
+            assert browser.post("resolve", user=user)[0] == 401
         assert browser.is_untouched
 
 
@@ -231,7 +209,7 @@ def test_a_client_certificate_names_who_acts(store, authority, server_pair, clie
     )
     access = access_of(basic_auth_users={}, tls_server_config=tls)
     with browser_of(store, access, authority.client_context(client_pair)) as browser:
-        assert browser.post({"do": "acknowledge"})[0] == 303
+        assert browser.post("acknowledge")[0] == 303
         assert browser.states == [("firing", "client")]
 
 
@@ -240,37 +218,30 @@ def test_of_a_certificate_with_names_but_no_subject_the_first_name_counts():
 
 
 REFUSED = yaml.safe_load(r"""
-- [{do: drop<script>}, 422, "there is no action 'drop<script>'"]
-- [{do: expire, silence: "999999999999999999999999999999"}, 422, "there is no action 'expire' for '999"]
-- [{do: expire, silence: ²}, 422, "there is no action 'expire' for '²'"]
-- [&silence {do: silence, matchers: alert=A, for: ""}, 422, "the duration of the silence is wrong: not a duration"]
-- [{<<: *silence, for: 0s}, 422, the silence would have no effect]
-- [{<<: *silence, for: 2h, matchers: " \r\n"}, 422, the silence has no matcher]
-- [{<<: *silence, for: 2h, matchers: everything}, 422, "'everything' is no matcher"]
-- [{<<: *silence, for: 2h, matchers: alert=~(}, 422, is no regular expression]
+- [{do: drop<script>}, "there is no action 'drop<script>'"]
+- [{do: expire, silence: "999999999999999999999999999999"}, "there is no action 'expire' for '999"]
+- [{do: expire, silence: ²}, "there is no action 'expire' for '²'"]
+- [&silence {do: silence, matchers: alert=A, for: ""}, "the duration of the silence is wrong: not a duration"]
+- [{<<: *silence, for: 0s}, the silence would have no effect]
+- [{<<: *silence, for: 2h, matchers: " \r\n"}, the silence has no matcher]
+- [{<<: *silence, for: 2h, matchers: everything}, "'everything' is no matcher"]
+- [{<<: *silence, for: 2h, matchers: alert=~(}, is no regular expression]
 """)
 
 
-def test_what_cannot_be_done_is_said_with_what_to_do(browser):
-    for fields, status, why in (
-        *REFUSED,
-        ({"do": "resolve", "comment": "x" * 20_000}, 422, "more than 16,384 bytes"),
-    ):
-        found, said = browser.post(fields)
-        assert (found, why in said) == (status, True), said
+def test_what_cannot_be_done_is_refused_with_what_to_do(browser):
+    too_long = {"do": "resolve", "comment": "x" * 20_000}
+    for fields, why in (*REFUSED, (too_long, "more than 16,384 bytes")):
+        status, said = browser.post(**fields)
+        assert (status, why in said) == (422, True), said
     assert browser.is_untouched
 
 
 def test_whatever_people_write_stays_text(browser):
     words = EVIL + "\x00"
-    silence = {
-        "do": "silence",
-        "matchers": f"alert=SimilarityLow\ncomparison!={words}",
-        "for": "1h",
-        "comment": words,
-    }
-    assert browser.post({"do": "acknowledge", "comment": words})[0] == 303
-    assert browser.post(silence)[0] == 303
+    silence = {"matchers": f"alert=SimilarityLow\ncomparison!={words}", "for": "1h"}
+    assert browser.post("acknowledge", comment=words)[0] == 303
+    assert browser.post("silence", comment=words, **silence)[0] == 303
     for path in (PAGE, "/alerts"):
         body = browser.get(path)
         assert "<script>alert" not in body
@@ -278,28 +249,20 @@ def test_whatever_people_write_stays_text(browser):
         assert "&lt;script&gt;alert(1)" in body
 
 
-def test_a_page_shows_messages_as_receivers_took_them_and_what_holds_them_back(scene):
+def test_a_page_shows_messages_as_they_were_sent_and_why_others_are_held_back(scene):
     scene.fire_and_deliver(watched=EACH, segments=SEGMENTS)
     scene.clock.pass_by(60)
     scene.acknowledge("a=1")
     scene.deliver(after=timedelta(minutes=1))
     scene.fire(timedelta(days=1), watched=EACH, segments=(*SEGMENTS, "a=3"))
     scene.deliver(after=timedelta(minutes=1))
-    key, window = (
-        scene.receiver.sent[0].incident,
-        SimpleNamespace(name="night", match=(), ends_at=lambda now: now),
-    )
-    at_night = published.site(
-        store=scene.store, clock=scene.clock, policy=lambda: NotificationPolicy(windows=(window,))
-    )
-    assert [
-        each[:36]
-        for each in read_alert_page(at_night, PageRequest(path={"key": key}, chosen={})).held_alerts
-    ] == ["SimilarityLow: maintenance night unt"]
-    page = read_alert_page(
-        published.site(store=scene.store, clock=scene.clock),
-        PageRequest(path={"key": key}, chosen={}),
-    )
+    request = PageRequest(path={"key": scene.receiver.sent[0].incident}, chosen={})
+    window = SimpleNamespace(name="night", match=(), ends_at=lambda now: now)
+    site = published.site(store=scene.store, clock=scene.clock)
+    at_night = replace(site, policy=lambda: NotificationPolicy(windows=(window,)))
+    (held,) = read_alert_page(at_night, request).held_alerts
+    assert held.startswith("SimilarityLow: maintenance night unt")
+    page = read_alert_page(site, request)
     sent = [plain_text(content_of(each, "http://here")) for each in reversed(scene.receiver.sent)]
     assert [each.text for each in page.messages] == sent
     assert len(sent) == 2

@@ -1,10 +1,9 @@
-"""The pages of a real daemon in Chromium: whole, quiet, ours alone, usable by everybody, colours told apart by everybody.
+"""The pages of a real daemon in Chromium: complete, without errors or requests to other hosts, and usable by everybody.
 
 Lists of one segment are replaced by the popular items from the eighth of nine days on; the last day is today.
 """
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -16,12 +15,12 @@ import pytest
 import requests
 
 from drift_lists import lists_folder, run_cli, write_config
-from monitor.charts.svg import read_style
 from monitor.model.instants import utc_now
 from servers import require
 from servers.chromium import TROUBLE
 from servers.daemon import serving, wait_for
 
+pytestmark = [pytest.mark.integration, pytest.mark.shared_databases]
 AXE = Path(__file__).parent / "axe"
 DAYS = 9
 COMPARISON = """
@@ -107,9 +106,9 @@ def addresses(url):
 
 
 def trouble_of(browser, url):
-    """What the page said on its console or was refused, and requests to other hosts.
+    """Messages on the console, refused requests, and requests to other hosts.
 
-    A missing page is said to be missing.
+    A missing page may answer 404.
     """
     said = [str(each["params"]) for each in browser.events if each["method"] in TROUBLE]
     asked = [
@@ -123,7 +122,7 @@ def trouble_of(browser, url):
 
 
 def find_with_axe(tab, **options):
-    """What is wrong on this page for people who see, hear or move otherwise."""
+    """What makes this page hard to use for people with disabilities."""
     if not (AXE / "node_modules" / ".package-lock.json").exists():
         subprocess.run(
             [require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True
@@ -137,8 +136,6 @@ def find_with_axe(tab, **options):
     )
 
 
-@pytest.mark.integration
-@pytest.mark.shared_databases
 @pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True), (390, False)])
 def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another_host_and_axe_finds_nothing(
     chromium, addresses, width, is_dark
@@ -156,10 +153,8 @@ def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another
     assert found == dict.fromkeys(addresses, ([], 0, [], []))
 
 
-@pytest.mark.integration
-@pytest.mark.shared_databases
 @pytest.mark.parametrize("page", ["overview", "comparison", "alert"])
-def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(chromium, addresses, page):
+def test_the_first_screen_of_a_telephone_shows_what_fires_and_why(chromium, addresses, page):
     tab = chromium.open_tab(width=390, height=844)
     tab.go(addresses[page])
     seen = tab.run(
@@ -171,8 +166,6 @@ def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(chromium, 
         assert said in seen
 
 
-@pytest.mark.integration
-@pytest.mark.shared_databases
 def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_run(
     chromium, addresses
 ):
@@ -191,12 +184,3 @@ def test_the_keyboard_alone_leads_from_the_overview_to_a_user_and_from_run_to_ru
     before = tab.run("location.href")
     tab.press_and_go("ArrowRight")
     assert (before != here, tab.run("location.href")) == (True, here)
-
-
-OKABE_ITO = "#000000 #E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #999999 #7F7F7F"
-
-
-def test_stacked_colours_are_of_the_palette_that_colour_blind_people_tell_apart():
-    stacked = re.findall(r"svg \.s\d \{ fill: (#[0-9a-f]{6})", read_style())
-    assert {colour.upper() for colour in stacked} <= set(OKABE_ITO.split())
-    assert len({*stacked}) == len(stacked) == 8

@@ -18,17 +18,13 @@ from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError
 from servers.chromium import shown_in_browser
 from storage.worked import claimed
-from web.stored_pages import EVIL, SLOTS, fill
+from web.stored_pages import EVIL, SLOTS, fill, words_of
 from web.test_pages import ITEM_URL, watched
 
 
 def values(page, name):
     """Of an attribute, wherever it is."""
     return {unescape(value) for value in re.findall(rf'<[^>]*\s{name}="([^"]*)"', page)}
-
-
-def words_of(page):
-    return re.sub(r"<[^>]*>", "", page)
 
 
 def written(store, name="home-feed", titles=None, *, is_reachable=False, **chosen):
@@ -55,7 +51,7 @@ def test_every_link_leads_to_a_part_of_the_file_and_nothing_is_asked_of_a_server
     assert "https://runbooks.test/similarity" in values(written(filled, is_reachable=True), "href")
 
 
-def test_a_run_of_the_past_is_shown_as_it_stood_then(filled):
+def test_an_earlier_run_is_shown_as_it_was_then(filled):
     for slot, is_firing in ((SLOTS[-1], True), (SLOTS[1], False)):
         page = written(filled, slot=slot)
         assert show_instant(slot) in words_of(page).partition("over time")[0]

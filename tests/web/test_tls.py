@@ -4,7 +4,7 @@ import os
 import ssl
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -24,7 +24,7 @@ from servers.certificates import (  # noqa: F401 - fixtures
     stranger_pair,
 )
 from servers.daemon import wait_for
-from web.sites import KIM, Site, access_of, basic, serving
+from web.sites import KIM, Site, access_of, basic, serving, tls_of
 
 # ruff: noqa: F811 - fixtures are imported
 pytestmark = pytest.mark.integration
@@ -35,27 +35,17 @@ WITHOUT_CLIENTS, IF_GIVEN, REQUIRED = (
 )
 
 
-class Keys(NamedTuple):
-    """Certificates with their keys; of the stranger nobody trusts the authority."""
-
-    authority: Authority
-    server: Pair
-    client: Pair
-    stranger: Pair
-
-
 @pytest.fixture(scope="module")
 def keys(authority, server_pair, client_pair, stranger_pair):
-    return Keys(authority, server_pair, client_pair, stranger_pair)
+    """Certificates with their keys. Nobody trusts the authority of the stranger."""
+    return SimpleNamespace(
+        authority=authority, server=server_pair, client=client_pair, stranger=stranger_pair
+    )
 
 
 @pytest.fixture
 def logged(monkeypatch):
     return captured(monkeypatch, rotating)
-
-
-def tls_of(pair, **more):
-    return {"cert_file": str(pair.cert), "key_file": str(pair.key), **more}
 
 
 def page_by(connection):
@@ -64,7 +54,7 @@ def page_by(connection):
 
 
 def is_let_in(site):
-    """Whether a page is had.
+    """Whether the server serves a page.
 
     A certificate may be refused by TLS 1.3 only after the client's part of the handshake.
     """
@@ -74,7 +64,7 @@ def is_let_in(site):
         return False
 
 
-def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it(keys):
+def test_large_pages_are_served_over_tls_by_one_connection_and_not_without_tls(keys):
     page = bytes(range(256)) * 20_000
     with serving(
         tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)
@@ -87,59 +77,56 @@ def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it
             assert [page_by(connection) == page for _ in range(3)] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    ("client_auth_type", "are_let_in"),
-    [
+def test_client_certificates_are_asked_for_and_verified_as_configured(keys, tmp_path):
+    for client_auth_type, are_let_in in [
         (WITHOUT_CLIENTS, [True, True, True]),
         (IF_GIVEN, [True, True, False]),
         (REQUIRED, [False, True, False]),
-    ],
-)
-def test_client_certificates_are_asked_for_and_verified_as_configured(
-    keys, client_auth_type, are_let_in, tmp_path
-):
-    configured = tls_of(keys.server, client_auth_type=client_auth_type)
-    if client_auth_type != WITHOUT_CLIENTS:
-        (tmp_path / "ca.crt").write_text(
-            f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
+    ]:
+        configured = tls_of(keys.server, client_auth_type=client_auth_type)
+        if client_auth_type != WITHOUT_CLIENTS:
+            (tmp_path / "ca.crt").write_text(
+                f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
+            )
+            configured["client_ca_file"] = str(tmp_path / "ca.crt")
+        with serving(tls_server_config=configured) as site:
+            found = []
+            for pair in (None, keys.client, keys.stranger):
+                site.tls = keys.authority.client_context(pair)
+                found.append(is_let_in(site))
+        assert found == are_let_in
+
+
+def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys):
+    for allowed in [
+        "prometheus.test",
+        "spiffe://x/y",
+        "p@x.test",
+        "::1",
+        "0:0:0:0:0:0:0:1",
+        "client",
+        "*.test",
+    ]:
+        configured = tls_of(
+            keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert)
         )
-        configured["client_ca_file"] = str(tmp_path / "ca.crt")
-    with serving(tls_server_config=configured) as site:
-        found = []
-        for pair in (None, keys.client, keys.stranger):
-            site.tls = keys.authority.client_context(pair)
-            found.append(is_let_in(site))
-    assert found == are_let_in
+        configured["client_allowed_sans"] = ["somebody.else", allowed]
+        with serving(
+            tls=keys.authority.client_context(keys.client), tls_server_config=configured
+        ) as site:
+            assert is_let_in(site) is (allowed not in {"client", "*.test"})
 
 
-@pytest.mark.parametrize(
-    "allowed",
-    ["prometheus.test", "spiffe://x/y", "p@x.test", "::1", "0:0:0:0:0:0:0:1", "client", "*.test"],
-)
-def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys, allowed):
-    configured = tls_of(
-        keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert)
-    )
-    configured["client_allowed_sans"] = ["somebody.else", allowed]
-    with serving(
-        tls=keys.authority.client_context(keys.client), tls_server_config=configured
-    ) as site:
-        assert is_let_in(site) is (allowed not in {"client", "*.test"})
-
-
-@pytest.mark.parametrize(
-    ("configured", "version", "is_spoken"),
-    [
+def test_versions_are_those_of_the_file(keys):
+    for configured, version, is_spoken in [
         ({}, ssl.TLSVersion.TLSv1_2, True),
         ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_2, False),
         ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_3, True),
-    ],
-)
-def test_versions_are_those_of_the_file(keys, configured, version, is_spoken):
-    client = keys.authority.client_context()
-    client.minimum_version = client.maximum_version = version
-    with serving(tls=client, tls_server_config=tls_of(keys.server, **configured)) as site:
-        assert is_let_in(site) is is_spoken
+    ]:
+        client = keys.authority.client_context()
+        client.minimum_version = client.maximum_version = version
+        with serving(tls=client, tls_server_config=tls_of(keys.server, **configured)) as site:
+            assert is_let_in(site) is is_spoken
 
 
 UNUSABLE = yaml.safe_load(r"""
@@ -258,20 +245,16 @@ def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_conne
         assert site.status("/metrics") == 200
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"],
-    ids=["silent", "half", "plain"],
-)
-def test_a_handshake_that_is_not_finished_is_ended_in_time(keys, sent):
-    with (
-        serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site,
-        site.open(sent) as raw,
-    ):
-        with suppress(ConnectionError):
-            while raw.recv(4096):  # an alert may come first
-                pass
-        wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
+def test_a_handshake_that_is_not_finished_is_ended_in_time(keys):
+    for sent in [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"]:
+        with (
+            serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site,
+            site.open(sent) as raw,
+        ):
+            with suppress(ConnectionError):
+                while raw.recv(4096):  # an alert may come first
+                    pass
+            wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
 def test_stopping_does_not_wait_for_handshakes(keys):
