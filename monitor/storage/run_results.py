@@ -8,10 +8,21 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    select,
+    type_coerce,
+)
 
 from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
@@ -20,7 +31,7 @@ from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
 from monitor.storage.partitions import of_run
-from monitor.storage.rows import from_row, to_row
+from monitor.storage.rows import from_row, from_rows, to_row
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import (
     arm_scores,
@@ -68,16 +79,30 @@ _TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
 }
 """The table of each kind of result, and the columns by which its rows are ordered."""
 
+# Each run executes these statements, and building a statement takes longer than executing it.
+_LESSONS = select(lessons).where(lessons.c.run_id.in_(bindparam("ids", expanding=True)))
+_EXPLANATIONS = select(explanations.c.run_id, explanations.c.details).where(
+    explanations.c.run_id.in_(bindparam("ids", expanding=True))
+)
+_FAULTS = _EXPLANATIONS.where(
+    # An explanation is large, so the database selects those with a finding.
+    type_coerce(explanations.c.details, JSON)["finding"].as_string().is_not(None)
+)
 
-def replace_results(connection: Connection, result: RunResult) -> None:
-    """Replace the results of an earlier attempt by the results of this run.
 
-    They include lessons, which are the numbers that later runs learn from. The lists of the earlier
-    attempt are deleted too. `store_lists` stores the new lists later.
-    """
-    run_id = result.claim.run_id
+def delete_results(connection: Connection, run_id: int) -> None:
+    """Delete the results of an earlier attempt of this run, with its lists and scores."""
     for table in RUN_TABLES:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
+
+
+def store_results(connection: Connection, result: RunResult) -> None:
+    """Store the results of a run that has no stored results.
+
+    They include lessons, which are the numbers that later runs learn from. `store_lists` stores the
+    run's lists later.
+    """
+    run_id = result.claim.run_id
     put_items(connection, run_id, CoverageRow, result.coverage.rows if result.coverage else ())
     put_items(connection, run_id, Summary, result.summaries)
     put_items(connection, run_id, ArmScore, result.arm_scores)
@@ -123,16 +148,27 @@ def items_by_run(
     segment: str | None = None,
 ) -> dict[int, tuple[_T, ...]]:
     """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
+    if not run_ids:
+        return {}
+    query = _items_of_runs(kind)
+    if segment is not None:
+        table, _ = _TABLES[kind]
+        query = query.where(table.c.segment == segment)
+    rows = connection.execute(query, {"ids": run_ids}).all()
+    by_run: dict[int, list[_T]] = defaultdict(list)
+    for row, item in zip(rows, from_rows(kind, rows), strict=True):
+        by_run[row.run_id].append(item)
+    return {run_id: tuple(items) for run_id, items in by_run.items()}
+
+
+@cache
+def _items_of_runs(kind: type[_T]) -> Select[Any]:
+    """Return the query of the items of the runs ``ids``."""
     table, order = _TABLES[kind]
     # The names of fields are the columns' keys, which may differ from their names in the database.
     columns = [column.label(key) for key, column in table.c.items()]
-    query = select(*columns).where(table.c.run_id.in_(run_ids)).order_by(*order)
-    if segment is not None:
-        query = query.where(table.c.segment == segment)
-    by_run: dict[int, list[_T]] = defaultdict(list)
-    for row in connection.execute(query):
-        by_run[row.run_id].append(from_row(kind, row))
-    return {run_id: tuple(items) for run_id, items in by_run.items()}
+    is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
+    return select(*columns).where(is_of_runs).order_by(*order)
 
 
 def newest_run(
@@ -166,10 +202,19 @@ def coverage_by_run(
 
 def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
     """Return the explanations of these runs, if this version can read them."""
-    query = select(explanations.c.run_id, explanations.c.details).where(
-        explanations.c.run_id.in_(run_ids)
-    )
-    return {run_id: explanation for run_id, explanation in connection.execute(query) if explanation}
+    return _explanations_in(connection, _EXPLANATIONS, run_ids)
+
+
+def faults_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
+    """Return the explanations of these runs that have found a fault."""
+    return _explanations_in(connection, _FAULTS, run_ids)
+
+
+def _explanations_in(
+    connection: Connection, query: Select[Any], run_ids: Sequence[int]
+) -> dict[int, Explanation]:
+    rows = connection.execute(query, {"ids": run_ids})
+    return {run_id: explanation for run_id, explanation in rows if explanation}
 
 
 def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
@@ -198,10 +243,9 @@ def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
     If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
     instead.
     """
-    query = select(lessons).where(lessons.c.run_id.in_(run_ids))
     return {
         row.run_id: _unpack_lessons(_parse_about(row.about), row.numbers)
-        for row in connection.execute(query)
+        for row in connection.execute(_LESSONS, {"ids": run_ids})
     }
 
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -164,10 +164,12 @@ class Database:
         with self._transaction(is_writing=False) as connection:
             yield connection
 
-    def rows(self, query: Select[Any]) -> Sequence[Row[*tuple[Any, ...]]]:
+    def rows(
+        self, query: Select[Any], parameters: Mapping[str, object] | None = None
+    ) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return every row of one query, read in a transaction of its own."""
         with self.read() as connection:
-            return connection.execute(query).all()
+            return connection.execute(query, parameters).all()
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
