@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
 from monitor.model.immutable import immutable
 from monitor.model.runs import Lease
+from monitor.storage.column_types import read_document
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe_url, file_of
 from monitor.storage.rows import is_sqlite
@@ -39,7 +40,11 @@ _RECYCLE_S = 1800  # a PostgreSQL connection is replaced at this age
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection that was used last is used next, because it has pages and statements in memory.
-_ENGINE: dict[str, Any] = {"hide_parameters": True, "pool_use_lifo": True}
+_ENGINE: dict[str, Any] = {
+    "hide_parameters": True,
+    "pool_use_lifo": True,
+    "json_deserializer": read_document,
+}
 
 # Prepared statements fail behind a pooler that uses another server connection for each
 # transaction.
