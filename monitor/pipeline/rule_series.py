@@ -1,9 +1,9 @@
 """Reads series as arrays. A series has one value in each run, for one rule and one segment."""
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from monitor.alerts.verdicts import Reading
 from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
-from monitor.model.memory import PARTS, PastRun
+from monitor.model.memory import PARTS, LessonTopic, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
@@ -169,36 +169,55 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     """
     # The parts are those of `LessonArrays`, in the same order.
     parts = np.full((PARTS, len(past), len(series)), np.nan)
-    columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
-    for column, judged in enumerate(series):
-        columns_by_alert[judged.rule.alert][judged.segment] = column
-    for alert, columns in columns_by_alert.items():
-        for segments, rows in _rows_by_segments(alert, past).items():
-            # The numbers have the shape (PARTS, rows, segments of the lessons).
-            numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
-            # Segments that are not judged any more have no column.
-            places = [place for place, segment in enumerate(segments) if segment in columns]
-            columns_there = [columns[segments[place]] for place in places]
-            parts[np.ix_(range(PARTS), rows, columns_there)] = numbers[:, :, places]
-        series_of_rule = [series[column] for column in columns.values()]
-        wanted = judged_series(series_of_rule[0].rule)
-        for row, run in enumerate(past):
-            if not run.has_lesson(alert, wanted):
-                # Only the first two parts, values and errors, can be computed from summaries.
-                values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
-                parts[:2, row, list(columns.values())] = values_and_errors
+    # Runs with the same topics are copied together, because nearly all runs have the same topics.
+    for topics, group in groupby(range(len(past)), lambda row: past[row].topics):
+        rows = list(group)
+        places, columns = _match_columns(topics, series)
+        lessons = [past[row].lessons for row in rows]
+        numbers = [each.numbers for each in lessons if each is not None]
+        if numbers:
+            # The stacked numbers have the shape (PARTS, rows, columns of the lessons).
+            parts[np.ix_(range(PARTS), rows, columns)] = np.stack(numbers, axis=1)[:, :, places]
+        unknown = _find_unknown(topics, series)
+        if not unknown:
+            continue
+        of_unknown = [series[column] for column in unknown]
+        for row in rows:
+            # Only the first two parts, values and errors, can be computed from summaries.
+            values_and_errors = measure_all(of_unknown, Figures.of(past[row].summaries))
+            parts[:2, row, unknown] = values_and_errors
     return LessonArrays(*parts)
 
 
-def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    """Return the rows of the runs with a lesson of this alert, by the lesson's segments."""
-    # Runs with the same segments are copied together, because this is faster for many series.
-    by_segments: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for row, run in enumerate(past):
-        lesson = run.lessons.get(alert)
-        if lesson is not None:
-            by_segments[lesson.segments].append(row)
-    return by_segments
+def _match_columns(
+    topics: Sequence[LessonTopic], series: ManySeries
+) -> tuple[list[int], list[int]]:
+    """Return the columns of lessons about these topics that are judged, and their series' columns.
+
+    Segments that are not judged any more are left out.
+    """
+    column_of = {judged.key: column for column, judged in enumerate(series)}
+    places = []
+    columns = []
+    place = 0
+    for topic in topics:
+        for segment in topic.segments:
+            column = column_of.get((topic.alert, segment))
+            if column is not None:
+                places.append(place)
+                columns.append(column)
+            place += 1
+    return places, columns
+
+
+def _find_unknown(topics: Sequence[LessonTopic], series: ManySeries) -> list[int]:
+    """Return the columns of the series whose rule measured nothing or something else."""
+    known = {topic.alert: topic.series for topic in topics}
+    unknown = []
+    for column, judged in enumerate(series):
+        if known.get(judged.rule.alert) != judged_series(judged.rule):
+            unknown.append(column)
+    return unknown
 
 
 def find_alerting_runs(

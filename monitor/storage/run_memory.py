@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import starmap
 
 from sqlalchemy import Connection, and_, bindparam, func, select
 
@@ -12,7 +11,7 @@ from monitor.model.alerts import AlertState, State, is_halfway
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
-from monitor.model.memory import Memory, MemoryRequest, PastRun
+from monitor.model.memory import LessonTopic, Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, Run, RunStatus, Summary
@@ -180,16 +179,22 @@ def _past_runs(
     lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
     ids_without_lessons = []
+    topics: tuple[LessonTopic, ...] | None = None
+    has_lessons = False
     for run in last_ok_runs:
         past_run = PastRun(
             slot=run.slot,
             states=run.states,
-            lessons=lessons.get(run.id, {}),
+            lessons=lessons.get(run.id),
             standstills={item.alert: item for item in rows[run.id].standstills},
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        has_lessons = all(starmap(past_run.has_lesson, request.series.items()))
+        # Nearly all runs have the same topics.
+        if past_run.topics is not topics:
+            topics = past_run.topics
+            series = {topic.alert: topic.series for topic in topics}
+            has_lessons = request.series.items() <= series.items()
         if request.wants_summaries or not has_lessons:
             ids_without_lessons.append(run.id)
     summaries_by_run = run_results.items_by_run(connection, Summary, ids_without_lessons)

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
-from monitor.model.memory import PARTS, Lesson, to_lessons
+from monitor.model.memory import PARTS, Lessons, LessonTopic, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
@@ -52,9 +52,6 @@ _T = TypeVar("_T", bound="DataclassInstance")
 
 _DOUBLES = "<f8"
 _DOUBLE_BYTES = 8
-
-_About = tuple[tuple[str, JudgedSeries, tuple[str, ...]], ...]
-"""Alert, series and segments of each lesson."""
 
 _FIELDS = {field.name for field in fields(Run)}
 RUN_ROWS: Select[Any] = select(
@@ -222,59 +219,47 @@ def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
 
     The row is empty if no expectation names its series.
     """
-    about = []
-    numbers = []
-    for alert, lesson in to_lessons(expectations).items():
-        if lesson.series is not None:
-            about.append([alert, lesson.series, lesson.segments])
-            numbers.append(lesson.numbers)
-    if not numbers:
+    packed = to_lessons(each for each in expectations if each.series is not None)
+    if packed is None:
         return {}
-    import numpy as np
+    return {
+        "about": json.dumps(packed.topics),
+        "numbers": packed.numbers.astype(_DOUBLES).tobytes(),
+    }
 
-    # ``numbers`` have one row for each part of a lesson, and one column for each segment.
-    joined = np.concatenate(numbers, axis=1)
-    return {"about": json.dumps(about), "numbers": joined.astype(_DOUBLES).tobytes()}
 
-
-def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Return the lessons of each run, by run and alert.
+def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Lessons | None]:
+    """Return the lessons of each run.
 
     If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
     instead.
     """
     return {
-        row.run_id: _unpack_lessons(_parse_about(row.about), row.numbers)
+        row.run_id: _unpack_lessons(_parse_topics(row.about), row.numbers)
         for row in connection.execute(_LESSONS, {"ids": run_ids})
     }
 
 
-def _unpack_lessons(about: _About, numbers: bytes) -> dict[str, Lesson]:
-    """Return the lessons in these bytes by alert: the reverse of `_pack_lessons`.
+def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons | None:
+    """Return the lessons about these topics in these bytes: the reverse of `_pack_lessons`.
 
-    Returns no lessons if the number of bytes does not fit ``about``.
+    Returns None if the number of bytes does not fit the topics.
     """
-    all_segments = sum(len(segments) for _, _, segments in about)
-    if len(numbers) != PARTS * all_segments * _DOUBLE_BYTES:
-        return {}
+    columns = sum(len(topic.segments) for topic in topics)
+    if len(numbers) != PARTS * columns * _DOUBLE_BYTES:
+        return None
     import numpy as np
 
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, all_segments)
-    by_alert = {}
-    begin = 0
-    for alert, series, segments in about:
-        end = begin + len(segments)
-        by_alert[alert] = Lesson(series=series, segments=segments, numbers=table[:, begin:end])
-        begin = end
-    return by_alert
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, columns)
+    return Lessons(topics=topics, numbers=table)
 
 
 @lru_cache(maxsize=64)
-def _parse_about(about: str) -> _About:
+def _parse_topics(about: str) -> tuple[LessonTopic, ...]:
     """Parse the text once for all runs of a comparison, whose texts are mostly equal."""
-    parsed = []
+    topics = []
     for alert, (metric, statistic, judged, min_users), segments in json.loads(about):
         judged_segments = judged if isinstance(judged, str) else tuple(judged)
         series = JudgedSeries(metric, statistic, judged_segments, min_users)
-        parsed.append((alert, series, tuple(segments)))
-    return tuple(parsed)
+        topics.append(LessonTopic(alert, series, tuple(segments)))
+    return tuple(topics)

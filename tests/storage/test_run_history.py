@@ -70,19 +70,19 @@ def recall(store, day, *rules, runs=5, **changes):
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store):
     stored(store, 0, expectations=SEEN)
     assert worked.newest(store).expectations == (FULL, LEARNING)
-    lesson = recall(store, 1, LOW).past[0].lessons["Low"]
-    assert (lesson.series, lesson.segments) == (judged_series(LOW), ("all", "country=DE"))
+    taught = recall(store, 1, LOW).past[0].lessons
+    assert taught.topics == (("Low", judged_series(LOW), ("all", "country=DE")),)
     told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
-    np.testing.assert_array_equal(lesson.numbers, told)
+    np.testing.assert_array_equal(taught.numbers, told)
 
     with store.database.write() as connection:
         connection.execute(lessons.update().values(numbers=b"short"))
     (damaged,) = recall(store, 1, LOW).past
-    assert (damaged.lessons, len(damaged.summaries)) == ({}, 1)
+    assert (damaged.lessons, len(damaged.summaries)) == (None, 1)
 
     worked.run(store, SLOT)
     assert worked.newest(store).expectations == ()
-    assert recall(store, 1).past[0].lessons == {}
+    assert recall(store, 1).past[0].lessons is None
 
 
 def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_anew(store):
