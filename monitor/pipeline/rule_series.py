@@ -1,6 +1,7 @@
 """Reads series as arrays. A series has one value in each run, for one rule and one segment."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -105,15 +106,20 @@ class RuleSeries(Generic[RuleT_co]):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
 
-    def show_of_run(self, judged: float, figures: Figures) -> float | None:
-        """Convert a judged value of this run as `show` does.
+    def show_of_run(self, judged: Iterable[float], figures: Figures) -> list[float | None]:
+        """Convert judged values of this run as `show` does.
 
-        ``judged`` is a difference of angles if the series is a far gap.
+        They are differences of angles if the series is a far gap.
         """
         far_counts = self._count_far(figures)
-        if far_counts is None or not np.isfinite(judged):
-            return self.show(judged, self.count_users(figures))
-        return show_angle_gap(judged, *far_counts)
+        users = self.count_users(figures)
+        shown = []
+        for value in judged:
+            if far_counts is None or not math.isfinite(value):
+                shown.append(self.show(value, users))
+            else:
+                shown.append(show_angle_gap(value, *far_counts))
+        return shown
 
     def show(self, judged: float, users: int) -> float | None:
         """Convert a judged value to the scale that people read, and keep it in the series' range.
@@ -121,11 +127,12 @@ class RuleSeries(Generic[RuleT_co]):
         ``judged`` is an angle if the series is a share of users. Returns None if the value is not
         finite, or if it is a share of no users.
         """
-        if not np.isfinite(judged) or (self.rule.is_share and not users):
+        if not math.isfinite(judged) or (self.rule.is_share and not users):
             return None
         if not self.rule.is_share:
             if isinstance(self.rule, SimilarityRule) and self.rule.scores is not None:
-                judged = np.clip(judged, *self.rule.scores)
+                low, high = self.rule.scores
+                judged = min(max(judged, low), high)
             return float(judged)
         share = float(from_angle(judged, users))
         # A share of less than half a user becomes 0, because converting an angle back is inexact.

@@ -12,7 +12,18 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Insert, and_, bindparam, case, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Insert,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    select,
+)
 
 from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
@@ -48,6 +59,12 @@ IS_LASTING_START = and_(
 # Each run executes these statements, and building a statement takes longer than executing it.
 _STATES = select(alert_states).order_by(*(alert_states.c[name] for name in KEY_COLUMNS))
 _STATES_OF_COMPARISON = _STATES.where(alert_states.c.comparison == bindparam("comparison"))
+_COMPARED: Select[Any] = _STATES_OF_COMPARISON.with_only_columns(
+    *(alert_states.c[name] for name in KEY_COLUMNS),
+    alert_states.c.state,
+    alert_states.c.dedup_key,
+    alert_states.c.judged_slot,
+)
 _ACCEPTED = (
     select(transitions)
     .where(transitions.c.comparison == bindparam("comparison"), transitions.c.alert == ACCEPTED)
@@ -55,7 +72,7 @@ _ACCEPTED = (
 )
 
 
-def key_of(item: AlertState | Transition) -> AlertKey:
+def key_of(item: AlertState | Transition | Row[Any]) -> AlertKey:
     """Return the key of the alert to which this state or transition belongs."""
     return stored_name(item.comparison), stored_name(item.alert), stored_name(item.segment)
 
@@ -116,7 +133,7 @@ def _upsert(dialect: str, *, keeps_acknowledgement: bool) -> Insert:
 
 
 def admit_states(
-    stored: Mapping[AlertKey, AlertState],
+    stored: Mapping[AlertKey, AlertState | Row[Any]],
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
@@ -177,11 +194,11 @@ def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[s
     }
 
 
-def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, AlertState]:
-    """Return the stored states of these comparisons."""
+def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, Row[Any]]:
+    """Return state, dedup key and judged slot of each stored state of these comparisons."""
     states = {}
     for name in names:
-        for state in read_states(connection, name):
+        for state in connection.execute(_COMPARED, {"comparison": name}):
             states[key_of(state)] = state
     return states
 
@@ -227,7 +244,7 @@ def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, 
 
 
 def _may_replace(
-    stored: AlertState | None, new: AlertState, first_transition: Transition | None
+    stored: AlertState | Row[Any] | None, new: AlertState, first_transition: Transition | None
 ) -> bool:
     """Return whether the new row of an alert may replace the stored row.
 

@@ -108,10 +108,10 @@ def store_results(connection: Connection, result: RunResult) -> None:
     explanation = result.explanation
     if explanation is not None:
         row = {"run_id": run_id, "sentence": explanation.sentence, "details": explanation}
-        connection.execute(explanations.insert().values(row))
+        connection.execute(explanations.insert(), row)
     packed_lessons = _pack_lessons(result.expectations)
     if packed_lessons:
-        connection.execute(lessons.insert().values(run_id=run_id, **packed_lessons))
+        connection.execute(lessons.insert(), {"run_id": run_id, **packed_lessons})
     if result.scores is not None:
         store_scores(connection, run_id, result.claim.slot, result.scores)
 
