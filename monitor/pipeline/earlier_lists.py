@@ -79,15 +79,17 @@ def recode_lists(
     baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
     candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
     first = _first_free(pairing, baseline_codes, candidate_codes)
-    # Items that this run lacks are numbered from ``first``. Both arms are numbered together. So an
-    # item has the same code in both.
     baseline_lacks = baseline_codes < 0
     candidate_lacks = candidate_codes < 0
-    of_baseline = pd.Series(earlier.baseline.items[baseline_lacks]).astype("str")
-    of_candidate = pd.Series(earlier.candidate.items[candidate_lacks]).astype("str")
-    numbers, unknown = pd.factorize(pd.concat([of_baseline, of_candidate], ignore_index=True))
-    baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
-    candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
+    unknown: pd.Index[str] = pd.Index([], dtype="str")
+    if baseline_lacks.any() or candidate_lacks.any():
+        # Items that this run lacks are numbered from ``first``. Both arms are numbered together. So
+        # an item has the same code in both.
+        of_baseline = pd.Index(earlier.baseline.items[baseline_lacks]).astype("str")
+        of_candidate = pd.Index(earlier.candidate.items[candidate_lacks]).astype("str")
+        numbers, unknown = pd.factorize(of_baseline.append(of_candidate))
+        baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
+        candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
     rows = find_users(users, earlier.baseline.users)
     baseline = _pad_rows(earlier.baseline, baseline_codes, rows, k)
     candidate = _pad_rows(earlier.candidate, candidate_codes, rows, k)
@@ -100,7 +102,7 @@ def recode_lists(
             candidate_lengths=candidate.lengths,
         ),
         first_unknown=first,
-        unknown=pd.Index(unknown),
+        unknown=unknown,
     )
 
 

@@ -296,27 +296,28 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
         candidate_lengths=lists.former_lengths,
     )
     after = replace(before, candidate=lists.present, candidate_lengths=lists.present_lengths)
-    changed = np.flatnonzero(~lists.is_same)
-    unchanged = np.flatnonzero(lists.is_same)
-    # The steps do not depend on the other arm's lists, so they are computed once for both cases.
-    walk = walk_to(before.take(changed), after.take(changed))
 
     def with_present(step: PairBatch, rows: Rows) -> PairBatch:
         present_lengths = other.present_lengths[rows]
         return replace(step, baseline=other.present[rows], baseline_lengths=present_lengths)
 
-    over_former = share_steps(walk, score)
-    over_present = share_steps(walk, lambda step: score(with_present(step, changed)))
-    cost = _mean(over_former, over_present)
-    same = before.take(unchanged)
-    is_defined = np.isfinite(score(same)) & np.isfinite(score(with_present(same, unchanged)))
-    nothing = np.where(is_defined, 0.0, np.nan)
-    parts = {}
-    for part in fields(Parts):
-        values = np.empty(len(before))
-        values[changed] = getattr(cost, part.name)
-        values[unchanged] = nothing
-        parts[part.name] = values
+    parts = {part.name: np.empty(len(before)) for part in fields(Parts)}
+    unchanged = np.flatnonzero(lists.is_same)
+    if len(unchanged):
+        same = before.take(unchanged)
+        is_defined = np.isfinite(score(same)) & np.isfinite(score(with_present(same, unchanged)))
+        for values in parts.values():
+            values[unchanged] = np.where(is_defined, 0.0, np.nan)
+    changed = np.flatnonzero(~lists.is_same)
+    if len(changed):
+        # The steps do not depend on the other arm's lists, so they are computed once for both
+        # cases.
+        walk = walk_to(before.take(changed), after.take(changed))
+        over_former = share_steps(walk, score)
+        over_present = share_steps(walk, lambda step: score(with_present(step, changed)))
+        cost = _mean(over_former, over_present)
+        for name, values in parts.items():
+            values[changed] = getattr(cost, name)
     return Parts(**parts)
 
 
